@@ -1,0 +1,29 @@
+# make demo, make test: the two commands of the README. Everything lives in .venv.
+PYTHON := $(shell sh scripts/find_python.sh)
+STAMP  := .venv/.setup-stamp
+BIN    := .venv/bin
+
+.PHONY: setup demo test lint bench golden clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml scripts/setup.sh scripts/find_python.sh
+	@sh scripts/setup.sh "$(PYTHON)" && touch $(STAMP)
+
+demo: setup
+	@$(BIN)/assay demo
+
+test: setup
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: setup
+	@$(BIN)/python -m benchmarks
+
+golden: setup
+	@scripts/golden.sh
+
+clean:
+	rm -rf .venv demo-out .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Plugins that speak one agent's command line each."""

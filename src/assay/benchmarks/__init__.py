@@ -1,0 +1,1 @@
+"""Plugins that bring prompts, their world and their graders."""

@@ -1,0 +1,39 @@
+"""The plain benchmark: the prompts a user gave and an empty world."""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.records.prompt import Prompt
+from assay.records.trial import PluginRef, TrialSpec
+
+
+@dataclass(frozen=True)
+class EmptyWorld:
+    """Nothing around the agent but its folder."""
+
+    env: dict[str, str] = field(default_factory=dict)
+
+    def evidence(self) -> dict[str, Any]:
+        """Nothing was seen."""
+        return {}
+
+
+@dataclass(frozen=True)
+class PromptFile:
+    """The prompts are read by the prompts stage; this brings only their world."""
+
+    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
+        """None of its own."""
+        return ()
+
+    @contextmanager
+    def world(self, spec: TrialSpec, workspace: Path) -> Generator[EmptyWorld]:
+        """Open nothing, close nothing."""
+        yield EmptyWorld()
+
+    def graders(self) -> Sequence[PluginRef]:
+        """None of its own."""
+        return ()

@@ -1,0 +1,1 @@
+"""One small file per command; the only room that prints or exits."""

@@ -1,0 +1,73 @@
+"""assay extract: raw output in, trajectories out."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay import plugins
+from assay.cli.options import agent_options, agent_ref, with_options
+from assay.cli.prompt_source import refuse_terminal
+from assay.cli.sink import open_sink
+from assay.errors import InputError
+from assay.pipeline import extract_row
+from assay.records.capture import Events
+from assay.records.jsonl import decode_row, encode_row, read_lines
+from assay.records.raw_output import RawOutput
+
+
+@click.command(short_help="Read raw output into trajectories.")
+@click.argument("raw", required=False, type=click.Path(path_type=Path))
+@with_options(agent_options)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
+@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Read rows that `run` wrote (stdin if no file) as `capture` would have read the trial."""
+    if not options["schema"]:
+        msg = "how is it to be read? give -s SCHEMA"
+        raise click.UsageError(msg)
+    adapter = plugins.adapter(agent_ref(options))
+    source: Path | None = options["raw"]
+    if source is None:
+        refuse_terminal()
+    base = source.parent if source else Path.cwd()
+    events = Events()
+    n_rows = 0
+    with open_sink(options["output"], "overwrite" if options["overwrite"] else "new") as sink:
+        for place, line in read_lines(source):
+            row, extra = decode_row(place, line, RawOutput)
+            captured = extract_row(row, adapter, base)
+            sink.append(encode_row(captured, extra))
+            n_rows += 1
+            if captured.events:
+                _add(events, captured.events)
+            if options["progress"]:
+                click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
+    if not n_rows:
+        msg = f"{source or 'stdin'}: no rows"
+        raise InputError(msg, hint="extract reads what `assay run` wrote")
+    if not options["quiet"]:
+        click.echo(_share(events), err=True)
+
+
+def _add(total: Events, more: Events) -> None:
+    total.total += more.total
+    total.mapped += more.mapped
+    total.unparsed += more.unparsed
+    total.oversized += more.oversized
+    for name, n in more.unknown.items():
+        total.unknown[name] = total.unknown.get(name, 0) + n
+
+
+def _share(events: Events) -> str:
+    share = events.mapped / events.total if events.total else 1.0
+    unknown = ", ".join(f"{name} x{n}" for name, n in sorted(events.unknown.items()))
+    parts = [f"{events.mapped} of {events.total} events mapped ({share:.1%})"]
+    parts += [f"unknown: {unknown}"] if unknown else []
+    parts += [f"{events.unparsed} lines are not JSON"] if events.unparsed else []
+    parts += [f"{events.oversized} lines too long"] if events.oversized else []
+    return "; ".join(parts)

@@ -1,0 +1,167 @@
+"""Options that several commands share, and what they mean together."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay import plugins
+from assay.errors import InputError
+from assay.prompts.plan import Setting
+from assay.records.journal import Mode
+from assay.records.trial import Limits, PluginRef, Surroundings
+
+DEFAULT_TIMEOUT_MS = 60_000
+type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+agent_options: list[Decorator] = [
+    click.option("-s", "--schema", metavar="AGENT", help="Schema file, or name of an adapter."),
+    click.option("--model", help="Model the agent is to use."),
+    click.option(
+        "--agent-arg", "agent_args", multiple=True, metavar="ARG", help="One more argument for it."
+    ),
+]
+output_options: list[Decorator] = [
+    click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none."),
+    click.option("--resume", is_flag=True, help="Run only what is missing in the output."),
+    click.option("--append", is_flag=True, help="Add to an existing output."),
+    click.option("--overwrite", is_flag=True, help="Throw an existing output away."),
+    click.option("--raw-dir", type=click.Path(path_type=Path), help="Where raw streams are kept."),
+]
+run_options: list[Decorator] = [
+    click.option("-c", "--cwd", type=click.Path(path_type=Path), help="Working folder."),
+    click.option(
+        "-t",
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="MS",
+        help=f"For each turn; default {DEFAULT_TIMEOUT_MS}, or the schema's.",
+    ),
+    click.option(
+        "--trial-timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="MS",
+        help="For all turns of a prompt together.",
+    ),
+    click.option(
+        "--stall",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="End an agent that is silent for so long.",
+    ),
+    click.option(
+        "-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Agents at once."
+    ),
+    click.option(
+        "--retries", type=click.IntRange(min=0), default=0, help="For what is not the agent's."
+    ),
+    click.option(
+        "--workspace-dir", type=click.Path(path_type=Path), help="One folder per prompt in here."
+    ),
+    click.option(
+        "--workspace-template",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Copied into each workspace.",
+    ),
+    click.option(
+        "--isolate", is_flag=True, help="Own HOME and only declared environment per trial."
+    ),
+    click.option("--env", "env_names", multiple=True, metavar="NAME", help="Let through."),
+    click.option("--filter", "filters", multiple=True, metavar="ID|KEY=VALUE", help="Choose."),
+    click.option("--limit", type=click.IntRange(min=1), help="Only so many prompts."),
+    click.option("--progress", is_flag=True, help="Say on stderr what happens."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("--debug", is_flag=True, help="Say everything; tracebacks too."),
+]
+
+
+def with_options(*groups: list[Decorator]) -> Decorator:
+    """Put groups of options on a command, in this order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def output_mode(options: dict[str, Any]) -> Mode:
+    """Read the three ways to treat an existing output; they exclude each other."""
+    modes: list[Mode] = ["resume", "append", "overwrite"]
+    chosen = [mode for mode in modes if options[mode]]
+    if len(chosen) > 1:
+        msg = f"--{chosen[0]} and --{chosen[1]} exclude each other"
+        raise click.UsageError(msg)
+    if chosen and options["output"] is None:
+        msg = f"--{chosen[0]} needs -o"
+        raise click.UsageError(msg)
+    return chosen[0] if chosen else "new"
+
+
+def agent_ref(options: dict[str, Any]) -> PluginRef:
+    """Read which agent is meant, and check that it can be built."""
+    ref = plugins.adapter_ref(options["schema"])
+    more: dict[str, Any] = {}
+    if options.get("model"):
+        more["model"] = options["model"]
+    if options.get("agent_args"):
+        more["args"] = tuple(options["agent_args"])
+    ref = msgspec.structs.replace(ref, options={**ref.options, **more})
+    plugins.adapter(ref)
+    return ref
+
+
+def setting(agent: PluginRef, options: dict[str, Any], *, keep_raw: bool = True) -> Setting:
+    """Put together what all trials of the run share."""
+    adapter = plugins.adapter(agent)
+    timeout_ms = options["timeout"] or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
+    trial_ms = options["trial_timeout"]
+    limits = Limits(
+        turn_s=timeout_ms / 1000,
+        trial_s=trial_ms / 1000 if trial_ms else None,
+        stall_s=options["stall"],
+    )
+    return Setting(
+        agent=agent,
+        limits=limits,
+        surroundings=_surroundings(options, keep_raw=keep_raw),
+        run_token=_run_token(options.get("output")),
+    )
+
+
+def _surroundings(options: dict[str, Any], *, keep_raw: bool) -> Surroundings:
+    cwd = Path(options["cwd"] or Path.cwd()).resolve()
+    if not cwd.is_dir():
+        msg = f"working folder not found: {cwd}"
+        raise InputError(msg, hint="check -c")
+    output: Path | None = options["output"]
+    workspaces: Path | None = options["workspace_dir"]
+    template: Path | None = options["workspace_template"]
+    if template is not None and workspaces is None:
+        if output is None:
+            msg = "--workspace-template needs --workspace-dir or -o"
+            raise click.UsageError(msg)
+        workspaces = output.with_suffix(".workspaces")
+    raw: Path | None = options["raw_dir"]
+    if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
+        raw = output.with_suffix(".raw")
+    base = output.parent if output is not None else Path.cwd()
+    return Surroundings(
+        cwd=str(cwd),
+        workspace_dir=str(workspaces.resolve()) if workspaces else None,
+        workspace_template=str(template.resolve()) if template else None,
+        isolate=options["isolate"],
+        env_names=tuple(options["env_names"]),
+        raw_dir=str(raw.resolve()) if raw else None,
+        raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
+    )
+
+
+def _run_token(output: Path | None) -> str:
+    name = str(output.resolve()) if output else f"{os.getpid()}"
+    return hashlib.sha256(name.encode()).hexdigest()[:16]

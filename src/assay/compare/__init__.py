@@ -1,0 +1,1 @@
+"""Stage: set runs side by side."""

@@ -1,0 +1,51 @@
+"""Every exception the package raises, in one tree.
+
+AssayError               something the operator can act on               exit 1
+|- InputError            a file, a row or a value cannot be used         exit 1
+|- OutputError           a result cannot be written                      exit 1
+|- PluginError           a plugin is unknown, broken or invalid          exit 1
+|- SpawnError            a program cannot be started                    exit 1
+|- UsageError            the command line is wrong                       exit 2
+`- Interrupted           Ctrl-C or SIGTERM, with everything saved        exit 130
+"""
+
+from typing import ClassVar
+
+
+class AssayError(Exception):
+    """Base of all errors meant for a person: what is wrong, where, and what to do next."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(AssayError):
+    """A file, a row or a value cannot be used; the message names the place."""
+
+
+class OutputError(AssayError):
+    """A result cannot be written; what was written before is intact."""
+
+
+class PluginError(AssayError):
+    """A plugin is unknown, broken or of the wrong kind."""
+
+
+class SpawnError(AssayError):
+    """A program cannot be started; inside a trial it becomes a recorded failure."""
+
+
+class UsageError(AssayError):
+    """The command line itself is wrong."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class Interrupted(AssayError):
+    """The operator ended the run; finished work is on disk."""
+
+    exit_code: ClassVar[int] = 130

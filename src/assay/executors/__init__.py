@@ -1,0 +1,1 @@
+"""Plugins that decide where trials run."""

@@ -1,0 +1,74 @@
+"""Run items in threads of this process: the work is waiting for other processes."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """Fields are the options a user may set."""
+
+    workers: int = 1
+
+    def map[T, R](
+        self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
+    ) -> Iterator[R]:
+        """Yield results as they finish. Items are taken only when a worker is free."""
+        pool = _Pool(fn, iter(items), self.workers)
+        try:
+            yield from pool.results()
+        finally:
+            pool.stop()
+
+
+class _Pool[T, R]:
+    """Threads that pull items and put results, or the error that ended one of them."""
+
+    def __init__(self, fn: Callable[[T], R], items: Iterator[T], workers: int) -> None:
+        self._fn = fn
+        self._items = items
+        self._pull = threading.Lock()
+        self._stopped = False
+        self._done: SimpleQueue[tuple[str, R | BaseException | None]] = SimpleQueue()
+        self._room = threading.Semaphore(2 * workers)  # results not yet taken: bounds memory
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+        for thread in self._threads:
+            thread.start()
+
+    def results(self) -> Iterator[R]:
+        """Give results until every worker has ended."""
+        running = len(self._threads)
+        while running:
+            kind, value = self._done.get()
+            if kind == "end":
+                running -= 1
+                if isinstance(value, BaseException):
+                    raise value
+                continue
+            self._room.release()
+            yield value  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """Take no more items and wait for what is under way."""
+        self._stopped = True
+        for _ in self._threads:
+            self._room.release()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self._stopped:
+                with self._pull:
+                    try:
+                        item = next(self._items)
+                    except StopIteration:
+                        break
+                result = self._fn(item)
+                self._room.acquire()
+                self._done.put(("result", result))
+            self._done.put(("end", None))
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that reads
+            self._done.put(("end", error))

@@ -1,0 +1,1 @@
+"""Stage: read a recording into a trajectory."""

@@ -1,0 +1,1 @@
+"""Stage: ask the graders."""

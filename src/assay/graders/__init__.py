@@ -1,0 +1,1 @@
+"""Plugins that judge one trial each."""

@@ -1,0 +1,1 @@
+"""Stage: read the prompts and choose among them."""

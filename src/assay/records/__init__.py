@@ -1,0 +1,1 @@
+"""What is written to disk and handed from stage to stage: one file per record."""

@@ -1,0 +1,106 @@
+"""One trial as it stands in results.jsonl: what was asked, what came out, what it cost."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from assay.records.failure import Failure
+from assay.records.grade import Grade
+from assay.records.trajectory import AnyStep
+
+
+class Timing(msgspec.Struct, kw_only=True, rename="camel"):
+    """Clock readings in ms; start and end since the epoch, the others as lengths."""
+
+    start: float
+    end: float
+    first_response: float | UnsetType = UNSET
+    """Time to the first step."""
+    session_creation: float | UnsetType = UNSET
+    """Time until the agent's first process had started."""
+    total: float = 0
+    input_tokens: int | UnsetType = UNSET
+    output_tokens: int | UnsetType = UNSET
+
+
+class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Tokens and money of a whole trial. Absent means the agent did not say."""
+
+    input_tokens: int | UnsetType = UNSET
+    output_tokens: int | UnsetType = UNSET
+    cache_read_tokens: int | UnsetType = UNSET
+    cache_write_tokens: int | UnsetType = UNSET
+    reasoning_tokens: int | UnsetType = UNSET
+    cost_usd: float | UnsetType = UNSET
+    cost_source: str | UnsetType = UNSET
+    """reported (by the agent) or estimated (from a dated price table)."""
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Add two usages; what neither knows stays unknown."""
+        added: dict[str, Any] = {}
+        for name in USAGE_NUMBERS:
+            known = [v for v in (getattr(self, name), getattr(other, name)) if v is not UNSET]
+            added[name] = sum(known) if known else UNSET
+        source = other.cost_source if self.cost_source is UNSET else self.cost_source
+        return Usage(**added, cost_source=source)
+
+
+USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name != "cost_source")
+
+
+class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """Which agent this was, as exactly as we know."""
+
+    adapter: str
+    version: str | UnsetType = UNSET
+    """Of the agent where it says so, else the content hash of its adapter."""
+    model: str | UnsetType = UNSET
+
+
+class Events(msgspec.Struct, kw_only=True, rename="camel"):
+    """How much of the agent's stream the adapter understood; the rest is kept in raw."""
+
+    total: int = 0
+    mapped: int = 0
+    unknown: dict[str, int] = msgspec.field(default_factory=dict)
+    """Lines that are JSON but fit no mapping, counted by their type."""
+    unparsed: int = 0
+    """Lines that are not JSON."""
+    oversized: int = 0
+    """Lines too long to read; they stand whole in the raw stream."""
+    terminal: bool = False
+    """Whether the agent's terminal event was seen in the last turn."""
+
+
+class Capture(msgspec.Struct, kw_only=True, rename="camel"):
+    """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
+
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | UnsetType = UNSET
+    trajectory: list[AnyStep]
+    metadata: dict[str, Any]
+    timing: Timing
+    tool_errors: bool = False
+    errors: list[str] | UnsetType = UNSET
+    score: Grade | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    grades: dict[str, Grade] | UnsetType = UNSET
+    """What each grader said, by its name; score is all of them together."""
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    """Graders that broke on this trial, and how; the trial is not graded then."""
+    usage: Usage | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    agent: AgentInfo | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    events: Events | UnsetType = UNSET
+    retried: list[Failure] | UnsetType = UNSET
+    """Earlier attempts at this trial that did not measure the agent."""
+    stderr: str | UnsetType = UNSET
+    """The end of the agent's standard error; all of it is in raw."""
+    raw: str | UnsetType = UNSET
+    """Folder of the raw streams, relative to the folder of this file."""
+    spec_hash: str | UnsetType = UNSET
+    """Fingerprint of prompt and agent; --resume refuses a file made from others."""

@@ -1,0 +1,137 @@
+"""The output file as a journal: one appended line per finished trial, one writer, never torn."""
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import msgspec
+
+from assay.errors import InputError, OutputError
+
+type Mode = Literal["new", "resume", "append", "overwrite"]
+_BLOCK = 64 * 1024
+
+
+class _Key(msgspec.Struct, rename="camel"):
+    id: str
+    spec_hash: str | None = None
+    trial_num: int | None = None
+
+
+class Journal:
+    """Appends whole lines. A kill at any moment leaves whole lines, but for the last at most."""
+
+    def __init__(self, path: Path, mode: Mode) -> None:
+        self.path = path
+        self._fd = _open(path, mode)
+        self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+        try:
+            self._lock()
+            if self._regular and mode == "overwrite":
+                os.ftruncate(self._fd, 0)
+            elif self._regular:
+                _repair(self._fd)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            os.fsync(self._fd)
+        os.close(self._fd)
+
+    def append(self, line: bytes) -> None:
+        """Write one row; when the disk is full nothing of it stays behind."""
+        data = line + b"\n"
+        size = os.fstat(self._fd).st_size if self._regular else 0
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            if self._regular:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, size)
+            msg = f"cannot write to {self.path}: {error.strerror}"
+            raise OutputError(
+                msg, hint="every earlier row is intact: make room, then go on with --resume"
+            ) from error
+
+    def rows(self) -> Iterator[_Key]:
+        """Give id and fingerprint of every row that is there."""
+        decoder = msgspec.json.Decoder(_Key)
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield decoder.decode(line)
+                except msgspec.MsgspecError as error:
+                    msg = f"{self.path}:{number}: not a result row: {error}"
+                    raise InputError(msg, hint="mend the line, or use --overwrite") from error
+
+    def _lock(self) -> None:
+        if not self._regular:
+            return
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            msg = f"{self.path} is being written by another assay"
+            raise OutputError(msg, hint="wait for it, or choose another -o") from error
+
+
+def _open(path: Path, mode: Mode) -> int:
+    if mode == "new" and path.is_file() and path.stat().st_size > 0:
+        msg = f"{path} already exists"
+        raise OutputError(
+            msg,
+            hint="--resume runs only what is missing in it, --append adds to it, "
+            "--overwrite starts anew",
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        msg = f"cannot open {path}: {error.strerror}"
+        raise OutputError(msg, hint="check folder and permissions") from error
+
+
+def _repair(fd: int) -> None:
+    """Drop a last line that a kill tore off; one that is only missing its end is completed."""
+    size = os.fstat(fd).st_size
+    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+        return
+    start = _last_line_start(fd, size)
+    if _is_row(os.pread(fd, size - start, start)):
+        os.write(fd, b"\n")
+    else:
+        os.ftruncate(fd, start)
+
+
+def _last_line_start(fd: int, size: int) -> int:
+    end = size
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        found = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line, type=dict[str, Any]), dict)
+    except (msgspec.MsgspecError, RecursionError):
+        return False

@@ -1,0 +1,1 @@
+"""Stage: make words and pictures."""

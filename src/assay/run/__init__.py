@@ -1,0 +1,1 @@
+"""Stage: start the agent, record everything it emits, end it for certain."""

@@ -1,0 +1,182 @@
+"""Find and end every process of a trial, also those that left its process group and session.
+
+Three nets, because agents' tools escape each of them: the tree below the agent's process; this
+process as child-subreaper, so that orphans come to us and not to init; and two marks that children
+inherit, one in the environment and one in a resource limit nobody uses (it survives `env -i`).
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+MARK_NAME = "ASSAY_TRIAL"
+_PR_SET_CHILD_SUBREAPER = 36
+_LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
+_NUMBERS = 65_536
+_POLL_S = 0.01
+_KILL_S = 5.0
+
+own_pids: set[int] = set()
+"""Processes that we started ourselves and that their Popen will reap."""
+_adopting = False
+
+
+def adopt_orphans() -> None:
+    """Make orphans of our agents children of this process, where the system can."""
+    global _adopting
+    if _adopting:
+        return
+    _adopting = True
+    if Path("/proc/self/task").exists():
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Mark:
+    """What all processes of one trial bear and no others."""
+
+    _count = 0
+
+    def __init__(self, token: str) -> None:
+        Mark._count += 1
+        self.token = token
+        self._number = _base_number() - 1 - Mark._count % _NUMBERS
+
+    def brand(self, pid: int) -> None:
+        """Put the number into a process that was just started."""
+        if _LIMIT is not None and self._number > 0:
+            with contextlib.suppress(OSError, ValueError):
+                hard = resource.prlimit(pid, _LIMIT)[1]
+                resource.prlimit(pid, _LIMIT, (self._number, hard))
+
+    def is_on(self, pid: int) -> bool:
+        """Whether a process bears this mark."""
+        if _LIMIT is not None and self._number > 0:
+            with contextlib.suppress(OSError, ValueError):
+                if resource.prlimit(pid, _LIMIT)[0] == self._number:
+                    return True
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"{MARK_NAME}={self.token}".encode() in environment.split(b"\0")
+
+
+def end_family(root: int | None, mark: Mark, term_s: float) -> bool:
+    """End the root and all its kin: TERM, grace, KILL. Says whether anything was alive."""
+    orphans = _orphans(mark)
+    if root is None and not orphans:
+        return False
+    family = _Family(root, mark)
+    if not family.members(orphans):
+        return False
+    family.signal(signal.SIGTERM)
+    if not family.wait(term_s):
+        deadline = time.monotonic() + _KILL_S
+        while time.monotonic() < deadline:
+            family.signal(signal.SIGKILL)
+            if family.wait(0.2):
+                break
+    return True
+
+
+def end_leftovers(run_token: str) -> int:
+    """End what a run that was itself killed left behind; gives how many."""
+    import psutil
+
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK_NAME, "").startswith(f"{run_token}."):
+                left.append(process)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=_KILL_S)
+    return len(left)
+
+
+class _Family:
+    """The living processes of one trial, looked up anew each time: they may fork meanwhile."""
+
+    def __init__(self, root: int | None, mark: Mark) -> None:
+        import psutil
+
+        self._psutil: Any = psutil
+        self._root = root
+        self._mark = mark
+        self._known: dict[int, Any] = {}
+
+    def members(self, orphans: Iterable[int] | None = None) -> list[Any]:
+        """Give all that are alive now, and remember them: a parent's death hides its children."""
+        found = _orphans(self._mark) if orphans is None else orphans
+        for pid in [*found, *([self._root] if self._root else [])]:
+            with contextlib.suppress(self._psutil.Error):
+                process = self._known.setdefault(pid, self._psutil.Process(pid))
+                for child in process.children(recursive=True):
+                    self._known.setdefault(child.pid, child)
+        for pid, process in list(self._known.items()):
+            if not self._is_alive(process):
+                del self._known[pid]
+        return list(self._known.values())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to each; who is gone is gone."""
+        for process in self.members():
+            with contextlib.suppress(self._psutil.Error, OSError):
+                process.send_signal(number)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all are dead within the time."""
+        deadline = time.monotonic() + seconds
+        while self.members():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _is_alive(self, process: Any) -> bool:
+        try:
+            status = process.status() if process.is_running() else None
+        except self._psutil.Error:
+            return False
+        return status not in (None, self._psutil.STATUS_ZOMBIE, self._psutil.STATUS_DEAD)
+
+
+def _orphans(mark: Mark) -> list[int]:
+    """Give marked processes that lost their parent; bury those that have died."""
+    return [pid for pid in _adopted() if not _bury(pid) and mark.is_on(pid)]
+
+
+def _adopted() -> list[int]:
+    """Our children that we did not start. Linux hands orphans to the main thread."""
+    pid = os.getpid()
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:  # noqa: PTH123
+            children = [int(child) for child in file.read().split()]
+    except OSError:
+        import psutil
+
+        children = [child.pid for child in psutil.Process().children()]
+    return [child for child in children if child not in own_pids]
+
+
+def _bury(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
+
+
+def _base_number() -> int:
+    if _LIMIT is None:
+        return 0
+    soft = resource.getrlimit(_LIMIT)[0]
+    return soft if _NUMBERS < soft < resource.RLIM_INFINITY else 819_200

@@ -1,0 +1,250 @@
+"""Start a process with its streams in files, wait for it, end it with all its kin.
+
+The only file that starts processes.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from assay.errors import Interrupted, SpawnError
+from assay.run import family
+from assay.seams import Finished
+
+_SHORTEST_WAIT_S = 0.01
+_WAIT_PER_PROCESS_S = 0.0002
+_active = 0
+_active_lock = threading.Lock()
+_stopping = threading.Event()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to start and where its streams go."""
+
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    stdout: int
+    stderr: int
+    """Open files; they stay the caller's."""
+    stdin: Path | None = None
+    """None is an empty stdin."""
+    talk: bool = False
+    """Keep stdin open for write()."""
+
+
+class Process:
+    """One running program. Its stdout and stderr are regular files: pipes lose ends."""
+
+    def __init__(self, launch: Launch, mark: family.Mark) -> None:
+        family.adopt_orphans()
+        self._mark = mark
+        self._outbox = b""
+        self._popen = _start(launch)
+        self.pid = self._popen.pid
+        family.own_pids.add(self.pid)
+        mark.brand(self.pid)
+        if self._popen.stdin is not None:
+            os.set_blocking(self._popen.stdin.fileno(), False)
+        self._pidfd = _pidfd(self.pid)
+        self._poll = select.poll()
+        if self._pidfd is not None:
+            self._poll.register(self._pidfd, select.POLLIN)
+        _count(1)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for stdin; they go out as the process takes them."""
+        self._outbox += data
+        pipe = self._popen.stdin
+        if pipe is None or pipe.closed:
+            self._outbox = b""
+            return
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while self._outbox:
+                    self._outbox = self._outbox[os.write(pipe.fileno(), self._outbox) :]
+            except BrokenPipeError:
+                self._outbox = b""
+
+    def close_stdin(self) -> None:
+        """Say that nothing more will come."""
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+
+    def wait(self, longest_s: float) -> bool:
+        """Wait for the end, at most a moment; says whether the process has ended.
+
+        The moment grows with the number of processes, so that many agents cost no more than few.
+        """
+        if _stopping.is_set():
+            msg = "interrupted"
+            raise Interrupted(msg)
+        if self._outbox:
+            self.write(b"")
+        pause_s = min(longest_s, max(_SHORTEST_WAIT_S, _active * _WAIT_PER_PROCESS_S))
+        if self._pidfd is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(pause_s)
+        elif self._poll.poll(max(pause_s, 0) * 1000):
+            self._popen.wait()
+        return self.has_ended
+
+    def end(self, term_s: float) -> bool:
+        """End the process and all its kin; says whether anything had to be ended."""
+        root = self.pid if self._popen.poll() is None else None
+        ended = family.end_family(root, self._mark, 0.5 if _stopping.is_set() else term_s)
+        self._popen.wait()
+        return ended
+
+    def release(self) -> None:
+        """Let go of what the system holds for us; the process has ended."""
+        self.close_stdin()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        family.own_pids.discard(self.pid)
+        _count(-1)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process itself is gone."""
+        return self._popen.returncode is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell shows it: 128 + n for death by signal n."""
+        code = self._popen.returncode
+        return 128 - code if code is not None and code < 0 else code
+
+    @property
+    def signal_name(self) -> str | None:
+        """Name of the signal the process died of."""
+        code = self._popen.returncode
+        if code is None or code >= 0:
+            return None
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
+
+
+class LocalHost:
+    """What plugins ask for when they need a program run on this machine."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Finished:
+        """Run a program to its end or to the timeout; nothing of it is left alive."""
+        mark = family.Mark(uuid.uuid4().hex)
+        with (
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+            tempfile.NamedTemporaryFile() as source,
+        ):
+            source.write(stdin)
+            source.flush()
+            launch = Launch(
+                argv=argv,
+                cwd=cwd or str(Path.cwd()),
+                env={**(os.environ if env is None else env), family.MARK_NAME: mark.token},
+                stdout=out.fileno(),
+                stderr=err.fileno(),
+                stdin=Path(source.name),
+            )
+            process = Process(launch, mark)
+            timed_out = _run_out(process, timeout_s)
+            out.seek(0)
+            err.seek(0)
+            return Finished(
+                exit_code=process.exit_code,
+                stdout=out.read(),
+                stderr=err.read(),
+                timed_out=timed_out,
+            )
+
+
+def stop_all() -> None:
+    """Make every running trial end its processes and give up; for Ctrl-C and full disks."""
+    _stopping.set()
+
+
+def start_over() -> None:
+    """Allow new processes again after stop_all."""
+    _stopping.clear()
+
+
+def pause(seconds: float) -> None:
+    """Sleep, unless everything is to stop."""
+    if _stopping.wait(seconds):
+        msg = "interrupted"
+        raise Interrupted(msg)
+
+
+def _run_out(process: Process, timeout_s: float) -> bool:
+    """Wait for the end and clean up; says whether the time was not enough."""
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        while not process.wait(deadline_s - time.monotonic()):
+            if time.monotonic() >= deadline_s:
+                return True
+    finally:
+        process.end(term_s=1.0)
+        process.release()
+    return False
+
+
+def _start(launch: Launch) -> "subprocess.Popen[bytes]":
+    with contextlib.ExitStack() as files:
+        stdin: int | BinaryIO = subprocess.PIPE if launch.talk else subprocess.DEVNULL
+        if launch.stdin is not None:
+            stdin = files.enter_context(launch.stdin.open("rb"))
+        try:
+            return subprocess.Popen(
+                list(launch.argv),
+                cwd=launch.cwd,
+                env=dict(launch.env),
+                stdin=stdin,
+                stdout=launch.stdout,
+                stderr=launch.stderr,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise SpawnError(_why_not(launch, error)) from error
+
+
+def _why_not(launch: Launch, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        if not Path(launch.cwd).is_dir():
+            return f"working folder not found: {launch.cwd}"
+        return f'Executable not found in $PATH: "{launch.argv[0]}"'
+    return f"cannot start {launch.argv[0]}: {getattr(error, 'strerror', None) or error}"
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _count(change: int) -> None:
+    global _active
+    with _active_lock:
+        _active += change

@@ -1,0 +1,52 @@
+"""Keep secrets of the environment out of everything that is written."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+_SECRET_NAME = re.compile(
+    r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)", re.IGNORECASE
+)
+_SHORTEST = 8
+
+
+class Secrets:
+    """Masks secret values byte for byte, so that offsets in a file stay true."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        found: set[bytes] = set()
+        for name, value in env.items():
+            if len(value) >= _SHORTEST and _is_secret(name) and not value.startswith("/"):
+                found |= _spellings(value)
+        self._values = sorted(found, key=len, reverse=True)
+        self.longest = max(map(len, self._values), default=0)
+
+    def mask(self, data: bytes) -> bytes:
+        """Give data with every secret covered; the same object when there is none."""
+        for value in self._values:
+            if value in data:
+                data = data.replace(value, _cover(len(value)))
+        return data
+
+    def mask_text(self, text: str) -> str:
+        """Give text with every secret covered."""
+        return self.mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+
+@cache
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
+def _spellings(value: str) -> set[bytes]:
+    """Plain, and as it stands inside a JSON string; a spelling with a line break never matches."""
+    plain = value.encode("utf-8", "surrogateescape")
+    escaped = msgspec.json.encode(value.encode("utf-8", "replace").decode())[1:-1]
+    return {spelling for spelling in (plain, escaped) if b"\n" not in spelling}
+
+
+def _cover(length: int) -> bytes:
+    word = b"[redacted]"
+    return word[:length].ljust(length, b"*")

@@ -1,0 +1,124 @@
+"""Follow a file that an agent writes: lines with the moment they arrived."""
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from assay.records.recording import RawLine
+from assay.run.secrets import Secrets
+
+_CHUNK = 1024 * 1024
+_HEAD = 1024
+type Marks = list[tuple[int, int]]
+"""Pairs (offset, ms): up to this offset the file had been seen at this time."""
+
+
+class LineSplitter:
+    """Cuts chunks into lines; of a line over the limit only the beginning is kept in memory."""
+
+    def __init__(self, line_bytes: int) -> None:
+        self._limit = line_bytes
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._cut = False
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Give each completed line and whether it was too long."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._hold(chunk[start:end])
+            yield self._take()
+            start = end + 1
+        if start < len(chunk):
+            self._hold(chunk[start:])
+
+    def rest(self) -> tuple[bytes, bool] | None:
+        """Give the last line when it has no end."""
+        return self._take() if self._held else None
+
+    def _hold(self, piece: bytes) -> None:
+        self._held += len(piece)
+        if self._cut:
+            return
+        self._parts.append(piece)
+        if self._held > self._limit:
+            self._parts = [b"".join(self._parts)[:_HEAD]]
+            self._cut = True
+
+    def _take(self) -> tuple[bytes, bool]:
+        line, cut = b"".join(self._parts), self._cut
+        self._parts, self._held, self._cut = [], 0, False
+        return line, cut
+
+
+class Tail:
+    """Makes a file for an agent, reads what is added to it, and covers secrets in it."""
+
+    def __init__(self, path: str, line_bytes: int, secrets: Secrets) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._splitter = LineSplitter(line_bytes)
+        self._secrets = secrets
+        self._carry = b""
+        self.offset = 0
+        self.marks: Marks = []
+
+    def read(self, t_ms: int) -> Iterator[RawLine]:
+        """Give the lines completed since the last call."""
+        while chunk := os.pread(self.fd, _CHUNK, self.offset):
+            chunk = self._clean(chunk)
+            self.offset += len(chunk)
+            self._mark(t_ms)
+            for line, cut in self._splitter.feed(chunk):
+                yield RawLine(t_ms, self._secrets.mask(line), cut)
+            if len(chunk) < _CHUNK:
+                return
+
+    def close(self, t_ms: int) -> Iterator[RawLine]:
+        """Give what is left, an unended last line included, and let the file go."""
+        yield from self.read(t_ms)
+        last = self._splitter.rest()
+        os.close(self.fd)
+        if last is not None:
+            yield RawLine(t_ms, self._secrets.mask(last[0]), last[1])
+
+    def _mark(self, t_ms: int) -> None:
+        if self.marks and self.marks[-1][1] == t_ms:
+            self.marks[-1] = (self.offset, t_ms)
+        else:
+            self.marks.append((self.offset, t_ms))
+
+    def _clean(self, chunk: bytes) -> bytes:
+        """Cover secrets in the file itself, also one that lies across two reads."""
+        if not self._secrets.longest:
+            return chunk
+        seen = self._carry + chunk
+        clean = self._secrets.mask(seen)
+        if clean != seen:
+            os.pwrite(self.fd, clean, self.offset - len(self._carry))
+        self._carry = clean[-(self._secrets.longest - 1) :]
+        return clean[len(clean) - len(chunk) :]
+
+
+def recorded_lines(
+    path: str, marks: Marks, line_bytes: int, *, first: int = 0, last: int | None = None
+) -> Iterator[RawLine]:
+    """Read a finished file again: the same lines with the same times as Tail gave."""
+    splitter = LineSplitter(line_bytes)
+    offset = first
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        file.seek(first)
+        while chunk := file.read(_CHUNK if last is None else min(_CHUNK, last - offset)):
+            scan = 0
+            for line, cut in splitter.feed(chunk):
+                scan = chunk.find(b"\n", scan) + 1
+                yield RawLine(_arrival(marks, offset + scan), line, cut)
+            offset += len(chunk)
+    rest = splitter.rest()
+    if rest is not None:
+        yield RawLine(_arrival(marks, offset), *rest)
+
+
+def _arrival(marks: Marks, offset: int) -> int:
+    """Give the time at which the file had been seen up to offset."""
+    index = bisect_left(marks, (offset, 0))
+    return marks[min(index, len(marks) - 1)][1] if marks else 0

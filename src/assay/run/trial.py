@@ -1,0 +1,127 @@
+"""Run one trial. Data in, data out: the same function serves local and remote workers."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay import plugins
+from assay.errors import AssayError, Interrupted
+from assay.records.failure import Cause, Failure
+from assay.records.recording import Recording, Turn
+from assay.records.trial import TrialSpec
+from assay.run.conversation import Conversation, Places
+from assay.run.family import Mark
+from assay.run.turn import OnStep
+from assay.run.workspace import keep_files, make_workspace
+
+
+def run_trial[R](
+    spec: TrialSpec, use: Callable[[Recording], R], on_step: OnStep | None = None
+) -> R:
+    """Run spec to its end and hand the recording to use, while its raw streams are there.
+
+    Never raises for what happens inside the trial; raises Interrupted when the operator ends it.
+    """
+    with _raw_folder(spec) as raw:
+        return use(_record(spec, raw, on_step))
+
+
+def lost_trial(why: str, cause: Cause = Cause.WORKER_LOST) -> Recording:
+    """Record a trial that gave us nothing."""
+    now_ms = _epoch_ms()
+    return Recording(start_ms=now_ms, end_ms=now_ms, failure=Failure(cause=cause, message=why))
+
+
+def _record(spec: TrialSpec, raw: Path, on_step: OnStep | None) -> Recording:
+    start_ms = _epoch_ms()
+    try:
+        return _run(spec, raw, start_ms, on_step)
+    except Interrupted:
+        raise
+    except AssayError as error:
+        failure = Failure(cause=Cause.HARNESS, message=error.message)
+    except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
+        failure = Failure(cause=Cause.HARNESS, message=f"{type(error).__name__}: {error}")
+    return Recording(
+        start_ms=start_ms,
+        end_ms=_epoch_ms(),
+        failure=failure,
+        raw=_raw_name(spec),
+        retried=spec.retried,
+    )
+
+
+def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> Recording:
+    started_s = time.monotonic()
+    adapter = plugins.adapter(spec.agent)
+    benchmark = plugins.benchmark(spec.benchmark)
+    workspace = make_workspace(spec)
+    with ExitStack() as stack:
+        places = Places(raw, workspace, _own_home(spec, stack))
+        world = stack.enter_context(benchmark.world(spec, workspace))
+        mark = Mark(f"{spec.run_token}.{spec.folder}")
+        conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
+        conversation.hold()
+        evidence: dict[str, Any] = world.evidence()
+        kept = raw / "files"
+        if conversation.keep:
+            home = places.home or Path.home()
+            keep_files(conversation.keep, home, workspace, kept, conversation.secrets)
+    return Recording(
+        start_ms=start_ms,
+        end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
+        turns=_turns(conversation, spec.limits.line_bytes),
+        failure=conversation.failure,
+        stderr=conversation.stderr.decode("utf-8", "replace").strip(),
+        kept=kept if kept.exists() else None,
+        raw=_raw_name(spec),
+        workspace=str(workspace) if spec.surroundings.workspace_dir else None,
+        evidence=evidence,
+        retried=spec.retried,
+    )
+
+
+def _turns(conversation: Conversation, line_bytes: int) -> tuple[Turn, ...]:
+    return tuple(
+        Turn(text=spoken.text, end=spoken.end, lines=partial(spoken.lines, line_bytes))
+        for spoken in conversation.turns
+    )
+
+
+@contextmanager
+def _raw_folder(spec: TrialSpec) -> Iterator[Path]:
+    if spec.surroundings.raw_dir is None:
+        with tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
+    folder = Path(spec.surroundings.raw_dir, spec.raw_folder)
+    try:
+        folder.mkdir()
+    except FileNotFoundError:
+        folder.mkdir(parents=True)
+    except FileExistsError:  # of an attempt that did not finish
+        shutil.rmtree(folder)
+        folder.mkdir()
+    yield folder
+
+
+def _own_home(spec: TrialSpec, stack: ExitStack) -> Path | None:
+    if not spec.surroundings.isolate:
+        return None
+    folder = tempfile.TemporaryDirectory(prefix="assay-home-", ignore_cleanup_errors=True)
+    return Path(stack.enter_context(folder))
+
+
+def _raw_name(spec: TrialSpec) -> str | None:
+    if spec.surroundings.raw_dir is None:
+        return None
+    return f"{spec.surroundings.raw_prefix}/{spec.raw_folder}"
+
+
+def _epoch_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,81 @@
+"""The folders of a trial: where the agent works, its own HOME, and its raw streams."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from assay.errors import OutputError
+from assay.records.trial import TrialSpec
+from assay.run.secrets import Secrets
+
+_ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
+
+
+def make_workspace(spec: TrialSpec) -> Path:
+    """Give the folder the agent works in; one of ours is made anew, a user's own is left alone."""
+    around = spec.surroundings
+    if around.workspace_dir is None:
+        return Path(around.cwd)
+    parent = Path(around.workspace_dir)
+    workspace = parent / spec.folder
+    note = parent / ".assay" / spec.folder
+    try:
+        if note.exists():  # left by an attempt that did not finish
+            shutil.rmtree(workspace, ignore_errors=True)
+        if not workspace.exists():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.touch()
+            _fill(workspace, around.workspace_template)
+    except (OSError, shutil.Error) as error:
+        msg = f"cannot make the workspace {workspace}: {error}"
+        raise OutputError(msg) from error
+    return workspace.resolve()
+
+
+def child_env(
+    spec: TrialSpec, home: Path | None, pass_env: Iterable[str], declared: dict[str, str]
+) -> dict[str, str]:
+    """Give the agent's environment: all of ours, or when isolated only what was declared."""
+    if home is None:
+        return {**os.environ, **declared}
+    names = {*_ALWAYS_PASSED, *pass_env, *spec.surroundings.env_names}
+    passed = {name: os.environ[name] for name in names if name in os.environ}
+    temporary = home / "tmp"
+    temporary.mkdir(exist_ok=True)
+    places = {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+    }
+    return {**passed, **places, **declared}
+
+
+def keep_files(
+    patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
+) -> None:
+    """Copy the agent's own session files beside the raw streams, secrets covered."""
+    for source, name in _matches(patterns, home, workspace):
+        copy = target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(secrets.mask(source.read_bytes()))
+
+
+def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
+    for pattern in patterns:
+        base = home if pattern.startswith("~/") else workspace
+        for source in sorted(base.glob(pattern.removeprefix("~/"))):
+            with contextlib.suppress(OSError):
+                if source.is_file() and not source.is_symlink():
+                    yield source, source.relative_to(base)
+
+
+def _fill(workspace: Path, template: str | None) -> None:
+    if template is None:
+        workspace.mkdir(parents=True)
+    else:
+        shutil.copytree(template, workspace, symlinks=True)

@@ -1,0 +1,185 @@
+"""The places where the product can be extended. Read this file first."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from assay.records.capture import AgentInfo, Capture, Events, Usage
+from assay.records.failure import Failure
+from assay.records.grade import Grade
+from assay.records.prompt import Prompt
+from assay.records.recording import RawLine, Recording
+from assay.records.trajectory import AnyStep
+from assay.records.trial import PluginRef, TrialSpec
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn that is about to be put to an agent."""
+
+    text: str
+    cwd: str
+    session_id: str | None = None
+    """Found in an earlier turn of this trial."""
+    history: tuple[tuple[str, str], ...] = ()
+    """Earlier turns: what was said and what came back."""
+    home: str | None = None
+    """The agent's own HOME when it is isolated."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to start. Pure data: an adapter makes it, run/ starts it."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    stdin: str | None = None
+    """Text for stdin; None closes it."""
+    files: dict[str, str] = {}
+    """Files to write before the start, below the isolated HOME."""
+    pass_env: tuple[str, ...] = ()
+    """Variables of ours that are let through when isolated."""
+    keep: tuple[str, ...] = ()
+    """Globs of files to keep with the raw streams."""
+
+
+class Reading(msgspec.Struct, kw_only=True):
+    """What an adapter makes of a recording."""
+
+    steps: list[AnyStep]
+    outputs: list[str]
+    """The answer of each turn, as far as one was found."""
+    events: Events
+    usage: Usage | None = None
+    session_id: str | None = None
+    agent: AgentInfo | None = None
+    failure: Failure | None = None
+    """What the agent itself reported as going wrong."""
+    terminal_required: bool = True
+    """Whether ending without the terminal event is a failure."""
+
+
+class Watch(Protocol):
+    """Follows one turn while it runs."""
+
+    session_id: str | None
+    ended: bool
+    """The terminal event was seen."""
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        ...
+
+    def output(self) -> str:
+        """The answer as far as it is known."""
+        ...
+
+
+class Dialogue(Protocol):
+    """Speaks with an agent over stdin in the course of a trial. No process, no clock."""
+
+    def say(self, text: str) -> bytes:
+        """Open a turn: what to write to the agent."""
+        ...
+
+    def hear(self, line: bytes) -> bytes:
+        """Take a line of the agent; give what to write back, often nothing."""
+        ...
+
+
+class Adapter(Protocol):
+    """Speaks one agent's command line. Pure: no process, no clock; tested from recordings."""
+
+    name: str
+    timeout_ms: float | None
+    linger_s: float
+
+    def command(self, ask: Ask) -> Command:
+        """Say how to put one turn to the agent."""
+        ...
+
+    def watch(self) -> Watch:
+        """Follow a turn that is about to start."""
+        ...
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Give the conversation partner for agents that keep one process for all turns."""
+        ...
+
+    def read(self, recording: Recording) -> Reading:
+        """Read a whole recording into steps, answers, usage and outcome."""
+        ...
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended that a plugin asked for."""
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+
+
+class Host(Protocol):
+    """What a plugin may ask of the machine. Plugins never start processes themselves."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Finished:
+        """Run a program to its end; nothing of it is left alive."""
+        ...
+
+
+class Grader(Protocol):
+    """Judges one trial. Raises only when the grader itself is broken."""
+
+    name: str
+    version: str
+
+    def grade(self, trial: Capture, cwd: str | None, host: Host) -> Grade:
+        """Give a verdict."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs a total function over items somewhere. Knows nothing of trials."""
+
+    def map[T, R](
+        self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
+    ) -> Iterator[R]:
+        """Yield results as they finish; use lost(item, why) when a worker died."""
+        ...
+
+
+class World(Protocol):
+    """What surrounds an agent during a trial: a game, a repository, nothing."""
+
+    env: dict[str, str]
+    """Variables the agent gets."""
+
+    def evidence(self) -> dict[str, Any]:
+        """What the world saw; goes into the capture, for graders."""
+        ...
+
+
+class Benchmark(Protocol):
+    """A named source of prompts, their world and their graders."""
+
+    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
+        """Give the prompts, each with the fields of its row that we do not know."""
+        ...
+
+    def world(self, spec: TrialSpec, workspace: Path) -> AbstractContextManager[World]:
+        """Open the world of one trial and close it after."""
+        ...
+
+    def graders(self) -> Sequence[PluginRef]:
+        """Name the graders this benchmark is scored with."""
+        ...

@@ -1,0 +1,1 @@
+"""Looks at captures; never writes them."""
