@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from assay import plugins
 from assay.extract.capture import extract
-from assay.grade.verdicts import grade
+from assay.grade.verdicts import judge
 from assay.records.capture import Capture
 from assay.records.failure import Cause, Failure
 from assay.records.prompt import Prompt
@@ -18,7 +19,7 @@ from assay.records.trial import PluginRef, TrialSpec
 from assay.run.family import end_leftovers as end_leftovers
 from assay.run.process import LocalHost, pause, start_over, stop_all
 from assay.run.trial import lost_trial, run_trial
-from assay.seams import Adapter, Executor
+from assay.seams import Adapter, Executor, Trial
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -73,8 +74,32 @@ def _capture(
         return captured, captured.failure or None
 
     captured = _retry(spec, retries, attempt)
-    cwd = captured.metadata.get("workspaceDir") or spec.surroundings.cwd
-    return spec, grade(captured, graders, LocalHost(), cwd)
+    return spec, grade_capture(spec, captured, graders) if graders else captured
+
+
+def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
+    """Put the graders' verdict into a capture."""
+    row = msgspec.to_builtins(captured)
+    trial = Trial(
+        input=captured.input,
+        output=captured.output,
+        hint=captured.hint or None,
+        trajectory=row["trajectory"],
+        metadata=spec.prompt.metadata,
+        cwd=captured.metadata.get("workspaceDir") or spec.surroundings.cwd,
+        reference=spec.prompt.reference,
+        row=row,
+    )
+    verdict = judge(trial, captured.failure or None, graders, LocalHost())
+    broken = verdict.broken
+    return msgspec.structs.replace(
+        captured,
+        score=verdict.score or UNSET,
+        outcome=verdict.score.outcome if verdict.score else UNSET,
+        grades=verdict.grades or UNSET,
+        grader_failures=broken or UNSET,
+        errors=[*(captured.errors or []), *broken.values()] if broken else captured.errors,
+    )
 
 
 def _run(spec: TrialSpec, retries: int) -> tuple[TrialSpec, RawOutput]:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay.records.capture import AgentInfo, Capture, Events, Usage
+from assay.records.capture import AgentInfo, Events, Usage
 from assay.records.failure import Failure
 from assay.records.grade import Grade
 from assay.records.prompt import Prompt
@@ -137,13 +137,29 @@ class Host(Protocol):
         ...
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What a grader gets to see of one trial. None is unknown."""
+
+    input: str | list[str]
+    output: str
+    hint: str | None = None
+    trajectory: list[Any] = []
+    """Steps as they stand in the row: plain dicts."""
+    metadata: dict[str, Any] | None = None
+    cwd: str | None = None
+    """The workspace, as the agent left it."""
+    reference: str | None = None
+    row: dict[str, Any] = {}
+    """Everything else that is known, as it stands on disk."""
+
+
 class Grader(Protocol):
     """Judges one trial. Raises only when the grader itself is broken."""
 
     name: str
     version: str
 
-    def grade(self, trial: Capture, cwd: str | None, host: Host) -> Grade:
+    def grade(self, trial: Trial, host: Host) -> Grade:
         """Give a verdict."""
         ...
 

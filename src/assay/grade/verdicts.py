@@ -1,4 +1,4 @@
-"""Give a trial its grades. What could not be measured gets none; it is never a zero."""
+"""Ask the graders about a trial. A broken grader is recorded; it never takes the trial with it."""
 
 from collections.abc import Sequence
 
@@ -7,41 +7,49 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted
-from assay.records.capture import Capture
+from assay.records.failure import Failure
 from assay.records.grade import Grade
 from assay.records.trial import PluginRef
-from assay.seams import Grader, Host
+from assay.seams import Grader, Host, Trial
 
 
-def grade(trial: Capture, graders: Sequence[PluginRef], host: Host, cwd: str | None) -> Capture:
-    """Ask every grader. A broken one is recorded, and the capture is kept."""
-    failure = trial.failure
+class Verdict(msgspec.Struct, kw_only=True):
+    """What all graders together said. No score means not measured; it is never a zero."""
+
+    score: Grade | None = None
+    grades: dict[str, Grade] = {}
+    broken: dict[str, str] = {}
+    """Graders that failed, and how."""
+
+
+def judge(
+    trial: Trial, failure: Failure | None, graders: Sequence[PluginRef], host: Host
+) -> Verdict:
+    """Ask every grader, unless the trial's failure has decided already.
+
+    A failure that does not measure the agent leaves the trial without a grade; one that does,
+    and left no answer, counts against the agent without asking.
+    """
     if not graders or (failure and not failure.cause.measures_agent):
-        return trial
+        return Verdict()
     if failure and not failure.answered:
-        verdict = Grade(pass_=False, score=0.0, reasoning=f"{failure.cause}: {failure.message}")
-        return msgspec.structs.replace(trial, score=verdict)
+        reasoning = f"not graded, {failure.cause}: {failure.message}"
+        return Verdict(score=Grade(pass_=False, score=0.0, reasoning=reasoning))
     grades: dict[str, Grade] = {}
     broken: dict[str, str] = {}
     for ref in graders:
         grader = plugins.grader(ref)
+        name = _free_name(grader.name, grades, broken)
         try:
-            grades[grader.name] = _ask(grader, trial, cwd, host)
+            grades[name] = _ask(grader, trial, host)
         except Interrupted:
             raise
         except AssayError as error:
-            broken[grader.name] = error.message
+            broken[name] = error.message
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
-            broken[grader.name] = f"{type(error).__name__}: {error}"
-    if broken:
-        return msgspec.structs.replace(
-            trial,
-            grades=grades or UNSET,
-            grader_failures=broken,
-            errors=[*(trial.errors or []), *broken.values()],
-        )
-    score = combine(list(grades.values()))
-    return msgspec.structs.replace(trial, grades=grades, score=score, outcome=score.outcome)
+            broken[name] = f"{type(error).__name__}: {error}"
+    score = None if broken else combine(list(grades.values()))
+    return Verdict(score=score, grades=grades, broken=broken)
 
 
 def combine(grades: Sequence[Grade]) -> Grade:
@@ -49,7 +57,7 @@ def combine(grades: Sequence[Grade]) -> Grade:
     if len(grades) == 1:
         return grades[0]
     said = [g.reasoning for g in grades if g.reasoning]
-    outcome = {k: v for g in grades for k, v in (g.outcome or {}).items()}
+    outcome = {key: value for g in grades for key, value in (g.outcome or {}).items()}
     return Grade(
         pass_=all(g.pass_ for g in grades),
         score=sum(g.score for g in grades) / len(grades),
@@ -58,6 +66,15 @@ def combine(grades: Sequence[Grade]) -> Grade:
     )
 
 
-def _ask(grader: Grader, trial: Capture, cwd: str | None, host: Host) -> Grade:
-    verdict = grader.grade(trial, cwd, host)
+def _ask(grader: Grader, trial: Trial, host: Host) -> Grade:
+    verdict = grader.grade(trial, host)
     return msgspec.structs.replace(verdict, version=grader.version)
+
+
+def _free_name(name: str, *taken: dict[str, object] | dict[str, Grade] | dict[str, str]) -> str:
+    """Two graders of one name are told apart by a number."""
+    number, free = 1, name
+    while any(free in names for names in taken):
+        number += 1
+        free = f"{name}-{number}"
+    return free

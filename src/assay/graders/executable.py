@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from assay.errors import PluginError
-from assay.records.capture import Capture
+from assay.graders.answer import parse_answer
 from assay.records.grade import Grade
-from assay.seams import Host
+from assay.seams import Host, Trial
 
 
 @dataclass
@@ -34,11 +33,11 @@ class ExecutableGrader:
         """Fingerprint of the program."""
         return hashlib.sha256(Path(self.path).read_bytes()).hexdigest()[:12]
 
-    def grade(self, trial: Capture, cwd: str | None, host: Host) -> Grade:
+    def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the program."""
         done = host.run(
-            self._argv(),
-            stdin=msgspec.json.encode(_question(trial, cwd)) + b"\n",
+            program(self.path),
+            stdin=msgspec.json.encode(question(trial)) + b"\n",
             timeout_s=self.timeout_s,
         )
         if done.timed_out:
@@ -48,34 +47,24 @@ class ExecutableGrader:
             said = done.stderr.decode("utf-8", "replace").strip()[-500:] or "No error output"
             msg = f"Grader exited with code {done.exit_code}: {said}"
             raise PluginError(msg)
-        return parse_grade(done.stdout)
-
-    def _argv(self) -> list[str]:
-        if self.path.endswith(".py") and not os.access(self.path, os.X_OK):
-            return [sys.executable, self.path]
-        return [self.path]
+        return parse_answer(done.stdout)
 
 
-def parse_grade(answer: bytes) -> Grade:
-    """Read a grader's answer strictly: types, 0..1, no NaN."""
-    text = answer.strip()
-    if not text:
-        msg = "Grader produced no output"
-        raise PluginError(msg)
-    try:
-        return msgspec.json.decode(text, type=Grade)
-    except msgspec.ValidationError as error:
-        msg = f"Invalid grader result: {error}"
-        raise PluginError(msg) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        shown = text[:100].decode("utf-8", "replace")
-        msg = f"Grader output is not valid JSON: {shown}"
-        raise PluginError(msg) from error
+def program(path: str) -> list[str]:
+    """Say how to start a grader file."""
+    if path.endswith(".py") and not os.access(path, os.X_OK):
+        return [sys.executable, path]
+    return [path]
 
 
-def _question(trial: Capture, cwd: str | None) -> dict[str, Any]:
-    asked: dict[str, Any] = {"input": trial.input, "output": trial.output}
-    if trial.hint is not UNSET:
-        asked["hint"] = trial.hint
-    asked |= {"trajectory": trial.trajectory, "metadata": trial.metadata}
-    return asked if cwd is None else asked | {"cwd": cwd}
+def question(trial: Trial) -> dict[str, Any]:
+    """Give the seed's six fields, those that are known, in the seed's order."""
+    asked = {
+        "input": trial.input,
+        "output": trial.output,
+        "hint": trial.hint,
+        "trajectory": trial.trajectory,
+        "metadata": trial.metadata,
+        "cwd": trial.cwd,
+    }
+    return {name: value for name, value in asked.items() if value is not None}

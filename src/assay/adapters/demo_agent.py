@@ -1,0 +1,97 @@
+"""A scripted agent: answers a few kinds of prompts and prints stream-json like a real one.
+
+Run as a program of its own by the demo adapter, with the standard library alone.
+"""
+
+import json
+import os
+import random
+import re
+import sys
+import time
+
+CAPITALS = {"france": "Paris", "japan": "Tokyo", "kenya": "Nairobi", "peru": "Lima"}
+
+
+def main() -> int:
+    """Answer the prompt behind -p; give the exit code."""
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
+    persona = options.get("--persona", "steady")
+    said = options.get("-p", "")
+    memory = bytes.fromhex(options.get("--resume", "demo-").removeprefix("demo-")).decode()
+    memory = "\n".join(filter(None, [memory, said]))
+    session = "demo-" + memory.encode().hex()
+    emit({"type": "system", "session_id": session, "model": options.get("--model", "demo-1")})
+    if "hang" in said:
+        time.sleep(600)
+    if "crash" in said:
+        sys.stderr.write("demo agent: something broke on purpose\n")
+        return 3
+    say({"type": "thinking", "thinking": f"What kind of question is this: {said[:60]}"})
+    answer = solve(said, memory, persona)
+    if persona == "flaky" and random.random() < 0.35:
+        answer = "I am not sure."
+    say({"type": "text", "text": answer})
+    emit(
+        {
+            "type": "result",
+            "session_id": session,
+            "version": "demo-1.0",
+            "result": answer,
+            "total_cost_usd": round(0.0001 * len(memory), 6),
+            "usage": {"input_tokens": 40 + len(memory), "output_tokens": 10 + len(answer)},
+        }
+    )
+    return 0
+
+
+def solve(said: str, memory: str, persona: str) -> str:
+    """Find the answer by the few rules this agent knows."""
+    if sums := re.search(r"(\d+) *([+*-]) *(\d+)", said):
+        return calculate(int(sums[1]), sums[2], int(sums[3]), persona)
+    if word := re.search(r"reverse the word (\w+)", said, re.IGNORECASE):
+        return word[1][::-1]
+    if country := re.search(r"capital of (\w+)", said, re.IGNORECASE):
+        return CAPITALS.get(country[1].lower(), "I do not know.")
+    if note := re.search(r"write (.+) into (\S+)", said, re.IGNORECASE):
+        return write(note[1], note[2])
+    if "remember" in said.lower():
+        return "Noted."
+    if numbers := re.findall(r"\d+", memory):
+        return f"It was {numbers[0]}."
+    return f"You said: {said}"
+
+
+def calculate(left: int, sign: str, right: int, persona: str) -> str:
+    """Do sums; only the better persona is good at large products."""
+    value = {"+": left + right, "-": left - right, "*": left * right}[sign]
+    if sign == "*" and value > 10_000 and persona != "better":
+        return str(value - 10)
+    return str(value)
+
+
+def write(text: str, name: str) -> str:
+    """Use a tool: write a file in the workspace."""
+    call = {"type": "tool_use", "id": "call_1", "name": "Write", "input": {"path": name}}
+    say(call)
+    safe = os.path.basename(name)  # noqa: PTH119
+    with open(safe, "w", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(text + "\n")
+    done = {"type": "tool_result", "tool_use_id": "call_1", "content": f"wrote {safe}"}
+    emit({"type": "user", "message": {"content": [done]}})
+    return f"I wrote {safe}."
+
+
+def say(block: dict[str, object]) -> None:
+    """Print one block of an assistant message."""
+    emit({"type": "assistant", "message": {"content": [block]}})
+
+
+def emit(event: dict[str, object]) -> None:
+    """Print one event."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

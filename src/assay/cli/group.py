@@ -1,0 +1,82 @@
+"""Find and run a sub-command; turn errors into messages and exit codes."""
+
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+
+import click
+
+from assay.cli.main import COMMANDS, help_page
+from assay.errors import AssayError, Interrupted
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when that command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names in their order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Give the page that needs no command to be loaded."""
+        return help_page()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say what was probably meant when there is no such command."""
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "see: assay --help"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup)
+@click.help_option("-h", "--help")
+def cli() -> None:
+    """Evaluate any command-line agent."""
+
+
+def run_command(words: list[str]) -> int:
+    """Run one command line; give the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = cli.main(words, prog_name="assay", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return 2 if isinstance(error, click.UsageError) else 1
+    except (KeyboardInterrupt, click.Abort, Interrupted):
+        _say("interrupted: every finished row is saved; go on with --resume")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except AssayError as error:
+        if "--debug" in words:
+            raise
+        _say(f"Error: {error.message}")
+        if error.hint:
+            _say(f"  {error.hint}")
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,39 @@
+"""Read what a grader answered, strictly: types, 0..1, no NaN."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from assay.errors import PluginError
+from assay.records.grade import Grade
+
+
+def parse_answer(answer: bytes) -> Grade:
+    """Read one JSON object."""
+    text = answer.strip()
+    if not text:
+        msg = "Grader produced no output"
+        raise PluginError(msg)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        shown = text[:100].decode("utf-8", "replace")
+        msg = f"Grader output is not valid JSON: {shown}"
+        raise PluginError(msg) from error
+    return check_answer(value)
+
+
+def check_answer(value: Any) -> Grade:
+    """Check a value that should be a grade."""
+    if isinstance(value, bool):
+        return Grade(pass_=value, score=float(value))
+    try:
+        grade = msgspec.convert(value, Grade)
+    except msgspec.ValidationError as error:
+        msg = f"Invalid grader result: {error}"
+        raise PluginError(msg) from error
+    if math.isnan(grade.score):
+        msg = "Invalid grader result: score is not a number - at `$.score`"
+        raise PluginError(msg)
+    return grade
