@@ -1,23 +1,30 @@
 """The only file that knows the order of the stages."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+import uuid
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay import plugins
+from assay.errors import PluginError
 from assay.extract.capture import extract
+from assay.grade.trials import count_passes, set_pass_numbers, trial_result
 from assay.grade.verdicts import judge
 from assay.records.capture import Capture
 from assay.records.failure import Cause, Failure
 from assay.records.prompt import Prompt
 from assay.records.raw_output import RawOutput, raw_output, recording_of
 from assay.records.recording import Recording
-from assay.records.trial import PluginRef, TrialSpec
+from assay.records.trial import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.trials import TrialEntry, TrialResult
 from assay.run.family import end_leftovers as end_leftovers
-from assay.run.process import LocalHost, pause, start_over, stop_all
+from assay.run.host import LocalHost, close_served
+from assay.run.process import pause, start_over, stop_all
 from assay.run.trial import lost_trial, run_trial
 from assay.seams import Adapter, Executor, Trial
 
@@ -30,17 +37,32 @@ def capture_all(
     executor: Executor,
     graders: Sequence[PluginRef] = (),
     retries: int = 0,
-) -> Iterator[tuple[TrialSpec, Capture]]:
-    """Run, extract and grade every trial; yield each as it finishes."""
+) -> Generator[tuple[TrialSpec, Capture], None, None]:
+    """Run, extract and grade every trial; yield each as it finishes. Closing ends the agents."""
     work = partial(_capture, graders=tuple(graders), retries=retries)
     return _map(executor, work, specs, _lost_capture)
 
 
 def run_all(
     specs: Iterable[TrialSpec], executor: Executor, retries: int = 0
-) -> Iterator[tuple[TrialSpec, RawOutput]]:
-    """Run every trial and write it out raw; yield each as it finishes."""
+) -> Generator[tuple[TrialSpec, RawOutput], None, None]:
+    """Run every trial and write it out raw; yield each as it finishes. Closing ends the agents."""
     return _map(executor, partial(_run, retries=retries), specs, _lost_row)
+
+
+def gather_trials(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
+    """Put all trials of one prompt into its row, with pass numbers where there was a grader."""
+    about: dict[str, Any] = {"agent": plugins.adapter(spec.agent).name}
+    if spec.surroundings.workspace_dir is not None:
+        about["workspaceDir"] = spec.surroundings.workspace_dir
+    result = trial_result(spec.prompt, entries, about, spec.hash)
+    if graded:
+        from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k
+
+        n_passed, n_measured = count_passes(result)
+        seed = seed_pass_k(n_passed, n_measured) if n_measured else None
+        set_pass_numbers(result, seed, prompt_pass_k(n_passed, n_measured))
+    return result
 
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
@@ -50,17 +72,54 @@ def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
 
 
+class AskingHost(LocalHost):
+    """This machine for graders, which may also put a question to an agent."""
+
+    def ask(
+        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+    ) -> str:
+        """Run a trial of one prompt, in an empty folder unless cwd is given; give its answer."""
+        with tempfile.TemporaryDirectory(prefix="assay-ask-", ignore_cleanup_errors=True) as empty:
+            spec = TrialSpec(
+                prompt=Prompt(id="ask", input=text),
+                agent=agent,
+                benchmark=PluginRef(name="prompts"),
+                limits=Limits(turn_s=timeout_s),
+                surroundings=Surroundings(cwd=cwd or empty),
+                folder=f"ask-{uuid.uuid4().hex}",
+            )
+            captured = run_trial(spec, partial(_read, spec))
+        failure = captured.failure or None
+        if failure and not failure.answered:
+            msg = f"{failure.cause}: {failure.message}"
+            raise PluginError(msg)
+        return captured.output
+
+
 def _map[R](
     executor: Executor,
     work: Callable[[TrialSpec], tuple[TrialSpec, R]],
     specs: Iterable[TrialSpec],
     lost: Callable[[TrialSpec, str], tuple[TrialSpec, R]],
-) -> Iterator[tuple[TrialSpec, R]]:
+) -> Generator[tuple[TrialSpec, R], None, None]:
     start_over()
-    results = executor.map(work, specs, lost)
+    results = executor.map(partial(_stop_on_error, work), specs, lost)
     try:
         for result in results:  # noqa: UP028 - `yield from` would end the workers before the agents
             yield result
+    except BaseException:
+        stop_all()
+        raise
+    finally:
+        close_served()
+
+
+def _stop_on_error[R](
+    work: Callable[[TrialSpec], tuple[TrialSpec, R]], spec: TrialSpec
+) -> tuple[TrialSpec, R]:
+    """Do the work; what it raises ends the whole run, so the other agents end as well."""
+    try:
+        return work(spec)
     except BaseException:
         stop_all()
         raise
@@ -90,7 +149,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         reference=spec.prompt.reference,
         row=row,
     )
-    verdict = judge(trial, captured.failure or None, graders, LocalHost())
+    verdict = judge(trial, captured.failure or None, graders, AskingHost())
     broken = verdict.broken
     return msgspec.structs.replace(
         captured,

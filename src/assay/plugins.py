@@ -17,7 +17,20 @@ BUILT_IN = {
         "shell": "assay.adapters.shell:ShellAdapter",
         "acp": "assay.adapters.acp:AcpAdapter",
     },
-    "assay.graders": {"executable": "assay.graders.executable:ExecutableGrader"},
+    "assay.graders": {
+        "executable": "assay.graders.executable:ExecutableGrader",
+        "python": "assay.graders.python_file:PythonFile",
+        "serve": "assay.graders.serving:ServingGrader",
+        "exact": "assay.graders.exact:Exact",
+        "contains": "assay.graders.contains:Contains",
+        "regex": "assay.graders.pattern:Regex",
+        "numeric": "assay.graders.numeric:Numeric",
+        "json-schema": "assay.graders.json_schema:JsonSchema",
+        "command": "assay.graders.command:Command",
+        "git": "assay.graders.git:Git",
+        "tools": "assay.graders.tools:Tools",
+        "judge": "assay.graders.judge:Judge",
+    },
     "assay.executors": {"local": "assay.executors.local:LocalExecutor"},
     "assay.benchmarks": {"prompts": "assay.benchmarks.prompt_file:PromptFile"},
 }
@@ -38,9 +51,15 @@ _adapters: dict[bytes, Adapter] = {}
 
 
 def grader(ref: PluginRef) -> Grader:
-    """Build the grader that ref names."""
-    built: Grader = _build("assay.graders", ref)
+    """Build the grader that ref names, once: what it holds is its code, never a trial."""
+    key = msgspec.json.encode(ref)
+    built = _graders.get(key)
+    if built is None:
+        built = _graders[key] = _build("assay.graders", ref)
     return built
+
+
+_graders: dict[bytes, Grader] = {}
 
 
 def executor(ref: PluginRef) -> Executor:
@@ -64,16 +83,126 @@ def adapter_ref(text: str) -> PluginRef:
     return PluginRef(name=name, options={"argument": argument} if colon else {})
 
 
-def grader_ref(text: str) -> PluginRef:
-    """Read what a user gave to -g: a file, or the name of a grader with its options."""
-    path = Path(text)
-    if path.is_file():
-        return PluginRef(name="executable", options={"path": str(path.resolve())})
-    name = text.partition(":")[0]
-    if "/" in text or path.suffix or name not in names("assay.graders"):
+def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
+    """Read what a user gave to -g: a file, serve:FILE, or a grader's name with its options.
+
+    Options are NAME:KEY=VALUE,KEY=VALUE or NAME:{json}; NAME:VALUE gives the first one alone.
+    Checks that the grader can be built.
+    """
+    name, colon, said = text.partition(":")
+    options: dict[str, Any]
+    if name == "serve" and colon:
+        options = {"path": str(_program(Path(said)))}
+    elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
+        options = _options(name, said) if colon else {}
+    elif Path(text).is_file() or name not in names("assay.graders"):
+        path = _program(Path(text))
+        name, options = "python" if _has_grade(path) else "executable", {"path": str(path)}
+    else:
+        options = {}
+    if timeout_s is not None and "timeout_s" in _parameters(_load("assay.graders", name)):
+        options["timeout_s"] = timeout_s
+    ref = PluginRef(name=name, options=options)
+    grader(ref)
+    return ref
+
+
+def _program(path: Path) -> Path:
+    import os
+
+    if not path.is_file():
         msg = f"Grader not found: {path.resolve()}"
         raise InputError(msg, hint=f"give a file or one of: {', '.join(names('assay.graders'))}")
-    return PluginRef(name=name)
+    if path.suffix != ".py" and not os.access(path, os.X_OK):
+        msg = f"Grader cannot be executed: {path.resolve()}"
+        hint = f"chmod +x {path}; its first line says what runs it, such as #!/usr/bin/env node"
+        raise InputError(msg, hint=hint)
+    return path.resolve()
+
+
+def _has_grade(path: Path) -> bool:
+    """Whether a file is Python with a `grade` at its top; it is looked at, not run."""
+    if path.suffix != ".py":
+        return False
+    import ast
+
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source, str(path))
+    except (SyntaxError, ValueError) as error:
+        if source.startswith(b"#!") and b"python" not in source.split(b"\n", 1)[0]:
+            return False
+        msg = f"{path}: not valid Python: {error}"
+        raise InputError(msg) from error
+    return any("grade" in _bound(statement) for statement in tree.body)
+
+
+def _bound(statement: Any) -> list[str]:
+    """Give the names that a statement defines."""
+    targets = getattr(statement, "targets", [])
+    imported = [a.asname or a.name for a in getattr(statement, "names", []) if hasattr(a, "asname")]
+    return [getattr(statement, "name", ""), *(getattr(t, "id", "") for t in targets), *imported]
+
+
+def _options(name: str, said: str) -> dict[str, Any]:
+    """Read options as people write them; a comma only divides in front of another option."""
+    import re
+
+    kinds = _parameters(_load("assay.graders", name))
+    if said.startswith("{"):
+        given = _json_options(name, said)
+    else:
+        keys = "|".join(re.escape(key).replace("_", "[-_]") for key in kinds)
+        pairs = re.split(rf"(?:^|,)({keys})=", said)
+        if pairs[0] and len(pairs) > 1:
+            msg = f"{name}: {said!r} can be read in two ways"
+            raise InputError(msg, hint=f"name every option: {name}:{next(iter(kinds))}=…,KEY=VALUE")
+        given = {} if len(pairs) > 1 else {next(iter(kinds)): said}
+        for key, value in zip(pairs[1::2], pairs[2::2], strict=True):
+            plain = key.replace("-", "_")
+            more = isinstance(given.get(plain), list) or _is_list(kinds[plain])
+            given[plain] = [*given.get(plain, []), value] if more else value
+    return {key: _converted(name, key, value, kinds) for key, value in given.items()}
+
+
+def _json_options(name: str, said: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(said, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        msg = f"{name}: options that begin with {{ are JSON: {error}"
+        raise InputError(
+            msg, hint=f"a text that begins with {{ is given as {name}:KEY=…"
+        ) from error
+
+
+def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
+    if key not in kinds:
+        msg = f"{name} has no option {key!r}"
+        raise InputError(msg, hint=f"it has: {', '.join(kinds)}")
+    if _is_list(kinds[key]) and not isinstance(value, list):
+        value = [value]
+    if kinds[key] is Any:
+        return value
+    try:
+        return msgspec.convert(value, kinds[key], strict=False)
+    except msgspec.ValidationError as error:
+        msg = f"{name}: {key}={value}: {error}"
+        raise InputError(msg) from error
+
+
+def _is_list(kind: Any) -> bool:
+    from typing import get_origin
+
+    return get_origin(kind) is list
+
+
+def _parameters(factory: Any) -> dict[str, Any]:
+    """Give the options a plugin takes, in order, with their types."""
+    import inspect
+    from typing import get_type_hints
+
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    return {key: hints.get(key, Any) for key in inspect.signature(factory).parameters}
 
 
 def names(group: str) -> list[str]:

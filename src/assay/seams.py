@@ -27,6 +27,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier turns: what was said and what came back."""
     home: str | None = None
     """The agent's own HOME when it is isolated."""
+    scratch: str = ""
+    """A folder of this trial for files that the adapter wants written."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +39,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     stdin: str | None = None
     """Text for stdin; None closes it."""
     files: dict[str, str] = {}
-    """Files to write before the start, below the isolated HOME."""
+    """Files to write before the start: absolute paths below Ask.home or Ask.scratch."""
     pass_env: tuple[str, ...] = ()
     """Variables of ours that are let through when isolated."""
     keep: tuple[str, ...] = ()
-    """Globs of files to keep with the raw streams."""
+    """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
+    {session_id} stands for the agent's session."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
@@ -56,6 +59,13 @@ class Reading(msgspec.Struct, kw_only=True):
     agent: AgentInfo | None = None
     failure: Failure | None = None
     """What the agent itself reported as going wrong."""
+    turn_usage: list[Usage] = []
+    """Usage of each turn, where the agent tells them apart."""
+    setup: dict[str, Any] | None = None
+    """What the agent really had: tools, MCP servers, skills, permission mode."""
+    permission_denials: int = 0
+    provider_retries: int = 0
+    """How often the agent asked its provider again."""
     terminal_required: bool = True
     """Whether ending without the terminal event is a failure."""
 
@@ -68,7 +78,10 @@ class Watch(Protocol):
     """The terminal event was seen."""
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
+        """Take the next line; give the steps it began or changed.
+
+        Text that comes in pieces may be given in pieces, all with the step id of the whole.
+        """
         ...
 
     def output(self) -> str:
@@ -78,6 +91,9 @@ class Watch(Protocol):
 
 class Dialogue(Protocol):
     """Speaks with an agent over stdin in the course of a trial. No process, no clock."""
+
+    over: bool
+    """Nothing more can be said: the agent refused, failed or stopped."""
 
     def say(self, text: str) -> bytes:
         """Open a turn: what to write to the agent."""
@@ -121,6 +137,17 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
 
 
+class Served(Protocol):
+    """A program that answers line by line, for as long as it lives."""
+
+    def ask(self, line: bytes, timeout_s: float) -> bytes:
+        """Write one line, give the one that comes back.
+
+        Raises PluginError when it hangs, dies or answers out of turn; nothing of it is left then.
+        """
+        ...
+
+
 class Host(Protocol):
     """What a plugin may ask of the machine. Plugins never start processes themselves."""
 
@@ -134,6 +161,19 @@ class Host(Protocol):
         timeout_s: float = 60.0,
     ) -> Finished:
         """Run a program to its end; nothing of it is left alive."""
+        ...
+
+    def serve(self, argv: Sequence[str]) -> Served:
+        """Give this thread's running copy of a program; start it when there is none."""
+        ...
+
+    def ask(
+        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+    ) -> str:
+        """Put a question to an agent, in an empty folder unless cwd is given; give its answer.
+
+        Raises PluginError when the agent does not end well.
+        """
         ...
 
 

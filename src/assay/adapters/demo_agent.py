@@ -72,7 +72,12 @@ def calculate(left: int, sign: str, right: int, persona: str) -> str:
 
 def write(text: str, name: str) -> str:
     """Use a tool: write a file in the workspace."""
-    call = {"type": "tool_use", "id": "call_1", "name": "Write", "input": {"path": name}}
+    call: dict[str, object] = {
+        "type": "tool_use",
+        "id": "call_1",
+        "name": "Write",
+        "input": {"path": name},
+    }
     say(call)
     safe = os.path.basename(name)  # noqa: PTH119
     with open(safe, "w", encoding="utf-8") as file:  # noqa: PTH123

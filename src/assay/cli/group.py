@@ -52,7 +52,9 @@ def cli() -> None:
 
 def run_command(words: list[str]) -> int:
     """Run one command line; give the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         code = cli.main(words, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
@@ -75,6 +77,12 @@ def run_command(words: list[str]) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the agents first: the workers are waited for, and they wait for their agents."""
+    for again in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(again, signal.SIG_IGN)
+    stop_all = getattr(sys.modules.get("assay.pipeline"), "stop_all", None)
+    if stop_all is not None:  # else nothing was started yet
+        stop_all()
     raise KeyboardInterrupt
 
 

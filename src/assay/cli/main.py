@@ -6,8 +6,14 @@ from assay import __version__
 
 COMMANDS = {
     "capture": "Run prompts against an agent and record full trajectories.",
+    "trials": "Run every prompt several times, for pass@k.",
     "run": "Run prompts and write the agent's raw output.",
     "extract": "Read raw output into trajectories.",
+    "summarize": "Make a compact view of results.",
+    "format": "Turn results into JSONL, Markdown or CSV.",
+    "calibrate": "Check a grader: sample its failures, compare it with human labels.",
+    "validate-refs": "Check that reference solutions pass their graders.",
+    "balance": "Show how prompts spread over their categories.",
     "headless": "Make a declared agent speak the Agent Client Protocol on stdio.",
     "schemas": "List or export JSON Schema for every file format.",
     "init": "Write a starting folder for the agents found on this machine.",

@@ -32,6 +32,18 @@ output_options: list[Decorator] = [
     click.option("--overwrite", is_flag=True, help="Throw an existing output away."),
     click.option("--raw-dir", type=click.Path(path_type=Path), help="Where raw streams are kept."),
 ]
+grader_options: list[Decorator] = [
+    click.option(
+        "-g", "--grader", "graders", multiple=True, help="File or name of a grader; may repeat."
+    ),
+    click.option(
+        "--grader-timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=60.0,
+        metavar="SECONDS",
+        help="How long a grader may think about one trial.",
+    ),
+]
 run_options: list[Decorator] = [
     click.option("-c", "--cwd", type=click.Path(path_type=Path), help="Working folder."),
     click.option(
@@ -73,6 +85,12 @@ run_options: list[Decorator] = [
     click.option("--env", "env_names", multiple=True, metavar="NAME", help="Let through."),
     click.option("--filter", "filters", multiple=True, metavar="ID|KEY=VALUE", help="Choose."),
     click.option("--limit", type=click.IntRange(min=1), help="Only so many prompts."),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(min=0),
+        metavar="USD",
+        help="Stop when so much is spent.",
+    ),
     click.option("--progress", is_flag=True, help="Say on stderr what happens."),
     click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
     click.option("--debug", is_flag=True, help="Say everything; tracebacks too."),
@@ -103,6 +121,20 @@ def output_mode(options: dict[str, Any]) -> Mode:
     return chosen[0] if chosen else "new"
 
 
+def chosen_agent(ctx: click.Context, options: dict[str, Any]) -> PluginRef:
+    """Read the agent given with -s, or behind -- as a command that speaks the protocol."""
+    words: list[str] = ctx.meta.get("after_dashes", [])
+    if words and options["schema"]:
+        msg = "give the agent either with -s or behind --, not both"
+        raise click.UsageError(msg)
+    if words:
+        return PluginRef(name="acp", options={"command": words})
+    if not options["schema"]:
+        msg = "which agent? give -s SCHEMA, or a command behind --"
+        raise click.UsageError(msg)
+    return agent_ref(options)
+
+
 def agent_ref(options: dict[str, Any]) -> PluginRef:
     """Read which agent is meant, and check that it can be built."""
     ref = plugins.adapter_ref(options["schema"])
@@ -114,6 +146,11 @@ def agent_ref(options: dict[str, Any]) -> PluginRef:
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
     plugins.adapter(ref)
     return ref
+
+
+def grader_refs(options: dict[str, Any]) -> list[PluginRef]:
+    """Read which graders are meant, and check that they can be built."""
+    return [plugins.grader_ref(text, options["grader_timeout"]) for text in options["graders"]]
 
 
 def setting(agent: PluginRef, options: dict[str, Any], *, keep_raw: bool = True) -> Setting:

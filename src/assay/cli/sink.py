@@ -1,11 +1,12 @@
 """Where rows go: a journal file, or stdout."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.errors import InputError
+from assay.errors import InputError, OutputError
 from assay.records.journal import Journal, Mode
 from assay.records.trial import TrialSpec
 
@@ -21,10 +22,9 @@ class Sink:
         if self._journal is not None:
             self._journal.append(line)
         else:
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
+            _print(line + b"\n")
 
-    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
         """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
         if self._journal is None:
             return specs
@@ -37,8 +37,23 @@ class Sink:
                 raise InputError(
                     msg, hint="go on with the same prompts and agent, or use another -o"
                 )
+            if spec is not None and k is not None and key.k != k:
+                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {k}'
+                raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
             done.add(key.id)
         return [spec for spec in specs if spec.prompt.id not in done]
+
+
+def _print(line: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        msg = f"cannot write to stdout: {error.strerror}"
+        raise OutputError(msg, hint="with -o FILE a run can be resumed") from error
 
 
 @contextmanager

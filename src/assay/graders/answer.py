@@ -24,6 +24,19 @@ def parse_answer(answer: bytes) -> Grade:
     return check_answer(value)
 
 
+def check_value(value: Any) -> Grade:
+    """Check what Python code returned: it must also be possible to write it down."""
+    if isinstance(value, Grade):
+        value = msgspec.to_builtins(value)
+    grade = check_answer(value)
+    try:
+        msgspec.json.encode(grade)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"Invalid grader result: cannot be written as JSON: {error}"
+        raise PluginError(msg) from error
+    return grade
+
+
 def check_answer(value: Any) -> Grade:
     """Check a value that should be a grade."""
     if isinstance(value, bool):

@@ -1,6 +1,5 @@
 """A grader that is any program: one JSON object on stdin, one on stdout."""
 
-import hashlib
 import os
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import msgspec
 
 from assay.errors import PluginError
 from assay.graders.answer import parse_answer
+from assay.graders.fingerprint import fingerprint
 from assay.records.grade import Grade
 from assay.seams import Host, Trial
 
@@ -31,7 +31,7 @@ class ExecutableGrader:
     @cached_property
     def version(self) -> str:
         """Fingerprint of the program."""
-        return hashlib.sha256(Path(self.path).read_bytes()).hexdigest()[:12]
+        return fingerprint(Path(self.path).read_bytes())
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the program."""

@@ -96,6 +96,11 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     agent: AgentInfo | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     events: Events | UnsetType = UNSET
+    turn_usage: list[Usage] | UnsetType = UNSET
+    setup: dict[str, Any] | UnsetType = UNSET
+    """What the agent really had: tools, MCP servers, skills, permission mode."""
+    permission_denials: int | UnsetType = UNSET
+    provider_retries: int | UnsetType = UNSET
     retried: list[Failure] | UnsetType = UNSET
     """Earlier attempts at this trial that did not measure the agent."""
     stderr: str | UnsetType = UNSET

@@ -17,6 +17,7 @@ from assay.records.protocol import (
 )
 from assay.records.raw_output import RawOutput
 from assay.records.trajectory import AnyStep
+from assay.records.trials import TrialEntry, TrialResult
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -28,6 +29,8 @@ RECORDS: dict[str, Any] = {
     "TrajectoryStep": AnyStep,
     "CaptureResult": Capture,
     "GraderResult": Grade,
+    "TrialEntry": TrialEntry,
+    "TrialResult": TrialResult,
     "McpServerConfig": McpServerConfig,
     "Session": Session,
     "JsonRpcRequest": JsonRpcRequest,

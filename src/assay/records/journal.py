@@ -20,7 +20,7 @@ _BLOCK = 64 * 1024
 class _Key(msgspec.Struct, rename="camel"):
     id: str
     spec_hash: str | None = None
-    trial_num: int | None = None
+    k: int | None = None
 
 
 class Journal:
@@ -77,7 +77,7 @@ class Journal:
             for number, line in enumerate(file, 1):
                 try:
                     yield decoder.decode(line)
-                except msgspec.MsgspecError as error:
+                except (msgspec.MsgspecError, RecursionError) as error:
                     msg = f"{self.path}:{number}: not a result row: {error}"
                     raise InputError(msg, hint="mend the line, or use --overwrite") from error
 

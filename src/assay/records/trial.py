@@ -80,6 +80,6 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     def hash(self) -> str:
         """Fingerprint of what is asked and of whom; limits and places do not count."""
         said = msgspec.json.encode(
-            (self.prompt, self.agent, self.benchmark.name, self.number), order="deterministic"
+            (self.prompt, self.agent, self.benchmark.name), order="deterministic"
         )
         return hashlib.sha256(said).hexdigest()[:16]

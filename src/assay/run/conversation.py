@@ -1,20 +1,22 @@
 """Put the turns of a prompt to an agent, one after the other."""
 
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from assay.errors import SpawnError
+from assay.errors import PluginError, SpawnError
 from assay.records.failure import Cause, Failure
-from assay.records.recording import RawLine, TurnEnd
+from assay.records.recording import RawLine, Turn, TurnEnd
 from assay.records.trial import TrialSpec
-from assay.run.family import MARK_NAME, Mark
+from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env
+from assay.run.workspace import child_env, is_full
 from assay.seams import Adapter, Ask, Command, Dialogue, Watch
 
 
@@ -26,6 +28,8 @@ class Places:
     workspace: Path
     home: Path | None
     """The agent's own HOME when it is isolated."""
+    scratch: Path
+    """For files that the adapter wants written."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class Spoken:
         if self.held is not None:
             return self.held
         return recorded_lines(self.stdout, self.marks, line_bytes, first=self.first, last=self.last)
+
+    def turn(self, line_bytes: int) -> Turn:
+        """Give the turn as a recording has it."""
+        return Turn(text=self.text, end=self.end, lines=partial(self.lines, line_bytes))
 
 
 class Conversation:
@@ -71,6 +79,14 @@ class Conversation:
         self._process: Process | None = None
         self._streams: Streams | None = None
         self._n_processes = 0
+        self._dialogue = adapter.dialogue(str(places.workspace))
+        self._history: list[tuple[str, str]] = []
+        self.cancelled = threading.Event()
+        """Set by another thread to give up the turn under way; its processes are ended."""
+        self.session_id: str | None = None
+        """The agent's own, once it is known; set it to go on with an earlier session."""
+        self.answer = ""
+        """Of the last turn."""
         self.turns: list[Spoken] = []
         self.failure: Failure | None = None
         self.stderr = b""
@@ -78,50 +94,72 @@ class Conversation:
         self.keep: tuple[str, ...] = ()
 
     def hold(self) -> None:
-        """Put all turns, until one does not end well."""
+        """Put all turns of the prompt, until one does not end well."""
+        turns = self._spec.prompt.turns
         try:
-            self._hold()
+            for number, text in enumerate(turns, 1):
+                if not self.put(text, last=number == len(turns)):
+                    return
         except SpawnError as error:
             self.failure = Failure(cause=Cause.SPAWN, message=error.message)
         finally:
             if self._process is not None:
-                self._process.end(self._spec.limits.term_s)
-                self._release()
+                self.close()
 
-    def _hold(self) -> None:
-        session_id: str | None = None
-        history: list[tuple[str, str]] = []
-        dialogue = self._adapter.dialogue(str(self._places.workspace))
-        turns = self._spec.prompt.turns
-        for number, text in enumerate(turns, 1):
-            ask = Ask(
-                text=text,
-                cwd=str(self._places.workspace),
-                session_id=session_id,
-                history=tuple(history),
-                home=str(self._places.home) if self._places.home else None,
-            )
-            watch = self._adapter.watch()
-            end = TurnEnd(start_ms=self._now_ms())
-            if dialogue is None:
-                self._speak(ask, watch, end, last=number == len(turns))
-            else:
-                self._converse(ask, watch, end, dialogue, last=number == len(turns))
-            if _ended_badly(end):
-                return
-            session_id = watch.session_id or session_id
-            history.append((text, watch.output()))
+    def put(self, text: str, *, last: bool = False) -> bool:
+        """Put one turn; says whether another may follow. Raises SpawnError."""
+        ask = Ask(
+            text=text,
+            cwd=str(self._places.workspace),
+            session_id=self.session_id,
+            history=tuple(self._history),
+            home=str(self._places.home) if self._places.home else None,
+            scratch=str(self._places.scratch),
+        )
+        watch = self._adapter.watch()
+        end = TurnEnd(start_ms=self._now_ms())
+        dialogue = self._dialogue
+        if dialogue is None:
+            self._speak(ask, watch, end, last=last)
+        else:
+            self._converse(ask, watch, end, dialogue, last=last)
+        self.session_id = watch.session_id or self.session_id
+        self.answer = watch.output()
+        if _ended_badly(end) or (dialogue is not None and (dialogue.over or not watch.ended)):
+            return False
+        self._history.append((text, self.answer))
+        return True
+
+    def close(self) -> None:
+        """End whatever is still alive."""
+        if self._process is None:
+            end_family(None, self._mark, self._spec.limits.term_s)
+            return
+        self._process.end(self._spec.limits.term_s)
+        try:
+            if self._streams is not None:
+                self._streams.close(self._now_ms(), lambda _line: None)
+        finally:
+            self._release()
+
+    @property
+    def over(self) -> bool:
+        """Whether the agent's one process has ended, and the conversation with it."""
+        return self._dialogue is not None and self._n_processes > 0 and self._process is None
 
     def _speak(self, ask: Ask, watch: Watch, end: TurnEnd, *, last: bool) -> None:
         """Hold one turn with a process of its own."""
         process, streams = self._start(self._adapter.command(ask), end, talk=False)
-        watcher = TurnWatcher(streams, watch, end, self._spec.limits, self._clock, self._on_step)
+        watcher = self._watcher(streams, watch, end)
         watcher.follow(process, self._deadline_s(), self._adapter.linger_s)
         if last or process.exit_code != 0:
-            process.end(self._spec.limits.term_s)
+            process.end(0 if end.over_limit else self._spec.limits.term_s)
         streams.close(self._now_ms(), watcher.take)
         self._note(ask.text, end, process, watcher.lines, first=0)
         self._release()
+        if not watch.ended and is_full(self._places.raw):
+            msg = f"no space left for the agent's output in {self._places.raw.parent}"
+            self.failure = Failure(cause=Cause.HARNESS, message=msg)
 
     def _converse(
         self, ask: Ask, watch: Watch, end: TurnEnd, dialogue: Dialogue, *, last: bool
@@ -132,25 +170,34 @@ class Conversation:
         process, streams = self._process, self._streams
         assert process is not None
         assert streams is not None
-        first = streams.out_offset
-        watcher = TurnWatcher(streams, watch, end, self._spec.limits, self._clock, self._on_step)
+        first = streams.whole_lines_offset
+        watcher = self._watcher(streams, watch, end)
         process.write(dialogue.say(ask.text))
         watcher.converse(process, dialogue, self._deadline_s())
-        over = last or end.timed_out or end.stalled or end.over_limit or process.has_ended
+        over = last or dialogue.over or not watch.ended or bool(process.exit_code)
         if over:
-            self._let_go(process)
+            if watch.ended:
+                self._let_go(process, end)
+            process.end(self._spec.limits.term_s)
             streams.close(self._now_ms(), watcher.take)
-        self._note(ask.text, end, process, watcher.lines, first)
+        self._note(ask.text, end, process, watcher.lines, first, over=over)
         if over:
             self._release()
 
-    def _let_go(self, process: Process) -> None:
-        """Close stdin and give the agent a moment to end by itself."""
+    def _let_go(self, process: Process, end: TurnEnd) -> None:
+        """Close stdin and give the agent a moment to end by itself; how it does says nothing."""
+        if process.wait(0):
+            return
         process.close_stdin()
         until_s = self._clock() + self._spec.limits.term_s
         while not process.wait(until_s - self._clock()) and self._clock() < until_s:
             pass
-        process.end(self._spec.limits.term_s)
+        end.lingered = process.exit_code != 0
+
+    def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
+        watcher = TurnWatcher(streams, watch, end, self._spec.limits, self._clock, self._on_step)
+        watcher.cancelled = self.cancelled
+        return watcher
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
@@ -163,7 +210,8 @@ class Conversation:
         if stdin is not None:
             stdin.write_text(command.stdin or "", encoding="utf-8", errors="surrogatepass")
         self._write_files(command)
-        streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", self._spec.limits, self.secrets)
+        limits, secrets = self._spec.limits, self.secrets
+        streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
         launch = Launch(
             argv=command.argv,
             cwd=str(self._places.workspace),
@@ -178,30 +226,41 @@ class Conversation:
         except SpawnError:
             streams.close(0, lambda _line: None)
             raise
+        streams.started()
         end.spawned_ms = self._now_ms()
         self._streams = streams
         return self._process, self._streams
 
     def _write_files(self, command: Command) -> None:
+        own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
-            if self._places.home is None:
-                continue
-            path = self._places.home / name
+            path = Path(name)
+            if not any(path.is_relative_to(folder) for folder in own):
+                msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
+                raise PluginError(msg)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 
     def _note(
-        self, text: str, end: TurnEnd, process: Process, held: list[RawLine] | None, first: int
+        self,
+        text: str,
+        end: TurnEnd,
+        process: Process,
+        held: list[RawLine] | None,
+        first: int,
+        *,
+        over: bool = True,
     ) -> None:
         streams = self._streams
         assert streams is not None
+        last = streams.out_offset if over else streams.whole_lines_offset
         end.end_ms = self._now_ms()
         end.exit_code = None if end.lingered else process.exit_code
         end.signal = process.signal_name
         if end.timed_out and end.signal is None:
             end.signal = "SIGTERM"
         stdout = f"{self._places.raw}/{self._n_processes}.out"
-        self.turns.append(Spoken(text, end, stdout, first, streams.out_offset, streams.marks, held))
+        self.turns.append(Spoken(text, end, stdout, first, last, streams.marks, held))
         self.stderr = streams.stderr_tail or self.stderr
 
     def _release(self) -> None:

@@ -9,8 +9,10 @@ import contextlib
 import os
 import resource
 import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ _KILL_S = 5.0
 
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
+_births = threading.Lock()
+"""Held while a process is started, so that nobody takes it for an orphan or bears its mark."""
 _adopting = False
 
 
@@ -49,12 +53,23 @@ class Mark:
         self.token = token
         self._number = _base_number() - 1 - Mark._count % _NUMBERS
 
-    def brand(self, pid: int) -> None:
-        """Put the number into a process that was just started."""
-        if _LIMIT is not None and self._number > 0:
+    @contextlib.contextmanager
+    def inherited(self) -> Iterator[None]:
+        """Let a process be started that has the number from its first moment on.
+
+        Put into it afterwards, the number would miss what it had forked by then.
+        """
+        with _births:
+            if _LIMIT is None:
+                yield
+                return
+            soft, hard = resource.getrlimit(_LIMIT)
             with contextlib.suppress(OSError, ValueError):
-                hard = resource.prlimit(pid, _LIMIT)[1]
-                resource.prlimit(pid, _LIMIT, (self._number, hard))
+                resource.setrlimit(_LIMIT, (self._number, hard))
+            try:
+                yield
+            finally:
+                resource.setrlimit(_LIMIT, (soft, hard))
 
     def is_on(self, pid: int) -> bool:
         """Whether a process bears this mark."""
@@ -84,6 +99,7 @@ def end_family(root: int | None, mark: Mark, term_s: float) -> bool:
             family.signal(signal.SIGKILL)
             if family.wait(0.2):
                 break
+    _orphans(mark)  # those that died just now are buried too
     return True
 
 
@@ -152,20 +168,24 @@ class _Family:
 
 def _orphans(mark: Mark) -> list[int]:
     """Give marked processes that lost their parent; bury those that have died."""
-    return [pid for pid in _adopted() if not _bury(pid) and mark.is_on(pid)]
+    return [pid for pid in _adopted() if mark.is_on(pid) and not _bury(pid)]
 
 
 def _adopted() -> list[int]:
     """Our children that we did not start. Linux hands orphans to the main thread."""
+    with _births:
+        return [child for child in _children() if child not in own_pids]
+
+
+def _children() -> list[int]:
     pid = os.getpid()
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:  # noqa: PTH123
-            children = [int(child) for child in file.read().split()]
+            return [int(child) for child in file.read().split()]
     except OSError:
         import psutil
 
-        children = [child.pid for child in psutil.Process().children()]
-    return [child for child in children if child not in own_pids]
+        return [child.pid for child in psutil.Process().children()]
 
 
 def _bury(pid: int) -> bool:
@@ -175,6 +195,7 @@ def _bury(pid: int) -> bool:
         return True
 
 
+@cache
 def _base_number() -> int:
     if _LIMIT is None:
         return 0

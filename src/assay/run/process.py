@@ -8,10 +8,7 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import threading
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,6 @@ from typing import BinaryIO
 
 from assay.errors import Interrupted, SpawnError
 from assay.run import family
-from assay.seams import Finished
 
 _SHORTEST_WAIT_S = 0.01
 _WAIT_PER_PROCESS_S = 0.0002
@@ -51,10 +47,10 @@ class Process:
         family.adopt_orphans()
         self._mark = mark
         self._outbox = b""
-        self._popen = _start(launch)
-        self.pid = self._popen.pid
-        family.own_pids.add(self.pid)
-        mark.brand(self.pid)
+        with mark.inherited():
+            self._popen = _start(launch)
+            self.pid = self._popen.pid
+            family.own_pids.add(self.pid)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
         self._pidfd = _pidfd(self.pid)
@@ -77,6 +73,11 @@ class Process:
             except BrokenPipeError:
                 self._outbox = b""
 
+    @property
+    def unsent_to(self) -> int | None:
+        """The stdin that still has to take bytes."""
+        return self._popen.stdin.fileno() if self._outbox and self._popen.stdin else None
+
     def close_stdin(self) -> None:
         """Say that nothing more will come."""
         if self._popen.stdin is not None:
@@ -88,9 +89,7 @@ class Process:
 
         The moment grows with the number of processes, so that many agents cost no more than few.
         """
-        if _stopping.is_set():
-            msg = "interrupted"
-            raise Interrupted(msg)
+        raise_if_stopping()
         if self._outbox:
             self.write(b"")
         pause_s = min(longest_s, max(_SHORTEST_WAIT_S, _active * _WAIT_PER_PROCESS_S))
@@ -139,47 +138,6 @@ class Process:
             return f"signal {-code}"
 
 
-class LocalHost:
-    """What plugins ask for when they need a program run on this machine."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = 60.0,
-    ) -> Finished:
-        """Run a program to its end or to the timeout; nothing of it is left alive."""
-        mark = family.Mark(uuid.uuid4().hex)
-        with (
-            tempfile.TemporaryFile() as out,
-            tempfile.TemporaryFile() as err,
-            tempfile.NamedTemporaryFile() as source,
-        ):
-            source.write(stdin)
-            source.flush()
-            launch = Launch(
-                argv=argv,
-                cwd=cwd or str(Path.cwd()),
-                env={**(os.environ if env is None else env), family.MARK_NAME: mark.token},
-                stdout=out.fileno(),
-                stderr=err.fileno(),
-                stdin=Path(source.name),
-            )
-            process = Process(launch, mark)
-            timed_out = _run_out(process, timeout_s)
-            out.seek(0)
-            err.seek(0)
-            return Finished(
-                exit_code=process.exit_code,
-                stdout=out.read(),
-                stderr=err.read(),
-                timed_out=timed_out,
-            )
-
-
 def stop_all() -> None:
     """Make every running trial end its processes and give up; for Ctrl-C and full disks."""
     _stopping.set()
@@ -190,24 +148,18 @@ def start_over() -> None:
     _stopping.clear()
 
 
+def raise_if_stopping() -> None:
+    """Give up here when everything is to stop."""
+    if _stopping.is_set():
+        msg = "interrupted"
+        raise Interrupted(msg)
+
+
 def pause(seconds: float) -> None:
     """Sleep, unless everything is to stop."""
     if _stopping.wait(seconds):
         msg = "interrupted"
         raise Interrupted(msg)
-
-
-def _run_out(process: Process, timeout_s: float) -> bool:
-    """Wait for the end and clean up; says whether the time was not enough."""
-    deadline_s = time.monotonic() + timeout_s
-    try:
-        while not process.wait(deadline_s - time.monotonic()):
-            if time.monotonic() >= deadline_s:
-                return True
-    finally:
-        process.end(term_s=1.0)
-        process.release()
-    return False
 
 
 def _start(launch: Launch) -> "subprocess.Popen[bytes]":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from assay.records.recording import RawLine
 from assay.run.secrets import Secrets
 
-_CHUNK = 1024 * 1024
+_CHUNK = 256 * 1024
 _HEAD = 1024
 type Marks = list[tuple[int, int]]
 """Pairs (offset, ms): up to this offset the file had been seen at this time."""
@@ -60,26 +60,39 @@ class Tail:
         self._secrets = secrets
         self._carry = b""
         self.offset = 0
+        self.is_behind = False
+        """There was more to read than one call reads."""
         self.marks: Marks = []
 
-    def read(self, t_ms: int) -> Iterator[RawLine]:
-        """Give the lines completed since the last call."""
-        while chunk := os.pread(self.fd, _CHUNK, self.offset):
-            chunk = self._clean(chunk)
-            self.offset += len(chunk)
-            self._mark(t_ms)
-            for line, cut in self._splitter.feed(chunk):
-                yield RawLine(t_ms, self._secrets.mask(line), cut)
-            if len(chunk) < _CHUNK:
-                return
+    @property
+    def size(self) -> int:
+        """How much was written, read or not."""
+        return os.fstat(self.fd).st_size
 
-    def close(self, t_ms: int) -> Iterator[RawLine]:
+    def read(self, t_ms: int) -> Iterator[RawLine]:
+        """Give lines completed since the last call.
+
+        One chunk at most: an agent may write faster than we read, and the clocks must be looked at.
+        """
+        chunk = os.pread(self.fd, _CHUNK, self.offset)
+        self.is_behind = len(chunk) == _CHUNK
+        if not chunk:
+            return
+        self._clean(chunk)
+        self.offset += len(chunk)
+        self._mark(t_ms)
+        for line, cut in self._splitter.feed(chunk):
+            yield self._line(t_ms, line, cut=cut)
+
+    def close(self, t_ms: int, *, to_the_end: bool = True) -> Iterator[RawLine]:
         """Give what is left, an unended last line included, and let the file go."""
-        yield from self.read(t_ms)
+        self.is_behind = to_the_end
+        while self.is_behind:
+            yield from self.read(t_ms)
         last = self._splitter.rest()
         os.close(self.fd)
         if last is not None:
-            yield RawLine(t_ms, self._secrets.mask(last[0]), last[1])
+            yield self._line(t_ms, last[0], cut=last[1])
 
     def _mark(self, t_ms: int) -> None:
         if self.marks and self.marks[-1][1] == t_ms:
@@ -87,16 +100,20 @@ class Tail:
         else:
             self.marks.append((self.offset, t_ms))
 
-    def _clean(self, chunk: bytes) -> bytes:
+    def _line(self, t_ms: int, line: bytes, *, cut: bool) -> RawLine:
+        """Cover secrets in a line; where it was cut off, half of one may stand."""
+        text = self._secrets.mask(line)
+        return RawLine(t_ms, text[: len(text) - self._secrets.longest] if cut else text, cut)
+
+    def _clean(self, chunk: bytes) -> None:
         """Cover secrets in the file itself, also one that lies across two reads."""
         if not self._secrets.longest:
-            return chunk
+            return
         seen = self._carry + chunk
         clean = self._secrets.mask(seen)
         if clean != seen:
             os.pwrite(self.fd, clean, self.offset - len(self._carry))
         self._carry = clean[-(self._secrets.longest - 1) :]
-        return clean[len(clean) - len(chunk) :]
 
 
 def recorded_lines(

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from assay import plugins
-from assay.errors import AssayError, Interrupted
+from assay.errors import AssayError, Interrupted, OutputError
 from assay.records.failure import Cause, Failure
 from assay.records.recording import Recording, Turn
 from assay.records.trial import TrialSpec
@@ -62,7 +63,7 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
-        places = Places(raw, workspace, _own_home(spec, stack))
+        places = Places(raw, workspace, _own_home(spec, stack), raw / "scratch")
         world = stack.enter_context(benchmark.world(spec, workspace))
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
@@ -71,7 +72,9 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         kept = raw / "files"
         if conversation.keep:
             home = places.home or Path.home()
-            keep_files(conversation.keep, home, workspace, kept, conversation.secrets)
+            session = escape(conversation.session_id or "none")
+            patterns = [p.replace("{session_id}", session) for p in conversation.keep]
+            keep_files(patterns, home, workspace, kept, conversation.secrets)
     return Recording(
         start_ms=start_ms,
         end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
@@ -101,13 +104,21 @@ def _raw_folder(spec: TrialSpec) -> Iterator[Path]:
         return
     folder = Path(spec.surroundings.raw_dir, spec.raw_folder)
     try:
+        _make_anew(folder)
+    except OSError as error:
+        msg = f"cannot make {folder} for the raw streams: {error.strerror}"
+        raise OutputError(msg, hint="make room or choose another --raw-dir") from error
+    yield folder
+
+
+def _make_anew(folder: Path) -> None:
+    try:
         folder.mkdir()
     except FileNotFoundError:
         folder.mkdir(parents=True)
     except FileExistsError:  # of an attempt that did not finish
         shutil.rmtree(folder)
         folder.mkdir()
-    yield folder
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> Path | None:

@@ -1,5 +1,9 @@
 """Watch one turn from its start to its end: lines as they come, and all the clocks."""
 
+import contextlib
+import fcntl
+import os
+import threading
 from collections.abc import Callable
 
 from assay.records.recording import RawLine, TurnEnd
@@ -12,20 +16,35 @@ from assay.seams import Dialogue, Watch
 
 _HELD_BYTES = 256 * 1024
 _PER_LINE = 64
+_BLOCK = 64 * 1024
+_PIPE_BYTES = 1024 * 1024
 type OnStep = Callable[[AnyStep], None]
 type Clock = Callable[[], float]
 """Seconds since the start of the trial."""
 
 
 class Streams:
-    """The output files of one process, followed while it writes them."""
+    """The output files of one process, followed while it writes them.
 
-    def __init__(self, stdout: str, stderr: str, limits: Limits, secrets: Secrets) -> None:
+    Agents that talk back and forth want a pipe as stdout (asyncio refuses a file); what comes
+    out of it is put into the file first and read from there.
+    """
+
+    def __init__(
+        self, stdout: str, stderr: str, limits: Limits, secrets: Secrets, *, piped: bool = False
+    ) -> None:
         self._limits = limits
         self._out = Tail(stdout, limits.line_bytes, secrets)
         self._err = Tail(stderr, limits.line_bytes, secrets)
-        self.out_fd, self.err_fd = self._out.fd, self._err.fd
+        self._pipe = _Pipe(self._out.fd) if piped else None
+        self.out_fd = self._pipe.write_fd if self._pipe else self._out.fd
+        self.err_fd = self._err.fd
         self.stderr_tail = b""
+
+    def started(self) -> None:
+        """Let go of what only the process needs."""
+        if self._pipe is not None:
+            self._pipe.close_write()
 
     @property
     def marks(self) -> Marks:
@@ -38,30 +57,80 @@ class Streams:
         return self._out.offset
 
     @property
+    def whole_lines_offset(self) -> int:
+        """How far stdout has been read in whole lines."""
+        end = self._out.offset
+        while end > 0:
+            begin = max(0, end - _BLOCK)
+            found = os.pread(self._out.fd, end - begin, begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            end = begin
+        return 0
+
+    @property
     def n_bytes(self) -> int:
-        """How much was written to both streams."""
+        """How much was read of both streams."""
         return self._out.offset + self._err.offset
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once."""
+        return self._out.is_behind or self._err.is_behind
 
     def read(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
         """Take the new lines of stdout; keep the end of stderr."""
+        if self._pipe is not None:
+            self._pipe.drain()
         for line in self._out.read(t_ms):
             take(line)
         for line in self._err.read(t_ms):
             self._keep(line)
 
     def close(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
-        """Take what is left; the processes are gone."""
-        for line in self._out.close(t_ms):
+        """Take what is left; the processes are gone. Of too much nothing more is read."""
+        to_the_end = not self.over_limit()
+        for line in self._out.close(t_ms, to_the_end=to_the_end):
             take(line)
-        for line in self._err.close(t_ms):
+        for line in self._err.close(t_ms, to_the_end=to_the_end):
             self._keep(line)
 
     def over_limit(self) -> bool:
         """Whether the process wrote more than it may."""
-        return self.n_bytes > self._limits.output_bytes
+        return self._out.size + self._err.size > self._limits.output_bytes
 
     def _keep(self, line: RawLine) -> None:
         self.stderr_tail = (self.stderr_tail + line.text + b"\n")[-4096:]
+
+
+class _Pipe:
+    """Moves what an agent writes into a file, without ever waiting for it."""
+
+    def __init__(self, file_fd: int) -> None:
+        self._file_fd = file_fd
+        self._read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def drain(self) -> None:
+        """Move what is there."""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._read_fd, _PIPE_BYTES):
+                while chunk:
+                    chunk = chunk[os.write(self._file_fd, chunk) :]
+
+    def close_write(self) -> None:
+        """Leave the writing end to the agent."""
+        if self.write_fd >= 0:
+            os.close(self.write_fd)
+            self.write_fd = -1
+
+    def close(self) -> None:
+        """Move the rest and let go."""
+        self.close_write()
+        self.drain()
+        os.close(self._read_fd)
 
 
 class TurnWatcher:
@@ -82,6 +151,8 @@ class TurnWatcher:
         self._limits = limits
         self._clock = clock
         self._on_step = on_step
+        self.cancelled = threading.Event()
+        """Set by another thread: the turn is given up."""
         self.lines: list[RawLine] | None = []
         """All lines of the turn while they are few: saves reading the file again."""
         self._held = 0
@@ -90,18 +161,20 @@ class TurnWatcher:
         """Pump lines until the process ends or a limit is hit."""
         last_output_s, answered_s = self._clock(), None
         while True:
-            exited = process.wait(deadline_s - self._clock())
+            exited = process.wait(0 if self._streams.is_behind else deadline_s - self._clock())
             now_s = self._clock()
             if self._pump(now_s, self.take):
                 last_output_s = now_s
-            if exited:
+            if exited or self.cancelled.is_set():
+                self._end.over_limit = self._streams.over_limit()
                 return
             if answered_s is None and self._watch.ended:
                 answered_s = now_s
-            if answered_s is not None and now_s >= min(answered_s + linger_s, deadline_s):
+            if answered_s is None:
+                if self._over(now_s, deadline_s, last_output_s):
+                    return
+            elif now_s >= min(answered_s + linger_s, deadline_s) or self._streams.over_limit():
                 self._end.lingered = True
-                return
-            if answered_s is None and self._over(now_s, deadline_s, last_output_s):
                 return
 
     def converse(self, process: Process, dialogue: Dialogue, deadline_s: float) -> None:
@@ -118,7 +191,9 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, take):
                 last_output_s = now_s
-            if exited or self._watch.ended or self._over(now_s, deadline_s, last_output_s):
+            if exited or self._watch.ended or self.cancelled.is_set():
+                return
+            if self._over(now_s, deadline_s, last_output_s):
                 return
 
     def take(self, line: RawLine) -> None:

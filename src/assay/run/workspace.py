@@ -65,6 +65,12 @@ def keep_files(
         copy.write_bytes(secrets.mask(source.read_bytes()))
 
 
+def is_full(folder: Path) -> bool:
+    """Whether nothing more can be written into a folder."""
+    disk = os.statvfs(folder)
+    return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) == 0
+
+
 def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
     for pattern in patterns:
         base = home if pattern.startswith("~/") else workspace

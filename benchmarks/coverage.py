@@ -1,0 +1,303 @@
+"""Simulate how often the intervals hold the truth and how often verdict and gates alarm falsely.
+
+Run: python benchmarks/coverage.py [--quick] [--seed N]; ends with 1 when a goal is missed.
+Goals: 95 % intervals cover at least 90 % at each point and 93-97 % on average over n = 10..200,
+p = 0.5..0.95, k = 1 and 5; false alarms on identical agents at most 5 %, at each point. A point is
+held to be missed when it is beyond the goal by more than three standard errors of the simulation.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from assay.stats.bootstrap import bca_mean_interval
+from assay.stats.distributions import binomial_pmf
+from assay.stats.gates import GateName, judge_gate
+from assay.stats.means import constant_share_interval, estimate_mean, estimate_mean_score
+from assay.stats.paired import PairedDifference, compare_rates
+from assay.stats.paired_interval import paired_interval, pseudo_size_of_scores
+from assay.stats.passk import average_pass_k
+from assay.stats.rates import rate_interval, wilson_interval
+from assay.stats.verdict import judge_difference
+
+PROMPTS = (10, 20, 30, 50, 100, 200)
+RATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+# How alike the trials of one prompt are: 0 all prompts equal, 1 each prompt always or never passes.
+ICCS = (0.0, 0.2, 0.5, 0.9)
+
+
+@dataclass
+class Study:
+    """The share found at each point of a grid, against a goal."""
+
+    name: str
+    goal: str
+    n_repeats: int = 10**9
+    points: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def passes(self) -> bool:
+        shares = list(self.points.values())
+        if self.goal == "coverage":
+            floor = 0.90 - 3.0 * (0.9 * 0.1 / self.n_repeats) ** 0.5
+            return min(shares) >= floor and 0.93 <= np.mean(shares) <= 0.97
+        ceiling = 0.05 + 3.0 * (0.05 * 0.95 / self.n_repeats) ** 0.5
+        return self.goal == "info" or max(shares) <= ceiling
+
+    def row(self) -> str:
+        shares = np.array(list(self.points.values()))
+        worst = max if self.goal == "alarm" else min
+        where = worst(self.points, key=lambda key: self.points[key])
+        verdict = "-" if self.goal == "info" else "pass" if self.passes() else "MISSED"
+        numbers = f"{shares.min():6.3f} {shares.mean():6.3f} {shares.max():6.3f}"
+        size = f"{len(shares):>4} {self.n_repeats if self.n_repeats < 10**9 else 'exact':>5}"
+        return f"{self.name:<51} {size} {numbers}  {verdict:<7} {where}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much to simulate, and from where the randomness comes."""
+
+    rng: np.random.Generator
+    prompts: tuple[int, ...]
+    rates: tuple[float, ...]
+    n_repeats: int
+    n_null_pairs: int
+    n_shifted_pairs: int
+    n_bootstraps: int
+
+
+def make_settings(seed: int, *, quick: bool) -> Settings:
+    rng = np.random.default_rng(seed)
+    if quick:
+        return Settings(rng, (10, 50, 200), (0.5, 0.8, 0.95), 500, 500, 200, 100)
+    return Settings(rng, PROMPTS, RATES, 3000, 1500, 250, 200)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a coarser grid, fewer repeats")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    settings = make_settings(options.seed, quick=options.quick)
+    print(f"seed {options.seed}; n points of the grid, repeats at each, share found")
+    head = f"{'n':>4} {'reps':>5} {'min':>6} {'mean':>6} {'max':>6}"
+    print(f"{'study':<51} {head}  {'goal':<7} worst at")
+    start, missed = time.perf_counter(), 0
+    for study in run_studies(settings):
+        print(study.row(), flush=True)
+        missed += not study.passes()
+    print(f"{missed} goals missed; {time.perf_counter() - start:.0f} s")
+    raise SystemExit(1 if missed else 0)
+
+
+def run_studies(settings: Settings) -> Iterator[Study]:
+    yield cover_single_trials("rate, k=1, exact", lambda c, n: rate_interval(c, n)[1])
+    yield cover_single_trials(
+        "(plain Wilson, k=1, exact)", lambda c, n: wilson_interval(int(c.sum()), len(n)), "info"
+    )
+    yield cover_rates(settings)
+    yield from cover_pass_k(settings)
+    yield from cover_scores(settings)
+    yield from cover_amounts(settings)
+    yield from study_pairs(settings)
+    yield cover_score_differences(settings)
+
+
+def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
+    """Sum over all outcomes instead of simulating; p in steps of half a point."""
+    study = Study(name, goal)
+    for n in PROMPTS:
+        limits = [interval(np.arange(n) < passed, np.ones(n)) for passed in range(n + 1)]
+        for p in np.arange(0.5, 0.9501, 0.005).round(3).tolist():
+            held = np.array([limit.contains(p) for limit in limits])
+            study.points[n, p] = float(binomial_pmf(n, p)[held].sum())
+    return study
+
+
+def cover_rates(settings: Settings) -> Study:
+    study = Study("rate, k=5, beta-binomial prompts", "coverage", settings.n_repeats)
+    for n, p, icc in product(settings.prompts, settings.rates, ICCS):
+        trials, held = np.full(n, 5), 0
+        for difficulty in draw_difficulty(settings.rng, (settings.n_repeats, n), p, icc):
+            interval = rate_interval(settings.rng.binomial(5, difficulty), trials)[1]
+            held += interval.contains(p)
+        study.points[n, p, icc] = held / settings.n_repeats
+    return study
+
+
+def cover_pass_k(settings: Settings) -> Iterator[Study]:
+    """pass@3 and pass^3 from five trials."""
+    n_repeats = settings.n_repeats // 5
+    at_k = Study("pass@3 of 5 trials", "coverage", n_repeats)
+    exp_k = Study("pass^3 of 5 trials", "coverage", n_repeats)
+    for n, p, icc in product(settings.prompts, settings.rates, (0.2, 0.5)):
+        trials = np.full(n, 5)
+        true_at, true_exp = 1.0 - all_of_three(1.0 - p, icc), all_of_three(p, icc)
+        held_at = held_exp = 0
+        for difficulty in draw_difficulty(settings.rng, (n_repeats, n), p, icc):
+            row = average_pass_k(settings.rng.binomial(5, difficulty), trials)[2]
+            held_at += row.pass_at_k_interval.contains(true_at)
+            held_exp += row.pass_exp_k_interval.contains(true_exp)
+        at_k.points[n, p, icc], exp_k.points[n, p, icc] = held_at / n_repeats, held_exp / n_repeats
+    yield at_k
+    yield exp_k
+
+
+def cover_scores(settings: Settings) -> Iterator[Study]:
+    """Partial credit: Beta scores, from bell-shaped to mostly 0 and 1."""
+    n_repeats = settings.n_repeats // 2
+    ours = Study("score, Beta with a + b = 0.5, 1, 3, 10", "coverage", n_repeats)
+    for n, p, total in product(settings.prompts, settings.rates, (0.5, 1.0, 3.0, 10.0)):
+        held = 0
+        for scores in settings.rng.beta(p * total, (1 - p) * total, (n_repeats, n)):
+            held += estimate_mean_score(scores).interval.contains(p)
+        ours.points[n, p, total] = held / n_repeats
+    yield ours
+    plain = Study("(BCa on such scores, for comparison)", "info", settings.n_bootstraps)
+    for n, p, total in product((10, 30, 200), (0.5, 0.8, 0.95), (1.0, 3.0)):
+        held = 0
+        for scores in settings.rng.beta(p * total, (1 - p) * total, (settings.n_bootstraps, n)):
+            interval = bca_mean_interval(scores, seed=1) or constant_share_interval(scores[0], n)
+            held += interval.contains(p)
+        plain.points[n, p, total] = held / settings.n_bootstraps
+    yield plain
+
+
+def cover_amounts(settings: Settings) -> Iterator[Study]:
+    """Cost and latency: BCa on log-normal amounts, mildly and strongly skewed."""
+    for sigma, name in ((0.5, "mild"), (1.0, "strong")):
+        study = Study(f"mean amount, BCa, {name} skew", "info", settings.n_bootstraps)
+        for n in (5, *settings.prompts):
+            held, truth = 0, float(np.exp(sigma**2 / 2))
+            for values in settings.rng.lognormal(0.0, sigma, (settings.n_bootstraps, n)):
+                held += estimate_mean(values, seed=1, n_resamples=1000).interval.contains(truth)
+            study.points[(n,)] = held / settings.n_bootstraps
+        yield study
+
+
+def study_pairs(settings: Settings) -> Iterator[Study]:
+    """Everything that is judged on two runs, from the same simulated pairs."""
+    for k in (1, 5):
+        yield cover_differences(settings, k)
+        yield from study_null(settings, k)
+        yield from study_shifted(settings, k)
+
+
+def cover_differences(settings: Settings, k: int) -> Study:
+    """Agents that find the same prompts hard, and agents whose difficulties have nothing in common.
+
+    Where both agree on nearly all of few prompts, coverage is near 100 %: there is nothing to see.
+    """
+    study = Study(f"difference of rates, k={k}", "coverage", settings.n_shifted_pairs)
+    couplings = ((0.0, True), (0.3, True), (0.3, False), (0.8, True), (0.8, False))
+    grid = product(settings.prompts, settings.rates, (0.0, 0.05, 0.2), couplings)
+    for n, p, shift, (icc, shared) in grid:
+        shape = (settings.n_shifted_pairs, n)
+        pairs = draw_pairs(settings.rng, shape, (p, p - shift), icc, k, shared=shared)
+        held = [pair.interval.contains(-shift) for pair in pairs]
+        study.points[n, p, shift, icc, "shared" if shared else "own"] = float(np.mean(held))
+    return study
+
+
+def study_null(settings: Settings, k: int) -> Iterator[Study]:
+    """Identical agents: each alarm is false."""
+    size = settings.n_null_pairs
+    alarm = Study(f"verdict better/worse, identical agents, k={k}", "alarm", size)
+    strict = Study(f"regression fails, identical, margin 0, k={k}", "alarm", size)
+    lenient = Study(f"regression fails, identical, margin .02, k={k}", "alarm", size)
+    better = Study(f"not-better passes, identical, k={k}", "alarm", size)
+    for n, p, icc in product(settings.prompts, settings.rates, (0.0, 0.3, 0.8)):
+        pairs = list(draw_pairs(settings.rng, (size, n), (p, p), icc, k))
+        key = (n, p, icc)
+        verdicts = [judge_difference(pair, margin=0.02).code for pair in pairs]
+        alarm.points[key] = share(verdicts, "better", "worse")
+        strict.points[key] = share(judge_all("regression", pairs, 0.0), "fail")
+        lenient.points[key] = share(judge_all("regression", pairs, 0.02), "fail")
+        better.points[key] = share(judge_all("not-better", pairs, 0.0), "pass")
+    yield from (alarm, strict, lenient, better)
+
+
+def study_shifted(settings: Settings, k: int) -> Iterator[Study]:
+    """B is worse by exactly the margin: the edge of each promise."""
+    size, margin = 2 * settings.n_shifted_pairs, 0.05
+    same = Study(f"verdict same, truth = -margin .05, k={k}", "alarm", size)
+    fails = Study(f"regression fails, truth = -margin .05, k={k}", "alarm", size)
+    clears = Study(f"regression passes, truth = -margin .05, k={k}", "alarm", size)
+    for n, p, icc in product(settings.prompts, settings.rates, (0.0, 0.8)):
+        pairs = list(draw_pairs(settings.rng, (size, n), (p, p - margin), icc, k))
+        verdicts = [judge_difference(pair, margin=margin).code for pair in pairs]
+        outcomes = judge_all("regression", pairs, margin)
+        key = (n, p, icc)
+        same.points[key] = share(verdicts, "same")
+        fails.points[key], clears.points[key] = share(outcomes, "fail"), share(outcomes, "pass")
+    yield from (same, fails, clears)
+
+
+def judge_all(gate: GateName, pairs: list[PairedDifference], margin: float) -> list[str]:
+    return [judge_gate(gate, pair, margin=margin).outcome for pair in pairs]
+
+
+def cover_score_differences(settings: Settings) -> Study:
+    """Two runs that score a third of the prompts alike and the others on their own."""
+    n_repeats = 4 * settings.n_shifted_pairs
+    study = Study("difference of scores", "coverage", n_repeats)
+    for n, p, total, shift in product(settings.prompts, settings.rates, (0.5, 3.0), (0.0, -0.05)):
+        shape, held = (n_repeats, n), 0
+        alike = settings.rng.random(shape) < 1 / 3
+        moved = p + 1.5 * shift
+        a = settings.rng.beta(p * total, (1 - p) * total, shape)
+        b = settings.rng.beta(moved * total, (1 - moved) * total, shape)
+        b = np.where(alike, a, b)
+        for row_a, row_b in zip(a, b, strict=True):
+            # The interval alone: the permutation test beside it would take most of the time.
+            gap = row_b - row_a
+            held += paired_interval(gap, pseudo_size_of_scores(gap))[0].contains(shift)
+        study.points[n, p, total, shift] = held / shape[0]
+    return study
+
+
+def draw_pairs(
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    rates: tuple[float, float],
+    icc: float,
+    k: int,
+    *,
+    shared: bool = True,
+) -> Iterator[PairedDifference]:
+    """Shared difficulty: B passes each prompt with A's chance times a constant."""
+    hard_a = draw_difficulty(rng, shape, rates[0], icc)
+    hard_b = hard_a * (rates[1] / rates[0])
+    if not shared:
+        hard_b = draw_difficulty(rng, shape, rates[1], icc)
+    trials = np.full(shape[1], k)
+    for a, b in zip(hard_a, hard_b, strict=True):
+        runs = (rng.binomial(k, a), trials), (rng.binomial(k, b), trials)
+        yield compare_rates(*runs, seed=1)
+
+
+def draw_difficulty(
+    rng: np.random.Generator, shape: tuple[int, int], p: float, icc: float
+) -> np.ndarray:
+    if icc == 0.0:
+        return np.full(shape, p)
+    total = 1.0 / icc - 1.0
+    return rng.beta(p * total, (1.0 - p) * total, shape)
+
+
+def all_of_three(p: float, icc: float) -> float:
+    """Return the chance that three trials of one beta-binomial prompt all come out."""
+    total = 1.0 / icc - 1.0
+    return float(np.prod([(p * total + i) / (total + i) for i in range(3)]))
+
+
+def share(found: list[str], *wanted: str) -> float:
+    return float(np.mean([code in wanted for code in found]))
+
+
+if __name__ == "__main__":
+    main()

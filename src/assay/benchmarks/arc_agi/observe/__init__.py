@@ -1,0 +1,1 @@
+"""What a player sees of a game: compact text, and a picture if it asks for one."""

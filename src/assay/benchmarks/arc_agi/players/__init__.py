@@ -1,0 +1,1 @@
+"""Built-in players: programs that play over the same socket as any agent."""

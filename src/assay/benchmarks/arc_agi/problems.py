@@ -1,0 +1,19 @@
+"""What can be wrong with games, logs and game processes, said to the person who must mend it."""
+
+from assay.errors import InputError
+
+
+class ArcProblem(InputError):
+    """Something about ARC-AGI-3 input or files that the operator has to mend."""
+
+
+class GameProblem(ArcProblem):
+    """A game folder that cannot be used: missing, unreadable or broken."""
+
+
+class LogProblem(ArcProblem):
+    """An event log that is not a log: no header, a bad line in the middle, records out of order."""
+
+
+class ServeProblem(ArcProblem):
+    """A game process that cannot start: bad settings, a folder others can read, a log in use."""

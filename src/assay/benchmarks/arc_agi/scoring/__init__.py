@@ -1,0 +1,1 @@
+"""Scores of a game, computed from its plays; every score names its formula and its scale."""

@@ -1,0 +1,1 @@
+"""The game process: one game for one trial, behind a private socket."""

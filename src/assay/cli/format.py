@@ -1,0 +1,48 @@
+"""assay format: results in; JSONL, Markdown or CSV out."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from assay.cli.prompt_source import refuse_terminal
+from assay.cli.whole_output import whole_output
+from assay.errors import InputError
+from assay.records.row_file import open_rows
+from assay.report.format_rows import STYLES, Style, write_rows
+
+
+@click.command(short_help="Turn results into JSONL, Markdown or CSV.")
+@click.argument("results", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-f", "--style", type=click.Choice(STYLES), default="jsonl", help="Default: jsonl.", metavar=""
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
+@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(
+    results: Path | None,
+    style: Style,
+    output: Path | None,
+    *,
+    overwrite: bool,
+    progress: bool,
+    debug: bool,
+) -> None:
+    """Turn RESULTS (stdin if no file) into jsonl, markdown or csv.
+
+    jsonl keeps every field; csv has score columns only where some row is graded.
+    """
+    if results is None:
+        refuse_terminal()
+    generated = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    with open_rows(results) as rows:
+        if results is None and rows.empty:
+            msg = "stdin: no rows"
+            raise InputError(msg, hint="give a file, or pipe the rows in")
+        with whole_output(output, overwrite=overwrite) as out:
+            write_rows(rows, out, style, generated)
+    if progress:
+        click.echo(f"{rows.name} as {style} -> {output or 'stdout'}", err=True)

@@ -1,0 +1,80 @@
+"""assay headless: any agent, spoken to in the Agent Client Protocol on stdio."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay import __version__, plugins
+from assay.cli.options import DEFAULT_TIMEOUT_MS, agent_options, agent_ref, with_options
+from assay.extract.capture import extract
+from assay.records.trial import Limits
+from assay.run.acp_server import AcpServer
+from assay.run.acp_session import Stage
+from assay.run.acp_wire import Outbox
+
+
+@click.command(short_help="Make a declared agent speak the Agent Client Protocol on stdio.")
+@with_options(agent_options)
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help=f"For each prompt; default {DEFAULT_TIMEOUT_MS}, or the schema's.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr what happens.")
+@click.option("--debug", is_flag=True, help="The same; tracebacks too.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Speak the Agent Client Protocol on stdin and stdout, and hand the prompts to the agent.
+
+    Ends with the end of stdin, Ctrl-C or SIGTERM, and all agents with it.
+    """
+    if not options["schema"]:
+        msg = "which agent? give -s SCHEMA"
+        raise click.UsageError(msg)
+    agent = agent_ref(options)
+    adapter = plugins.adapter(agent)
+    timeout_ms = options["timeout"] or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
+    log = _log if options["verbose"] or options["debug"] else _ignore
+    with tempfile.TemporaryDirectory(prefix="assay-headless-", ignore_cleanup_errors=True) as raw:
+        stage = Stage(
+            agent=agent,
+            adapter=adapter,
+            limits=Limits(turn_s=timeout_ms / 1000),
+            judge=partial(extract, adapter=adapter),
+            raw=Path(raw),
+        )
+        outbox = Outbox(_write)
+        server = AcpServer(stage, outbox, __version__, log)
+        try:
+            for line in iter(sys.stdin.buffer.readline, b""):
+                server.take(line)
+        except KeyboardInterrupt:
+            log("interrupted")
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)  # once is enough: the end is under way
+            server.close()
+            outbox.close()
+
+
+def _write(line: bytes) -> None:
+    """Write past sys.stdout: its lock, held by a client that does not read, would block our end."""
+    while line:
+        line = line[os.write(sys.stdout.fileno(), line) :]
+
+
+def _log(text: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+
+def _ignore(text: str) -> None:
+    """Say nothing."""

@@ -1,0 +1,29 @@
+"""assay summarize: results in, a compact view out."""
+
+from pathlib import Path
+
+import click
+
+from assay.cli.whole_output import whole_output
+from assay.records.row_file import open_rows
+from assay.report.summary import write_summary
+from assay.report.summary_markdown import write_summary_markdown
+
+
+@click.command(short_help="Make a compact view of results.")
+@click.argument("results", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option("-m", "--markdown", is_flag=True, help="Markdown with every step, for LLM judges.")
+@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(
+    results: Path, output: Path | None, *, markdown: bool, overwrite: bool, debug: bool
+) -> None:
+    """Write one short row per trial of RESULTS: id, input, output, toolCalls, duration.
+
+    Where they are known, pass, score and the cause of a failure stand behind them.
+    """
+    write = write_summary_markdown if markdown else write_summary
+    with open_rows(results) as rows, whole_output(output, overwrite=overwrite) as out:
+        write(rows, out)

@@ -1,0 +1,89 @@
+"""Finished trials of prompts that are not complete yet, kept in a journal beside the output."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from assay.errors import InputError
+from assay.records.journal import Journal, Mode
+from assay.records.jsonl import decode_row, read_lines
+from assay.records.trial import TrialSpec
+from assay.records.trials import FinishedTrial, TrialEntry
+
+type Entries = list[TrialEntry]
+
+
+class TrialStore:
+    """Holds entries by prompt; a kill -9 loses none that had finished."""
+
+    def __init__(self, output: Path | None, mode: Mode) -> None:
+        self._path = None
+        if output is not None and (output.is_file() or not output.exists()):
+            self._path = output.with_name(f"{output.name}.partial")
+        self._resume = mode == "resume"
+        self._journal: Journal | None = None
+        self._entries: dict[str, Entries] = {}
+        self._hashes: dict[str, str] = {}
+        self._open: set[str] = set()
+
+    def __enter__(self) -> "TrialStore":
+        if self._path is not None:
+            self._journal = Journal(self._path, "resume" if self._resume else "overwrite")
+            if self._resume:
+                self._load()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._journal is not None:
+            self._journal.__exit__(kind, error, trace)
+        if self._path is not None and not self._open:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        """Give the trials that have not finished yet."""
+        self._open = {spec.prompt.id for spec in specs}
+        self._entries = {id_: e for id_, e in self._entries.items() if id_ in self._open}
+        hashes = {spec.prompt.id: spec.hash for spec in specs}
+        for prompt_id in self._entries:
+            if self._hashes[prompt_id] != hashes[prompt_id]:
+                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
+                raise InputError(
+                    msg, hint="go on with the same prompts and agent, or use another -o"
+                )
+        done = {(id_, e.trial_num) for id_, entries in self._entries.items() for e in entries}
+        return [spec for spec in specs if (spec.prompt.id, spec.number) not in done]
+
+    def complete(self, specs: list[TrialSpec], k: int) -> Iterator[tuple[TrialSpec, Entries]]:
+        """Give prompts whose trials had all finished before a kill kept them from being written."""
+        by_id = {spec.prompt.id: spec for spec in specs}
+        for prompt_id in [id_ for id_, entries in self._entries.items() if len(entries) >= k]:
+            self._open.discard(prompt_id)
+            yield by_id[prompt_id], self._entries.pop(prompt_id)
+
+    def add(self, spec: TrialSpec, entry: TrialEntry, k: int) -> Entries | None:
+        """Keep a finished trial; give all of its prompt when it was the last."""
+        if self._journal is not None:
+            line = FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, entry=entry)
+            self._journal.append(msgspec.json.encode(line))
+        entries = self._entries.setdefault(spec.prompt.id, [])
+        entries.append(entry)
+        if len(entries) < k:
+            return None
+        self._open.discard(spec.prompt.id)
+        return self._entries.pop(spec.prompt.id)
+
+    def _load(self) -> None:
+        assert self._path is not None
+        for place, line in read_lines(self._path):
+            finished, _ = decode_row(place, line, FinishedTrial)
+            self._entries.setdefault(finished.id, []).append(finished.entry)
+            self._hashes[finished.id] = finished.spec_hash

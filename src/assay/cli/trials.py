@@ -1,0 +1,65 @@
+"""assay trials: every prompt several times, for pass@k."""
+
+from contextlib import closing
+from typing import Any
+
+import click
+
+from assay.cli.batch import Batch
+from assay.cli.options import (
+    agent_options,
+    chosen_agent,
+    grader_options,
+    grader_refs,
+    output_options,
+    run_options,
+    with_options,
+)
+from assay.cli.prompt_source import AfterDashes, prompt_path
+from assay.cli.sink import open_sink
+from assay.cli.trial_store import TrialStore
+from assay.grade.trials import trial_entry
+from assay.pipeline import capture_all, gather_trials
+from assay.records.jsonl import encode_row
+
+
+@click.command(cls=AfterDashes, short_help="Run every prompt several times, for pass@k.")
+@click.argument("prompts", nargs=-1)
+@with_options(agent_options, output_options, grader_options)
+@click.option(
+    "-k", "--k", "k", type=click.IntRange(min=1), default=5, help="Trials of each prompt; 5."
+)
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
+@with_options(run_options)
+@click.help_option("-h", "--help")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Run every prompt of PROMPTS k times; write one JSON line per prompt with all its trials.
+
+    Trials of one prompt may run side by side, and each is on disk as soon as it has finished.
+    """
+    path = prompt_path(options["prompts"], from_stdin=options["from_stdin"])
+    agent = chosen_agent(ctx, options)
+    graders = grader_refs(options)
+    k: int = options["k"]
+    batch = Batch(path, agent, options, k=k)
+    with (
+        open_sink(batch.output, batch.mode) as sink,
+        TrialStore(batch.output, batch.mode) as store,
+    ):
+        batch.clear_leftovers()
+        open_specs = sink.missing(batch.specs, k) if batch.mode == "resume" else batch.specs
+        specs = store.missing(open_specs)
+        for spec, entries in store.complete(open_specs, k):
+            sink.append(encode_row(gather_trials(spec, entries, graded=bool(graders)), spec.extra))
+        with batch.progress(specs) as progress:
+            items = batch.affordable(specs, progress)
+            done = capture_all(items, batch.executor(specs), graders, options["retries"])
+            with closing(done):
+                for spec, captured in done:
+                    all_of_prompt = store.add(spec, trial_entry(spec.number, captured), k)
+                    if all_of_prompt is not None:
+                        row = gather_trials(spec, all_of_prompt, graded=bool(graders))
+                        sink.append(encode_row(row, spec.extra))
+                    progress.captured(captured)
+    batch.conclude(progress, specs)

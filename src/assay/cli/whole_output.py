@@ -1,0 +1,71 @@
+"""Where a view goes: all of it or nothing, to a file or to stdout."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from assay.errors import OutputError
+
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Give a file to write to. It takes its place only when everything went well."""
+    try:
+        if path is None:
+            with _kept_back(sys.stdout.fileno()) as file:
+                yield file
+            return
+        if path.is_file() and path.stat().st_size > 0 and not overwrite:
+            msg = f"{path} already exists"
+            raise OutputError(msg, hint="--overwrite replaces it")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            with path.open("wb") as target, _kept_back(target.fileno()) as file:
+                yield file
+            return
+        with _beside(path.resolve()) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        msg = f"cannot write {path or 'to stdout'}: {error.strerror}"
+        raise OutputError(msg, hint="check folder, permissions and free space") from error
+
+
+@contextmanager
+def _kept_back(fd: int) -> Iterator[BinaryIO]:
+    """Collect in a temporary file, then copy to what cannot be taken back."""
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        with open(fd, "wb", buffering=_BLOCK, closefd=False) as target:
+            shutil.copyfileobj(file, target, _BLOCK)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[BinaryIO]:
+    """Write to a new file in the same folder, then give it the right name."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with open(descriptor, "wb", buffering=_BLOCK) as file:
+            yield file
+        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else _usual_mode())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _usual_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

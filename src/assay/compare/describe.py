@@ -1,0 +1,188 @@
+"""Describe each run by itself: the seed's sections, with intervals, and nothing for nothing."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from assay.compare.columns import Floats, Run
+from assay.compare.strategy import pass_k
+from assay.stats.interval import Interval
+from assay.stats.means import estimate_mean, estimate_mean_score
+from assay.stats.passk import average_pass_k
+from assay.stats.quantiles import summarize_values
+from assay.stats.rates import rate_interval, share_interval
+from assay.stats.variance import split_rate_variance
+
+_BINS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
+_EDGES = (0.2, 0.4, 0.6, 0.8)
+_LATENCY = ("p50", "p90", "p99", "mean", "min", "max")
+_MOST_FLAKY = 10
+
+
+def describe_quality(run: Run) -> dict[str, Any]:
+    """Scores and passes of single trials; null where nothing was measured."""
+    scores = known(run.score)
+    rate, interval = rate_interval(run.n_passed, run.n_measured)
+    n_passed = int(np.nansum(run.passed))
+    return {
+        "type": "run",
+        "avgScore": mean(scores),
+        "passRate": rate,
+        "passCount": n_passed,
+        "failCount": int(run.n_measured.sum()) - n_passed,
+        "nMeasured": int(run.n_measured.sum()),
+        "scoreDistribution": dict(zip(_BINS, _binned(scores), strict=True)),
+        "confidenceIntervals": _present(
+            avgScore=_limits(estimate_mean_score(known(run.mean_of(run.score))).interval),
+            passRate=_limits(interval),
+        ),
+    }
+
+
+def describe_trial_quality(run: Run) -> dict[str, Any] | None:
+    """Scores of all trials; None when no trial has one."""
+    scores = known(run.score)
+    summary = summarize_values(scores)
+    if summary is None:
+        return None
+    return {
+        "type": "trial",
+        "avgScore": summary.mean,
+        "medianScore": summary.p50,
+        "p25Score": summary.p25,
+        "p75Score": summary.p75,
+        "confidenceIntervals": _present(
+            avgScore=_limits(estimate_mean_score(known(run.mean_of(run.score))).interval)
+        ),
+    }
+
+
+def describe_performance(run: Run, seed: int) -> dict[str, Any]:
+    """How long trials took, and where known what they cost."""
+    lengths = known(run.duration_ms)
+    told: dict[str, Any] = {"latency": _latency(lengths)}
+    if run.kind == "capture" and (first := known(run.first_response_ms)).size:
+        told["firstResponse"] = _latency(first)
+    told["totalDuration"] = float(lengths.sum())
+    per_prompt = known(run.mean_of(run.duration_ms))
+    told["confidenceIntervals"] = _present(
+        latencyMean=_limits(estimate_mean(per_prompt, seed=seed).interval)
+    )
+    for name, column in (("costUsd", run.cost_usd), ("tokens", run.tokens)):
+        if (values := known(column)).size:
+            told[name] = {"total": float(values.sum()), "mean": mean(values), "n": values.size}
+    return told
+
+
+def describe_reliability(run: Run) -> dict[str, Any]:
+    """How often tools failed, time ran out, and trials came to their end."""
+    n = max(run.health.n_trials, 1)
+    errors, timeouts = int(run.tool_error.sum()), int(run.timed_out.sum())
+    return {
+        "type": "run",
+        "toolErrors": errors,
+        "toolErrorRate": errors / n,
+        "timeouts": timeouts,
+        "timeoutRate": timeouts / n,
+        "completionRate": float(run.complete.sum()) / n,
+    }
+
+
+def describe_trajectories(run: Run) -> dict[str, Any]:
+    """How much of the agents' doing can be seen."""
+    derived = "minimal" if not run.n_steps.any() else "messages-only"
+    return {"richness": run.richness or derived, "avgStepCount": mean(run.n_steps) or 0}
+
+
+def describe_capability(run: Run) -> dict[str, Any]:
+    """Solves at least once: the seed's passAtK, and the unbiased numbers for every k."""
+    at_k = known(pass_k(run)[0])
+    per_k = average_pass_k(run.n_passed, run.n_measured) if run.n_measured.any() else []
+    return _seed_numbers(at_k, "PassAtK") | {"perK": [msgspec.to_builtins(row) for row in per_k]}
+
+
+def describe_trial_reliability(run: Run) -> dict[str, Any]:
+    """Solves every time: the seed's passExpK."""
+    return {"type": "trial"} | _seed_numbers(known(pass_k(run)[1]), "PassExpK")
+
+
+def describe_flakiness(run: Run) -> dict[str, Any]:
+    """The gap between the two, and where it is widest."""
+    at_k, exp_k = pass_k(run)
+    flaky = np.maximum(0.0, at_k - exp_k)
+    seen = known(flaky)
+    order = np.argsort(-np.nan_to_num(flaky), kind="stable")[:_MOST_FLAKY]
+    summary = summarize_values(seen)
+    return {
+        "avgFlakiness": mean(seen),
+        "medianFlakiness": summary.p50 if summary else None,
+        "flakyPromptCount": int((seen > 0).sum()),
+        "topFlakyPrompts": [
+            {"id": run.ids[i], "flakiness": float(flaky[i])} for i in order if flaky[i] > 0
+        ],
+    }
+
+
+def describe_variance(run: Run) -> dict[str, Any]:
+    """Whether more prompts or more trials would make the numbers surer."""
+    told: dict[str, Any] = msgspec.to_builtins(split_rate_variance(run.n_passed, run.n_measured))
+    return told
+
+
+def describe_categories(run: Run) -> dict[str, Any]:
+    """Pass rate of each category, with its interval."""
+    names = sorted(set(run.categories))
+    label = np.array(run.categories)
+    told = {}
+    for name in names:
+        chosen = label == name
+        rate, interval = rate_interval(run.n_passed[chosen], run.n_measured[chosen])
+        told[name] = {
+            "n": int(chosen.sum()),
+            "nMeasured": int(run.n_measured[chosen].sum()),
+            "passRate": rate,
+            "interval": _limits(interval),
+        }
+    return told
+
+
+def known(column: Floats) -> Floats:
+    """Give the values that are there."""
+    values: Floats = column[~np.isnan(column)]
+    return values
+
+
+def mean(values: Floats) -> float | None:
+    """Give the mean, None of nothing."""
+    return float(values.mean()) if values.size else None
+
+
+def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
+    summary = summarize_values(values)
+    interval = share_interval(values) if values.size > 1 else None
+    return {
+        f"avg{name}": mean(values),
+        f"median{name}": summary.p50 if summary else None,
+        f"p25{name}": summary.p25 if summary else None,
+        f"p75{name}": summary.p75 if summary else None,
+        "confidenceIntervals": _present(**{f"avg{name}": _limits(interval)}),
+    }
+
+
+def _binned(scores: Floats) -> list[int]:
+    counts: list[int] = np.bincount(np.digitize(scores, _EDGES), minlength=len(_BINS)).tolist()
+    return counts
+
+
+def _latency(values: Floats) -> dict[str, float] | None:
+    summary = summarize_values(values)
+    return None if summary is None else {name: getattr(summary, name) for name in _LATENCY}
+
+
+def _limits(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
+
+
+def _present(**values: list[float] | None) -> dict[str, list[float]]:
+    return {name: value for name, value in values.items() if value is not None}

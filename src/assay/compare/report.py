@@ -1,0 +1,186 @@
+"""Put a comparison together: the seed's report, and above it what a statistician would ask."""
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from assay.compare import describe
+from assay.compare.align import Aligned, align, unlike
+from assay.compare.columns import Run
+from assay.compare.head_to_head import (
+    Totals,
+    capture_prompts,
+    pairwise,
+    strict_pairwise,
+    trials_prompts,
+)
+from assay.compare.health import check_health
+from assay.compare.pairs import Pair, compare_pairs
+from assay.compare.strategy import pass_k, rank_statistically, read_weights, weigh
+from assay.stats.ranking import rank_runs
+
+_ALL_PAIRS = 3
+type Judge = Callable[[Aligned], Totals]
+"""A user's own strategy."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How the user wants the comparison."""
+
+    strategy: str = "weighted"
+    margin: float = 0.02
+    seed: int = 20_260_101
+    env: Mapping[str, str] = field(default_factory=dict)
+    judge: Judge | None = None
+
+
+@dataclass
+class Comparison:
+    """A report: small sections at once, rows per prompt on demand."""
+
+    sections: dict[str, Any]
+    rows: Callable[[], Iterator[dict[str, Any]]]
+    rows_key: tuple[str, ...]
+    pairs: list[Pair]
+    warnings: list[str]
+
+
+def compare(runs: Sequence[Run], wish: Wish) -> Comparison:
+    """Compare two or more runs of one kind."""
+    aligned = align(runs)
+    warnings = unlike(aligned)
+    totals = _totals(aligned, wish, warnings)
+    pairs = compare_pairs(aligned, margin=wish.margin, seed=wish.seed)
+    health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
+    sections: dict[str, Any] = {
+        "verdict": [_verdict(pair) for pair in pairs],
+        "health": health,
+        "notes": list(warnings),
+        "meta": _meta(aligned, totals, wish),
+    }
+    if runs[0].kind == "trials":
+        sections |= _trials_sections(aligned, totals, wish)
+    else:
+        sections |= _capture_sections(aligned, totals, wish)
+    sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
+    sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
+    sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
+    if len(runs) >= _ALL_PAIRS:
+        sections["ranking"] = _ranking(aligned, wish.seed)
+    if runs[0].kind == "trials":
+        return Comparison(
+            sections, lambda: trials_prompts(aligned), ("perPrompt",), pairs, warnings
+        )
+    return Comparison(
+        sections,
+        lambda: capture_prompts(aligned, totals),
+        ("headToHead", "prompts"),
+        pairs,
+        warnings,
+    )
+
+
+def _totals(aligned: Aligned, wish: Wish, warnings: list[str]) -> Totals:
+    if wish.strategy == "custom" and wish.judge is not None:
+        return wish.judge(aligned)
+    if wish.strategy == "statistical":
+        return [rank_statistically(run) for run in aligned.runs]
+    weights = read_weights(wish.env, aligned.runs[0].kind)
+    warnings += weights.warnings
+    return [weigh(run, weights.values) for run in aligned.runs]
+
+
+def _meta(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+    runs = aligned.runs
+    newest_s = max(run.path.stat().st_mtime for run in runs)
+    newest = datetime.datetime.fromtimestamp(newest_s, tz=datetime.UTC)
+    meta: dict[str, Any] = {
+        # The age of the newest input, not of this report: the same files give the same bytes.
+        "generatedAt": newest.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "runs": [run.label for run in runs],
+        "promptCount": len(aligned.ids),
+    }
+    if runs[0].kind == "trials":
+        ks = {int(k) for run in runs for k in run.k}
+        meta |= {
+            "trialsPerPrompt": ks.pop() if len(ks) == 1 else None,
+            "inputFormat": "trials",
+        }
+    else:
+        meta["promptsWithAllRuns"] = _in_all(aligned, totals)
+    return meta | {
+        "strategy": wish.strategy,
+        "margin": wish.margin,
+        "seed": wish.seed,
+        "promptsInAllRuns": int((aligned.where >= 0).all(axis=1).sum()),
+        "files": {run.label: run.path.name for run in runs},
+        "agents": {run.label: sorted(run.agents) for run in runs},
+        "graders": {
+            run.label: {name: sorted(seen) for name, seen in sorted(run.graders.items())}
+            for run in runs
+        },
+    }
+
+
+def _in_all(aligned: Aligned, totals: Totals) -> int:
+    """Prompts that every run has with a total."""
+    everywhere = (aligned.where >= 0).all(axis=1)
+    places = aligned.where[everywhere]
+    good = np.ones(len(places), dtype=bool)
+    for column, values in enumerate(totals):
+        good &= ~np.isnan(values[places[:, column]])
+    return int(good.sum())
+
+
+def _capture_sections(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+    runs = aligned.runs
+    return {
+        "quality": {run.label: describe.describe_quality(run) for run in runs},
+        "performance": {run.label: describe.describe_performance(run, wish.seed) for run in runs},
+        "reliability": {run.label: describe.describe_reliability(run) for run in runs},
+        "trajectoryInfo": {run.label: describe.describe_trajectories(run) for run in runs},
+        "headToHead": {"pairwise": pairwise(aligned, totals)},
+    }
+
+
+def _trials_sections(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+    runs = aligned.runs
+    sections: dict[str, Any] = {
+        "capability": {run.label: describe.describe_capability(run) for run in runs},
+        "reliability": {run.label: describe.describe_trial_reliability(run) for run in runs},
+        "flakiness": {run.label: describe.describe_flakiness(run) for run in runs},
+    }
+    quality = {run.label: describe.describe_trial_quality(run) for run in runs}
+    if any(quality.values()):
+        sections["quality"] = quality
+    both = [pass_k(run) for run in runs]
+    return sections | {
+        "performance": {run.label: describe.describe_performance(run, wish.seed) for run in runs},
+        "headToHead": {
+            "capability": strict_pairwise(aligned, [pair[0] for pair in both]),
+            "reliability": strict_pairwise(aligned, [pair[1] for pair in both]),
+            "overall": pairwise(aligned, totals),
+        },
+    }
+
+
+def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
+    """Rank all runs by how often they score higher than the others on the same prompt."""
+    table = np.full(aligned.where.shape, np.nan)
+    for column, run in enumerate(aligned.runs):
+        here = aligned.where[:, column]
+        table[here >= 0, column] = run.mean_of(run.score)[here[here >= 0]]
+    measured = ~np.isnan(table)
+    ranked = rank_runs(np.nan_to_num(table), seed=seed, measured=measured)
+    labels = [run.label for run in aligned.runs]
+    return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
+
+
+def _verdict(pair: Pair) -> dict[str, Any]:
+    told = {"runA": pair.run_a, "runB": pair.run_b}
+    return told | (msgspec.to_builtins(pair.verdict) if pair.verdict else {})

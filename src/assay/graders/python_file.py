@@ -1,0 +1,94 @@
+"""A grader that is a Python file with a function `grade`."""
+
+import asyncio
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, ClassVar
+
+from assay.errors import PluginError
+from assay.graders.answer import check_value
+from assay.graders.fingerprint import fingerprint
+from assay.graders.guard import PythonCode
+from assay.records.grade import Grade
+from assay.seams import Trial
+
+ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
+
+
+@dataclass(kw_only=True)
+class PythonFile(PythonCode):
+    """Loaded once. Its function takes any of ARGUMENTS by name and may be async."""
+
+    name: ClassVar[str] = "python"
+    path: str
+
+    def __post_init__(self) -> None:
+        self.name = Path(self.path).stem  # type: ignore[misc]
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of the file; what it imports does not count."""
+        return fingerprint(Path(self.path).read_bytes())
+
+    def judge(self, trial: Trial) -> Grade:
+        """Call the function. What it prints goes to stderr."""
+        try:
+            with redirect_stdout(sys.stderr):
+                value = self._call(trial)
+        except SystemExit as error:
+            msg = f"Grader called exit({error.code!r})"
+            raise PluginError(msg) from error
+        return check_value(value)
+
+    @cached_property
+    def _call(self) -> Callable[[Trial], Any]:
+        function = _load(Path(self.path))
+        wanted = _arguments(function, self.path)
+
+        def call(trial: Trial) -> Any:
+            if wanted == ["trial"]:
+                return function(trial)
+            return function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
+
+        if not inspect.iscoroutinefunction(function):
+            return call
+        runner = asyncio.Runner()  # closed with the process: a new loop for each row is slow
+        return lambda trial: runner.run(call(trial))
+
+
+def _load(path: Path) -> Callable[..., Any]:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # files beside it can be imported, but never in place of others
+    name = f"assay_grader_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, "grade", None)
+    if not callable(function):
+        msg = f"{path}: `grade` is not a function"
+        raise PluginError(msg)
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def _arguments(function: Callable[..., Any], path: str) -> list[str]:
+    """Give the names of what the function wants to see."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return list(ARGUMENTS[:-1])
+    names = [p.name for p in parameters if p.name in ARGUMENTS and p.kind is not p.VAR_POSITIONAL]
+    strange = [p.name for p in parameters if p.name not in names and p.default is p.empty]
+    if strange or any(p.kind is p.POSITIONAL_ONLY for p in parameters):
+        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that nobody gives"
+        raise PluginError(msg, hint=f"it may take: {', '.join(ARGUMENTS)}")
+    return names

@@ -1,0 +1,112 @@
+"""Write results as a Markdown report: a summary on top, then every trial."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from assay.records.row_file import RowFile
+from assay.report.numbers import fixed
+from assay.report.text import fence, one_text, shorten, write_pieces
+
+
+class _Score(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+    score: int | float
+    reasoning: str | None = None
+
+
+class _Failure(msgspec.Struct, gc=False):
+    cause: str
+    message: str = ""
+
+
+class _Row(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | None = None
+    tool_errors: bool | None = None
+    score: _Score | None = None
+    error: str | None = None
+    errors: list[str] | None = None
+    failure: _Failure | None = None
+
+
+@dataclass
+class _Totals:
+    """Counted while the rows go by."""
+
+    n_rows: int = 0
+    n_graded: int = 0
+    n_passed: int = 0
+    score_sum: float = 0.0
+
+
+def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
+    """Write the report. The summary stands above rows that are read once: they wait in a file."""
+    totals = _Totals()
+    with tempfile.TemporaryFile() as body:
+        write_pieces(body, _sections(rows, totals))
+        out.write(_top(totals, generated).encode())
+        body.seek(0)
+        shutil.copyfileobj(body, out, 1 << 20)
+
+
+def _top(totals: _Totals, generated: str) -> str:
+    summary = ""
+    if totals.n_graded:
+        rate = fixed(100 * totals.n_passed / totals.n_graded, 1)
+        summary = (
+            "## Summary\n\n"
+            f"- **Pass rate**: {totals.n_passed}/{totals.n_graded} ({rate}%)\n"
+            f"- **Average score**: {fixed(totals.score_sum / totals.n_graded, 3)}\n"
+        )
+        if totals.n_graded < totals.n_rows:
+            summary += f"- **Not graded**: {totals.n_rows - totals.n_graded}\n"
+        summary += "\n"
+    return (
+        f"# Evaluation Results\n\nGenerated: {generated}\nTotal: {totals.n_rows} test cases\n\n"
+        f"{summary}## Results\n\n"
+    )
+
+
+def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
+    for row in rows.rows(msgspec.json.Decoder(_Row)):
+        totals.n_rows += 1
+        score = row.score
+        if score is not None:
+            totals.n_graded += 1
+            totals.n_passed += score.pass_
+            totals.score_sum += score.score
+        yield _section(row)
+
+
+def _section(row: _Row) -> str:
+    output = shorten(row.output, 500)
+    mark = fence(output)
+    hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
+    return (
+        f"### {row.id}\n\n**Input**: {shorten(one_text(row.input, ' → '), 100)}\n\n{hint}"
+        f"**Output**:\n{mark}\n{output}\n{mark}\n\n{_verdict(row)}{_troubles(row)}---\n\n"
+    )
+
+
+def _verdict(row: _Row) -> str:
+    score = row.score
+    if score is None:
+        return ""
+    reasoning = f"**Reasoning**: {score.reasoning}\n" if score.reasoning else ""
+    icon, word = ("✅", "PASS") if score.pass_ else ("❌", "FAIL")
+    return f"**Score**: {icon} {fixed(score.score, 3)} ({word})\n{reasoning}\n"
+
+
+def _troubles(row: _Row) -> str:
+    said = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
+    if row.failure:
+        said += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
+    texts = [row.error] if row.error else row.errors or []
+    return said + "".join(f"❌ **Error**: {text}\n\n" for text in texts)

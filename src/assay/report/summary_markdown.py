@@ -1,0 +1,147 @@
+"""Make the long view of results: Markdown with step ids, for people and for LLM judges."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from assay.records.row_file import RowFile
+from assay.report.numbers import js_number
+from assay.report.summary import duration_ms
+from assay.report.text import fence, one_text, shorten, write_pieces
+
+_FILE_KEYS = ("file_path", "path")
+_CONTENT_KEYS = ("content", "new_string")
+_LONG_CONTENT = 500
+_HEAD_LINES = 8
+_TAIL_LINES = 4
+
+
+class _Step(msgspec.Struct, tag_field="type", gc=False):
+    """What a reader needs to see of a step."""
+
+
+class _Thought(_Step, tag="thought", gc=False):
+    content: str = ""
+
+
+class _Message(_Step, tag="message", gc=False):
+    content: str = ""
+
+
+class _Plan(_Step, tag="plan", gc=False):
+    entries: list[Any] = []
+
+
+class _ToolCall(_Step, tag="tool_call", gc=False):
+    name: str = "unknown"
+    status: str = "pending"
+    input: Any = None
+    duration: int | float | None = None
+
+
+class _Timing(msgspec.Struct, gc=False):
+    start: int | float
+    end: int | float
+
+
+class _Score(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+    score: int | float
+    reasoning: str | None = None
+
+
+class _Failure(msgspec.Struct, gc=False):
+    cause: str
+    message: str = ""
+
+
+class _Row(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    trajectory: list[_Thought | _Message | _Plan | _ToolCall]
+    timing: _Timing
+    metadata: dict[str, Any] | None = None
+    tool_errors: bool = False
+    score: _Score | None = None
+    failure: _Failure | None = None
+
+
+def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
+    """Write one section per trial."""
+    decoder = msgspec.json.Decoder(_Row)
+    write_pieces(out, (_section(row) for row in rows.rows(decoder)))
+
+
+def _section(row: _Row) -> str:
+    steps = "".join(
+        f"{number}. {_step(step, f'{row.id}-step-{number}')}\n"
+        for number, step in enumerate(row.trajectory, 1)
+    )
+    return (
+        f"## Evaluation Record: {row.id}\n\n"
+        f"**Input:** {one_text(row.input, '\n')}\n\n"
+        f"**Trajectory:**\n{steps}\n"
+        f"**Output:** {shorten(row.output, 200)}\n\n" + "\n".join(_facts(row)) + "\n\n---\n\n"
+    )
+
+
+def _facts(row: _Row) -> Iterator[str]:
+    if row.metadata:
+        told = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
+        yield f"**Metadata:** {told}"
+    yield f"**Tool Errors:** {'true' if row.tool_errors else 'false'}"
+    yield f"**Duration:** {js_number(duration_ms(row.timing.start, row.timing.end))}ms"
+    if row.failure:
+        yield f"**Failure:** {row.failure.cause}: {row.failure.message}"
+    if row.score:
+        verdict = "PASS" if row.score.pass_ else "FAIL"
+        yield f"**Score:** {verdict} ({js_number(row.score.score)})"
+        if row.score.reasoning:
+            yield f"**Reasoning:** {row.score.reasoning}"
+
+
+def _step(step: _Thought | _Message | _Plan | _ToolCall, mark: str) -> str:
+    if isinstance(step, _ToolCall):
+        took = "" if step.duration is None else f" ({js_number(step.duration)}ms)"
+        return f"[TOOL:{step.name}] -> {step.status}{took} [→{mark}]{_file(step.input)}"
+    if isinstance(step, _Plan):
+        return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} [→{mark}]"
+    kind = "THOUGHT" if isinstance(step, _Thought) else "MESSAGE"
+    return f"[{kind}] {shorten(step.content, 100)} [→{mark}]"
+
+
+def _entry(entry: Any) -> str:
+    if isinstance(entry, dict) and "content" in entry:
+        return f"{_value(entry['content'])}: {_value(entry.get('status', 'pending'))}"
+    return _value(entry)
+
+
+def _file(given: Any) -> str:
+    """Show what a tool wrote to a file; long content by its head and tail."""
+    if not isinstance(given, dict):
+        return ""
+    path = next((given[key] for key in _FILE_KEYS if isinstance(given.get(key), str)), None)
+    content = next((given[key] for key in _CONTENT_KEYS if isinstance(given.get(key), str)), None)
+    if path is None or content is None:
+        return ""
+    lines = _excerpt(content)
+    mark = fence(content)
+    name = path.rpartition("/")[2]
+    language = name.rpartition(".")[2] if "." in name else "typescript"
+    shown = "".join(f"   {line}\n" for line in lines)
+    return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n{shown}   {mark}"
+
+
+def _excerpt(content: str) -> list[str]:
+    lines = content.split("\n")
+    left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
+    if len(content) <= _LONG_CONTENT or left_out <= 0:
+        return lines
+    note = f"// ... {left_out} lines omitted ..."
+    return [*lines[:_HEAD_LINES], "", note, "", *lines[-_TAIL_LINES:]]
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,226 @@
+"""Make any agent speak the Agent Client Protocol: the side that a client talks to."""
+
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.records.failure import Cause
+from assay.run.acp_session import Session, Stage
+from assay.run.acp_wire import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    Call,
+    CallId,
+    Outbox,
+    RpcError,
+    error_line,
+    read_call,
+    result_line,
+    update_line,
+)
+from assay.seams import Ask
+
+_VERSION = 1
+_OURS = "sess_"
+
+
+class _Initialize(msgspec.Struct, rename="camel"):
+    protocol_version: int | str
+
+
+class _NewSession(msgspec.Struct, rename="camel"):
+    cwd: str
+
+
+class _LoadSession(msgspec.Struct, rename="camel"):
+    cwd: str
+    session_id: str
+
+
+class _Prompt(msgspec.Struct, rename="camel"):
+    session_id: str
+    prompt: list[dict[str, Any]]
+
+
+class _Cancel(msgspec.Struct, rename="camel"):
+    session_id: str
+
+
+class AcpServer:
+    """Takes a client's lines one by one. Prompts run in threads, so sessions go side by side."""
+
+    def __init__(
+        self, stage: Stage, outbox: Outbox, version: str, log: Callable[[str], None]
+    ) -> None:
+        self._stage = stage
+        self._outbox = outbox
+        self._version = version
+        self._log = log
+        self._sessions: dict[str, Session] = {}
+        self._threads: list[threading.Thread] = []
+        self._can_resume = _can_resume(stage)
+        self._methods: dict[str, Callable[[Call], Any]] = {
+            "initialize": self._initialize,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/cancel": self._cancel,
+        }
+
+    def take(self, line: bytes) -> None:
+        """Handle one line; a prompt goes on in a thread."""
+        if not line.strip():
+            return
+        try:
+            call = read_call(line)
+        except RpcError as error:
+            self._refuse(error.call_id, error)
+            return
+        if call is None:
+            return
+        self._log(f"<- {call.method} {call.id if call.wants_answer else ''}")
+        try:
+            if call.method == "session/prompt":
+                self._start_prompt(call)
+                return
+            result = self._find(call.method)(call)
+        except RpcError as error:
+            if call.wants_answer:
+                self._refuse(call.id, error)
+            return
+        if call.wants_answer:
+            self._outbox.send(result_line(call.id, result))
+
+    def close(self) -> None:
+        """End all agents; prompts under way are answered as cancelled."""
+        self._outbox.begin_end()
+        for session in self._sessions.values():
+            session.cancel()
+        for thread in self._threads:
+            thread.join()
+        for session in self._sessions.values():
+            session.close()
+
+    def _find(self, method: str) -> Callable[[Call], Any]:
+        if method not in self._methods or (method == "session/load" and not self._can_resume):
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
+        return self._methods[method]
+
+    def _initialize(self, call: Call) -> dict[str, Any]:
+        call.read(_Initialize)
+        return {
+            "protocolVersion": _VERSION,
+            "agentCapabilities": {
+                "loadSession": self._can_resume,
+                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": False, "sse": False},
+            },
+            "authMethods": [],
+            "agentInfo": {
+                "name": self._stage.adapter.name,
+                "title": self._stage.adapter.name,
+                "version": self._version,
+            },
+        }
+
+    def _new(self, call: Call) -> dict[str, Any]:
+        params = call.read(_NewSession)
+        return {"sessionId": self._open(f"{_OURS}{uuid.uuid4()}", params.cwd).id}
+
+    def _load(self, call: Call) -> dict[str, Any]:
+        """Tell a session again that was held here, or go on with one that the agent has kept."""
+        params = call.read(_LoadSession)
+        session = self._sessions.get(params.session_id)
+        if session is None:
+            known = [s for s in self._sessions.values() if s.agent_session_id == params.session_id]
+            if not known and params.session_id.startswith(_OURS):
+                raise _unknown(params.session_id)
+            session = self._open(params.session_id, params.cwd)
+            session.go_on(params.session_id, known[-1].replay() if known else [])
+        for update in session.replay():
+            self._outbox.send(update_line(session.id, update))
+        return {}
+
+    def _cancel(self, call: Call) -> None:
+        self._session(call.read(_Cancel).session_id).cancel()
+
+    def _start_prompt(self, call: Call) -> None:
+        params = call.read(_Prompt)
+        session = self._session(params.session_id)
+        text = prompt_text(params.prompt)
+        session.begin()
+        thread = threading.Thread(target=self._prompt, args=(call, session, text), daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive()] + [thread]
+        thread.start()
+
+    def _prompt(self, call: Call, session: Session, text: str) -> None:
+        """Hold one prompt to its end; whatever happens, the client gets an answer."""
+        try:
+            line = result_line(call.id, session.hold(text))
+        except RpcError as error:
+            line = error_line(call.id, error)
+            self._log(f"{session.id}: {error.message}")
+        except Exception as error:  # noqa: BLE001 - a prompt never takes the server down with it
+            message = f"{type(error).__name__}: {error}"
+            failure = RpcError(INTERNAL_ERROR, message, {"cause": Cause.HARNESS.value})
+            line = error_line(call.id, failure)
+            self._log(f"{session.id}: {message}")
+        session.end()  # before the answer: the client may ask again at once
+        if call.wants_answer:
+            self._outbox.send(line)
+
+    def _open(self, session_id: str, cwd: str) -> Session:
+        if not Path(cwd).is_absolute() or not Path(cwd).is_dir():
+            msg = f"Invalid params: cwd must be an absolute path of a folder: {cwd}"
+            raise RpcError(INVALID_PARAMS, msg)
+
+        def send(update: dict[str, Any]) -> None:
+            self._outbox.send(update_line(session_id, update))
+
+        name = f"session-{len(self._sessions) + 1}"
+        session = self._sessions[session_id] = Session(session_id, name, cwd, self._stage, send)
+        return session
+
+    def _session(self, session_id: str) -> Session:
+        if session_id not in self._sessions:
+            raise _unknown(session_id)
+        return self._sessions[session_id]
+
+    def _refuse(self, call_id: CallId, error: RpcError) -> None:
+        self._log(f"-> error {error.code}: {error.message}")
+        self._outbox.send(error_line(call_id, error))
+
+
+def prompt_text(blocks: list[dict[str, Any]]) -> str:
+    """Join the blocks of a prompt with line ends; what is not text is named or shown as text."""
+    if not blocks:
+        raise RpcError(INVALID_PARAMS, "Invalid params: the prompt is empty")
+    return "\n".join(_block_text(block) for block in blocks)
+
+
+def _block_text(block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    resource = block.get("resource")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    if kind == "resource_link" and isinstance(block.get("uri"), str):
+        return f"[{block.get('name') or block['uri']}]({block['uri']})"
+    if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("text"), str):
+        return f'<context uri="{resource.get("uri", "")}">\n{resource["text"]}\n</context>'
+    msg = f"Invalid params: this agent takes no prompt block of type {kind!r}"
+    raise RpcError(INVALID_PARAMS, msg)
+
+
+def _can_resume(stage: Stage) -> bool:
+    """Whether the agent is started in another way when it is to go on with a session."""
+    command = stage.adapter.command
+    return command(Ask(text="", cwd="/")) != command(Ask(text="", cwd="/", session_id="known"))
+
+
+def _unknown(session_id: str) -> RpcError:
+    return RpcError(NOT_FOUND, f"Unknown session: {session_id}", {"sessionId": session_id})

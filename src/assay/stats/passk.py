@@ -1,0 +1,124 @@
+"""pass@k and pass^k: the seed's plug-in formulas, and the unbiased ones with intervals."""
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from assay.stats.checked import Floats, Ints, as_tallies
+from assay.stats.distributions import binomial_pmf
+from assay.stats.interval import Interval
+from assay.stats.rates import share_interval
+
+
+class PassK(msgspec.Struct, frozen=True, rename="camel"):
+    """Mean over prompts for one k; prompts with fewer than k measured trials are left out."""
+
+    k: int
+    n_prompts: int
+    n_left_out: int
+    pass_at_k: float
+    pass_at_k_interval: Interval
+    pass_exp_k: float
+    pass_exp_k_interval: Interval
+
+
+def seed_pass_rate(passes: ArrayLike, trials: ArrayLike) -> Floats:
+    """Return c/k per prompt."""
+    n_passed, n_trials = _tallies_with_trials(passes, trials)
+    rates: Floats = n_passed / n_trials
+    return rates
+
+
+def seed_pass_at_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
+    """Return the seed's 1-(1-c/k)^k per prompt: biased, kept for compatibility."""
+    n_passed, n_trials = _tallies_with_trials(passes, trials)
+    plug_in: Floats = 1.0 - (1.0 - n_passed / n_trials) ** n_trials
+    return plug_in
+
+
+def seed_pass_exp_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
+    """Return the seed's (c/k)^k per prompt: biased, kept for compatibility."""
+    n_passed, n_trials = _tallies_with_trials(passes, trials)
+    plug_in: Floats = (n_passed / n_trials) ** n_trials
+    return plug_in
+
+
+def seed_flakiness(passes: ArrayLike, trials: ArrayLike) -> Floats:
+    """Return max(0, passAtK - passExpK) per prompt."""
+    gap = seed_pass_at_k(passes, trials) - seed_pass_exp_k(passes, trials)
+    return np.maximum(0.0, gap)
+
+
+def pass_at_each_k(passes: ArrayLike, measured: ArrayLike, k_max: int) -> Floats:
+    """Return the unbiased 1 - C(n-c,k)/C(n,k), a row per prompt and a column per k = 1..k_max.
+
+    NaN marks k > n: with fewer than k trials the quantity cannot be estimated.
+    """
+    n_passed, n_measured = as_tallies(passes, measured)
+    return 1.0 - _all_of_k(n_measured - n_passed, n_measured, k_max)
+
+
+def pass_exp_each_k(passes: ArrayLike, measured: ArrayLike, k_max: int) -> Floats:
+    """Return the unbiased C(c,k)/C(n,k), a row per prompt and a column per k = 1..k_max."""
+    n_passed, n_measured = as_tallies(passes, measured)
+    return _all_of_k(n_passed, n_measured, k_max)
+
+
+def average_pass_k(passes: ArrayLike, measured: ArrayLike, level: float = 0.95) -> list[PassK]:
+    """Return pass@k and pass^k averaged over prompts for every k that some prompt allows."""
+    n_passed, n_measured = as_tallies(passes, measured)
+    k_max = int(n_measured.max(initial=0))
+    at_k = pass_at_each_k(n_passed, n_measured, k_max)
+    exp_k = pass_exp_each_k(n_passed, n_measured, k_max)
+    rows = []
+    for k in range(1, k_max + 1):
+        enough = n_measured >= k
+        at, exp = at_k[enough, k - 1], exp_k[enough, k - 1]
+        row = PassK(
+            k=k,
+            n_prompts=int(enough.sum()),
+            n_left_out=int((~enough).sum()),
+            pass_at_k=float(at.mean()),
+            pass_at_k_interval=share_interval(at, level, n_trials=k_max),
+            pass_exp_k=float(exp.mean()),
+            pass_exp_k_interval=share_interval(exp, level, n_trials=k_max),
+        )
+        rows.append(row)
+    return rows
+
+
+def resampled_pass_at_k(
+    passes: ArrayLike, trials: ArrayLike, level: float = 0.95
+) -> tuple[Floats, Floats, Floats]:
+    """Return median, low and high of 1-(1-mean)^k over resampled trials, per prompt.
+
+    The seed draws resamples to rank prompts. The resampled pass count is exactly binomial(k, c/k),
+    so its quantiles are read off directly: what the seed's answer tends to, without noise.
+    """
+    n_passed, n_trials = _tallies_with_trials(passes, trials)
+    pairs, where = np.unique(np.stack((n_passed, n_trials), axis=1), axis=0, return_inverse=True)
+    shares = (0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level)
+    table = np.empty((len(pairs), len(shares)))
+    for row, (c, k) in enumerate(pairs.tolist()):
+        cdf = np.cumsum(binomial_pmf(k, c / k))
+        counts = np.minimum(np.searchsorted(cdf, shares, side="right"), k)
+        table[row] = 1.0 - (1.0 - counts / k) ** k
+    picked = table[where.reshape(-1)]
+    return picked[:, 0], picked[:, 1], picked[:, 2]
+
+
+def _all_of_k(hits: Ints, n: Ints, k_max: int) -> Floats:
+    """Return the chance that k trials drawn without replacement are all hits, for k = 1..k_max."""
+    steps = np.arange(k_max)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = (hits[:, None] - steps) / (n[:, None] - steps)
+    chance: Floats = np.cumprod(np.maximum(factors, 0.0), axis=1)
+    return np.where(n[:, None] > steps, chance, np.nan)
+
+
+def _tallies_with_trials(passes: ArrayLike, trials: ArrayLike) -> tuple[Ints, Ints]:
+    n_passed, n_trials = as_tallies(passes, trials)
+    if (n_trials == 0).any():
+        msg = "a prompt without trials has no pass rate; leave it out"
+        raise ValueError(msg)
+    return n_passed, n_trials

@@ -1,0 +1,121 @@
+"""OpenAI chat completions: read a request, write an answer."""
+
+from collections.abc import Iterator
+
+from assay.testing.model.conversation import (
+    Conversation,
+    Item,
+    JsonObject,
+    OfferedTool,
+    items_of,
+    texts_of,
+)
+from assay.testing.model.openai_errors import error_body
+from assay.testing.model.reply import FIXED_TIME_S, Reply, ReplyCall, cut
+from assay.testing.model.wire import Asked, Event, Wire
+
+_STOP = {"end": "stop", "tool": "tool_calls", "length": "length", "refusal": "content_filter"}
+
+
+def read(asked: Asked) -> Conversation:
+    """Read a chat completions request."""
+    body = asked.body
+    answer_format = body.get("response_format") or {}
+    return Conversation(
+        provider="chat",
+        model=str(body.get("model") or "scripted-model"),
+        stream=bool(body.get("stream")),
+        items=tuple(_items(body)),
+        tools=tuple(_tools(body)),
+        answer_schema=(answer_format.get("json_schema") or {}).get("schema"),
+        wants_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def events(reply: Reply) -> list[Event]:
+    """Stream an answer."""
+    out: list[Event] = [_chunk(reply, {"role": "assistant", "content": ""})]
+    out += [_chunk(reply, {"reasoning_content": piece}) for piece in reply.thinking]
+    out += [_chunk(reply, {"content": piece}) for piece in reply.text]
+    for index, call in enumerate(reply.calls):
+        head = {"index": index, **_call(call, "")}
+        out.append(_chunk(reply, {"tool_calls": [head]}))
+        for piece in cut(call.raw, reply.chunks):
+            part = {"index": index, "function": {"arguments": piece}}
+            out.append(_chunk(reply, {"tool_calls": [part]}))
+    out.append(_chunk(reply, {}, _STOP.get(reply.stop, reply.stop)))
+    if reply.wants_usage:
+        head = {**_head(reply, "chat.completion.chunk"), "choices": []}
+        out.append({**head, "usage": _usage(reply)})
+    out.append("[DONE]")
+    return out
+
+
+def whole(reply: Reply) -> JsonObject:
+    """Answer in one piece."""
+    message: JsonObject = {"role": "assistant", "content": "".join(reply.text) or None}
+    message["refusal"] = None
+    if reply.thinking:
+        message["reasoning_content"] = "".join(reply.thinking)
+    if reply.calls:
+        message["tool_calls"] = [_call(call, call.raw) for call in reply.calls]
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": _STOP.get(reply.stop, reply.stop),
+    }
+    return {**_head(reply, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
+
+
+WIRE = Wire("chat", read, events, whole, error_body, error_body)
+
+
+def _items(body: JsonObject) -> Iterator[Item]:
+    for message in body.get("messages") or []:
+        role, content = message.get("role"), message.get("content")
+        if role == "assistant":
+            yield Item("assistant", "\n".join(texts_of(content)))
+        elif role in ("tool", "function"):
+            yield from items_of("tool", ["\n".join(texts_of(content))])
+        else:
+            yield from items_of("user" if role == "user" else "system", texts_of(content))
+
+
+def _tools(body: JsonObject) -> Iterator[OfferedTool]:
+    for tool in body.get("tools") or []:
+        function = tool.get("function") or {}
+        if function.get("name"):
+            yield OfferedTool(function["name"], function.get("parameters") or {})
+
+
+def _head(reply: Reply, kind: str) -> JsonObject:
+    return {
+        "id": f"chatcmpl_{reply.label}",
+        "object": kind,
+        "created": FIXED_TIME_S,
+        "model": reply.model,
+    }
+
+
+def _chunk(reply: Reply, delta: JsonObject, finish: str | None = None) -> JsonObject:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return {**_head(reply, "chat.completion.chunk"), "choices": [choice]}
+
+
+def _call(call: ReplyCall, arguments: str) -> JsonObject:
+    function = {"name": call.use.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _usage(reply: Reply) -> JsonObject:
+    usage = reply.usage
+    n_prompt = usage.input + usage.cache_read + usage.cache_write
+    n_completion = usage.output + usage.reasoning
+    return {
+        "prompt_tokens": n_prompt,
+        "completion_tokens": n_completion,
+        "total_tokens": n_prompt + n_completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }

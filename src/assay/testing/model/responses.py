@@ -1,0 +1,141 @@
+"""OpenAI Responses: read a request, write an answer; its streamed items are in responses_items."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from assay.testing.model.conversation import (
+    Conversation,
+    Item,
+    JsonObject,
+    OfferedTool,
+    items_of,
+    texts_of,
+)
+from assay.testing.model.openai_errors import error_body
+from assay.testing.model.reply import FIXED_TIME_S, Reply
+from assay.testing.model.responses_items import StreamedItem, streamed_items
+from assay.testing.model.script import Fault
+from assay.testing.model.wire import Asked, Event, Wire
+
+_INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
+
+
+def read(asked: Asked) -> Conversation:
+    """Read a Responses request."""
+    body = asked.body
+    answer_format = (body.get("text") or {}).get("format") or {}
+    return Conversation(
+        provider="responses",
+        model=str(body.get("model") or "scripted-model"),
+        stream=bool(body.get("stream")),
+        items=(*items_of("system", texts_of(body.get("instructions"))), *_items(body)),
+        tools=tuple(_tools(body.get("tools"))),
+        answer_schema=answer_format.get("schema"),
+    )
+
+
+def events(reply: Reply) -> list[Event]:
+    """Stream an answer."""
+    blank = _response(reply, "in_progress", [])
+    out: list[JsonObject] = [
+        {"type": "response.created", "response": blank},
+        {"type": "response.in_progress", "response": blank},
+    ]
+    items = streamed_items(reply)
+    for index, item in enumerate(items):
+        out.extend({**event, "output_index": index} for event in item.events)
+    final = _final(reply, items)
+    out.append({"type": f"response.{final['status']}", "response": final})
+    return [{**event, "sequence_number": number} for number, event in enumerate(out)]
+
+
+def whole(reply: Reply) -> JsonObject:
+    """Answer in one piece."""
+    return _final(reply, streamed_items(reply))
+
+
+def error_event(fault: Fault) -> Event:
+    """Say an error in mid-stream."""
+    error = error_body(fault)["error"]
+    said = {"code": error["code"], "message": error["message"]}
+    response = {"id": "resp_error", "object": "response", "status": "failed", "error": said}
+    return {"type": "response.failed", "response": response}
+
+
+WIRE = Wire("responses", read, events, whole, error_body, error_event, named_events=True)
+
+
+def _items(body: JsonObject) -> Iterator[Item]:
+    given = body.get("input")
+    if isinstance(given, str):
+        yield Item("user", given)
+        return
+    for item in given or []:
+        kind, role = str(item.get("type", "message")), item.get("role")
+        if kind == "reasoning" or kind.endswith("_call") or role == "assistant":
+            yield Item("assistant", "\n".join(texts_of(item.get("content"))))
+        elif kind.endswith("_output"):
+            yield from items_of("tool", [_output_text(item.get("output"))])
+        elif kind == "message":
+            yield from items_of(
+                "user" if role == "user" else "system", texts_of(item.get("content"))
+            )
+
+
+def _output_text(output: Any) -> str:
+    texts = list(texts_of(output))
+    return "\n".join(texts) if texts else json.dumps(output, ensure_ascii=False)
+
+
+def _tools(tools: Any, namespace: str | None = None) -> Iterator[OfferedTool]:
+    for tool in tools or []:
+        kind, name = tool.get("type"), tool.get("name")
+        if kind == "namespace":
+            yield from _tools(tool.get("tools"), name)
+        elif kind == "custom":
+            yield OfferedTool(str(name), custom=True)
+        else:
+            yield OfferedTool(str(name or kind), tool.get("parameters") or {}, namespace)
+
+
+def _final(reply: Reply, items: list[StreamedItem]) -> JsonObject:
+    output = [item.done for item in items]
+    if reply.stop in _INCOMPLETE:
+        details = {"reason": _INCOMPLETE[reply.stop]}
+        return {**_response(reply, "incomplete", output), "incomplete_details": details}
+    if reply.stop not in ("end", "tool"):
+        error = {"code": reply.stop, "message": f"scripted failure: {reply.stop}"}
+        return {**_response(reply, "failed", output), "error": error}
+    return _response(reply, "completed", output)
+
+
+def _response(reply: Reply, status: str, output: list[JsonObject]) -> JsonObject:
+    return {
+        "id": f"resp_{reply.label}",
+        "object": "response",
+        "created_at": FIXED_TIME_S,
+        "status": status,
+        "model": reply.model,
+        "output": output,
+        "error": None,
+        "incomplete_details": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": None if status == "in_progress" else _usage(reply),
+    }
+
+
+def _usage(reply: Reply) -> JsonObject:
+    usage = reply.usage
+    n_input = usage.input + usage.cache_read + usage.cache_write
+    n_output = usage.output + usage.reasoning
+    details = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    return {
+        "input_tokens": n_input,
+        "input_tokens_details": details,
+        "output_tokens": n_output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": n_input + n_output,
+    }

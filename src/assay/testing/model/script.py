@@ -1,0 +1,181 @@
+"""The script of a scripted model: what a person writes, provider-neutral, as records."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+Provider = Literal["anthropic", "responses", "chat", "gemini"]
+NeutralTool = Literal["shell", "write_file", "read_file", "edit_file", "mcp"]
+Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_.-]+$")]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "shell": ("command",),
+    "write_file": ("path", "content"),
+    "read_file": ("path",),
+    "edit_file": ("path", "old", "new"),
+    "mcp": ("server", "name"),
+}
+_NEUTRAL_FIELDS = ("command", "path", "content", "old", "new", "server")
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What all parts of a script share: camelCase on disk, unknown fields refused."""
+
+
+class Usage(_Part, frozen=True):
+    """Tokens of one answer, in classes that do not overlap; each provider adds them its own way."""
+
+    input: Count = 100
+    output: Count = 20
+    cache_read: Count = 0
+    cache_write: Count = 0
+    reasoning: Count = 0
+
+
+class Call(_Part, frozen=True):
+    """A tool call: a neutral `tool` that fits every agent, or an explicit `name`."""
+
+    tool: NeutralTool | None = None
+    name: str | None = None
+    id: str | None = None
+    arguments: dict[str, Any] = {}
+    """Explicit call: its arguments. Neutral tool: further arguments, sent as they are."""
+    raw_arguments: str | None = None
+    """Sent instead of JSON made from the arguments; may be broken on purpose."""
+    input: str | None = None
+    """Free text of a custom tool (OpenAI Responses)."""
+    namespace: str | None = None
+    command: str | None = None
+    path: str | None = None
+    content: str | None = None
+    old: str | None = None
+    new: str | None = None
+    server: str | None = None
+    by_provider: "dict[Provider, Call]" = {}
+    """Another call for some providers."""
+
+    def __post_init__(self) -> None:
+        """Refuse a call that is neither a known neutral tool nor an explicit name."""
+        if self.tool is None and self.name is None:
+            message = 'a call needs "tool" (shell, write_file, …) or "name"'
+            raise ValueError(message)
+        needed = _NEEDED.get(self.tool or "", ())
+        for field in needed:
+            if getattr(self, field) is None:
+                message = f'the tool "{self.tool}" needs "{field}"'
+                raise ValueError(message)
+        for field in _NEUTRAL_FIELDS:
+            if field not in needed and getattr(self, field) is not None:
+                message = f'"{field}" does not belong to {self.tool or "a call by name"}'
+                raise ValueError(message)
+
+
+class Fault(_Part, frozen=True):
+    """One way to go wrong, played `times` times before the step succeeds."""
+
+    status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
+    message: str | None = None
+    type: str | None = None
+    body: Any = None
+    """The whole JSON body, instead of one in the provider's shape."""
+    headers: dict[str, str] = {}
+    hang: bool = False
+    drop: bool = False
+    after_events: Count | None = None
+    """Go wrong in mid-stream, after so many events."""
+    for_s: Seconds | None = None
+    """How long to hang; without it until the client leaves or the server stops."""
+    times: Annotated[int, msgspec.Meta(ge=1)] | Literal["always"] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a fault that is none or two things at once."""
+        if (self.status is not None) + self.hang + self.drop != 1:
+            message = 'a fault is exactly one of "status", "hang", "drop"'
+            raise ValueError(message)
+
+
+class Step(_Part, frozen=True):
+    """One answer of the model."""
+
+    thinking: str | list[str] = ""
+    """A list is streamed piece by piece."""
+    text: str | list[str] = ""
+    calls: list[Call] = []
+    usage: Usage = Usage()
+    stop: str | None = None
+    """end, tool, length, refusal, or a word of the provider's own; follows the calls by default."""
+    chunks: Annotated[int, msgspec.Meta(ge=1)] = 2
+    delay_s: Seconds = 0
+    chunk_delay_s: Seconds = 0
+    faults: list[Fault] = []
+    raw_sse: list[str | dict[str, Any]] | None = None
+    """Streamed instead of the answer: an object becomes one event, a string goes out as it is."""
+    expect: list[str] = []
+    """The request must hold each of these texts, else it gets a 418."""
+    refuse: list[str] = []
+    """The request must hold none of these."""
+
+
+class When(_Part, frozen=True):
+    """Conditions on a request; all that are given must hold."""
+
+    first_user_contains: str | None = None
+    """In what the user said before the model's first answer."""
+    last_user_contains: str | None = None
+    """In what the user said since the model's last answer."""
+    system_contains: str | None = None
+    model_contains: str | None = None
+    body_contains: str | None = None
+    provider: Provider | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a condition that says nothing."""
+        if not any(getattr(self, field) for field in self.__struct_fields__):
+            message = '"when" needs at least one condition'
+            raise ValueError(message)
+
+
+class Thread(_Part, frozen=True):
+    """A conversation of its own, for instance a sub-agent's."""
+
+    when: When
+    steps: list[Step]
+    name: Name | None = None
+
+
+class Side(_Part, frozen=True):
+    """A request beside the conversations (a title, a router): its answer uses up no step."""
+
+    when: When
+    answer: Step
+
+
+class Play(_Part, frozen=True):
+    """What is played to one base URL."""
+
+    steps: list[Step] = []
+    threads: list[Thread] = []
+    side: list[Side] = []
+    select: Literal["history", "counter"] = "history"
+    """history: by the number of answers in the request. counter: by requests answered so far."""
+    toolless: Literal["side", "step"] = "side"
+    """Whether a request that offers no tools is a side request."""
+    aux: Step | None = None
+    """The answer to side requests that no `side` names."""
+    exhausted: Step | None = None
+    """The answer past the last step."""
+    models: tuple[str, ...] = ("scripted-model",)
+
+
+class Script(Play, frozen=True):
+    """The whole script: one play, or several by name at `/s/NAME`."""
+
+    scripts: dict[Name, Play] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse a script that says nothing."""
+        if not (self.steps or self.threads or self.side or self.scripts):
+            message = 'the script has none of "steps", "threads", "side", "scripts"'
+            raise ValueError(message)

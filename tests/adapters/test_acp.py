@@ -1,0 +1,502 @@
+"""The ACP adapter without any process: what it writes, what it reads, whom it blames."""
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from acp import schema as sdk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay import plugins
+from assay.adapters.acp import AcpAdapter
+from assay.errors import InputError
+from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.trajectory import Message, Plan, Thought, ToolCall
+from assay.records.trial import PluginRef
+from assay.seams import Ask, Reading
+
+SDK_MODELS = {
+    "initialize": sdk.InitializeRequest,
+    "authenticate": sdk.AuthenticateRequest,
+    "session/new": sdk.NewSessionRequest,
+    "session/prompt": sdk.PromptRequest,
+}
+
+
+class Agent:
+    """Plays the agent's side by hand and keeps what it wrote."""
+
+    def __init__(self, **options: Any) -> None:
+        self.adapter = AcpAdapter(command=["x"], **options)
+        self.dialogue = self.adapter.dialogue("/work")
+        self.watch = self.adapter.watch()
+        self.turns: list[list[RawLine]] = []
+
+    def ask(self, text: str) -> dict[str, Any]:
+        self.watch = self.adapter.watch()
+        self.turns.append([])
+        return _request(self.dialogue.say(text))
+
+    def write(self, **message: Any) -> dict[str, Any] | None:
+        return self.write_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def write_line(self, data: bytes) -> dict[str, Any] | None:
+        line = RawLine(10 * sum(map(len, self.turns)), data)
+        self.turns[-1].append(line)
+        self.watch.feed(line)
+        answer = self.dialogue.hear(data)
+        return _request(answer) if answer else None
+
+    def update(self, kind: str, **fields: Any) -> None:
+        params = {"sessionId": "s", "update": {"sessionUpdate": kind, **fields}}
+        assert self.write(method="session/update", params=params) is None
+
+    def chunk(self, text: str, kind: str = "agent_message_chunk", **more: Any) -> None:
+        self.update(kind, content={"type": "text", "text": text}, **more)
+
+    def open(self, text: str = "hi", **session: Any) -> dict[str, Any]:
+        """Go through the handshake; give the request for the prompt."""
+        first = self.ask(text)
+        second = self.write(id=first["id"], result={"protocolVersion": 1})
+        assert second is not None
+        third = self.write(id=second["id"], result={"sessionId": "s", **session})
+        assert third is not None
+        return third
+
+    def read(self) -> Reading:
+        turns = [Turn("t", TurnEnd(exit_code=0), partial(list, lines)) for lines in self.turns]
+        return self.adapter.read(Recording(start_ms=0, end_ms=1, turns=tuple(turns)))
+
+
+def _request(data: bytes) -> dict[str, Any]:
+    """Read one line that we wrote; requests must be what the official SDK accepts."""
+    assert data.endswith(b"\n")
+    assert data.count(b"\n") == 1
+    message = json.loads(data)
+    assert message.pop("jsonrpc") == "2.0"
+    if message.get("method") in SDK_MODELS:
+        SDK_MODELS[message["method"]].model_validate(message["params"])
+    return message
+
+
+def test_a_turn_from_the_first_line_to_the_last() -> None:
+    agent = Agent(mcp_servers=[{"name": "m", "command": "c", "args": [], "env": []}])
+    asked = agent.ask("hello")
+    assert asked["method"] == "initialize"
+    assert asked["params"]["protocolVersion"] == 1
+    assert asked["params"]["clientCapabilities"] == {
+        "fs": {"readTextFile": False, "writeTextFile": False},
+        "terminal": False,
+    }
+    info = {"name": "it", "version": "3"}
+    asked = agent.write(id=asked["id"], result={"protocolVersion": 1, "agentInfo": info})
+    assert (asked["method"], asked["params"]["cwd"]) == ("session/new", "/work")
+    assert [server["name"] for server in asked["params"]["mcpServers"]] == ["m"]
+    asked = agent.write(id=asked["id"], result={"sessionId": "abc"})
+    assert asked["method"] == "session/prompt"
+    assert asked["params"] == {
+        "sessionId": "abc",
+        "prompt": [{"type": "text", "text": "hello"}],
+    }
+    assert not agent.watch.ended
+    agent.chunk("hey")
+    assert agent.write(id=asked["id"], result={"stopReason": "end_turn"}) is None
+    assert agent.watch.ended
+    assert not agent.dialogue.over
+
+    again = agent.ask("more")
+    assert again["method"] == "session/prompt"
+    assert again["params"]["sessionId"] == "abc"
+    assert again["id"] != asked["id"]
+    agent.chunk("ho")
+    agent.write(id=again["id"], result={"stopReason": "end_turn"})
+    reading = agent.read()
+    assert reading.outputs == ["hey", "ho"]
+    assert [(s.content, s.turn) for s in reading.steps] == [("hey", 1), ("ho", 2)]
+    assert (reading.session_id, reading.failure) == ("abc", None)
+    assert (reading.agent.adapter, reading.agent.version) == ("it", "3")
+    assert reading.events.terminal
+    assert reading.events.total == reading.events.mapped == 6
+
+
+@pytest.mark.parametrize(
+    ("stop", "cause"),
+    [
+        ("end_turn", None),
+        ("max_tokens", "agent_limit"),
+        ("max_turn_requests", "agent_limit"),
+        ("refusal", "agent_refused"),
+        ("cancelled", "agent_crash"),
+    ],
+)
+def test_stop_reasons(stop: str, cause: str | None) -> None:
+    agent = Agent()
+    agent.write(id=agent.open()["id"], result={"stopReason": stop})
+    failure = agent.read().failure
+    assert (failure.cause if failure else None) == cause
+    assert agent.dialogue.over == (cause is not None)
+    assert agent.watch.ended
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ({"code": -32000, "message": "Authentication required"}, "auth"),
+        ({"code": -32603, "message": "Internal error", "data": {"details": "401 x"}}, "auth"),
+        ({"code": -32603, "message": "Internal error", "data": "429 rate limit"}, "provider"),
+        ({"code": -32603, "message": "fetch failed"}, "provider"),
+        ({"code": -32603, "message": "KeyError: 'x'"}, "agent_crash"),
+        ({"code": -32603, "message": "late", "data": {"cause": "agent_timeout"}}, "agent_timeout"),
+        ({"code": -32603, "message": "x", "data": {"cause": "bad weather"}}, "agent_crash"),
+        ("no object", "agent_crash"),
+    ],
+)
+@pytest.mark.parametrize("stage", ["initialize", "session/prompt"])
+def test_errors(error: Any, cause: str, stage: str) -> None:
+    agent = Agent()
+    asked = agent.ask("hi") if stage == "initialize" else agent.open()
+    assert asked["method"] == stage
+    assert agent.write(id=asked["id"], error=error) is None
+    assert agent.watch.ended
+    assert agent.dialogue.over
+    failure = agent.read().failure
+    assert failure.cause == cause
+    assert failure.message.startswith(stage)
+
+
+def test_another_protocol_version_is_not_the_agents_failure() -> None:
+    agent = Agent()
+    assert agent.write(id=agent.ask("hi")["id"], result={"protocolVersion": 2}) is None
+    assert agent.dialogue.over
+    assert agent.read().failure.cause == "harness"
+
+
+def _demand_sign_in(agent: Agent, *methods: dict[str, Any]) -> dict[str, Any] | None:
+    met = {"protocolVersion": 1, "authMethods": list(methods)}
+    asked = agent.write(id=agent.ask("hi")["id"], result=met)
+    return agent.write(id=asked["id"], error={"code": -32000, "message": "Authentication required"})
+
+
+LOGIN = {"id": "oauth-personal", "name": "Log in"}
+KEY = {"id": "gemini-api-key", "name": "Key"}
+VARIABLE = {"id": "v", "name": "V", "type": "env_var", "vars": [{"name": "X"}]}
+TERMINAL = {"id": "key-in-terminal", "name": "T", "type": "terminal"}
+
+
+@pytest.mark.parametrize("method", [KEY, VARIABLE])
+def test_sign_in_with_a_key_goes_on(method: dict[str, Any]) -> None:
+    agent = Agent()
+    asked = _demand_sign_in(agent, LOGIN, TERMINAL, method)
+    assert asked["method"] == "authenticate"
+    assert asked["params"] == {"methodId": method["id"]}
+    assert not agent.watch.ended
+    asked = agent.write(id=asked["id"], result={})
+    assert asked["method"] == "session/new"
+    asked = agent.write(id=asked["id"], result={"sessionId": "s"})
+    assert asked["method"] == "session/prompt"
+    agent.write(id=asked["id"], result={"stopReason": "end_turn"})
+    reading = agent.read()
+    assert (reading.failure, reading.session_id) == (None, "s")
+
+
+def test_sign_in_that_needs_a_person_is_a_failure_of_its_own() -> None:
+    agent = Agent()
+    assert _demand_sign_in(agent, LOGIN, TERMINAL) is None
+    assert agent.dialogue.over
+    assert agent.watch.ended
+    failure = agent.read().failure
+    assert failure.cause == "auth"
+    assert "oauth-personal" in failure.message
+
+
+def test_sign_in_that_fails() -> None:
+    agent = Agent(auth_method="oauth-personal")
+    asked = _demand_sign_in(agent, KEY, LOGIN)
+    assert asked["params"] == {"methodId": "oauth-personal"}
+    agent.write(id=asked["id"], error={"code": -32603, "message": "no"})
+    assert agent.dialogue.over
+    assert agent.read().failure.cause == "auth"
+
+
+def test_an_agent_that_wants_no_sign_in_is_not_signed_in() -> None:
+    agent = Agent()
+    met = {"protocolVersion": 1, "authMethods": [KEY]}
+    asked = agent.write(id=agent.ask("hi")["id"], result=met)
+    assert asked["method"] == "session/new"
+
+
+OPTION = {"id": "m", "category": "model", "type": "select", "currentValue": "small"}
+
+
+@pytest.mark.parametrize(
+    ("session", "method", "params"),
+    [
+        (
+            {"configOptions": [OPTION]},
+            "session/set_config_option",
+            {"sessionId": "s", "configId": "m", "value": "big"},
+        ),
+        (
+            {"models": {"currentModelId": "small"}},
+            "session/set_model",
+            {"sessionId": "s", "modelId": "big"},
+        ),
+    ],
+)
+def test_a_model_is_chosen_before_the_prompt(
+    session: dict[str, Any], method: str, params: dict[str, Any]
+) -> None:
+    agent = Agent(model="big")
+    asked = agent.open(**session)
+    assert (asked["method"], asked["params"]) == (method, params)
+    asked = agent.write(id=asked["id"], result={})
+    assert asked["method"] == "session/prompt"
+    assert agent.read().agent.model == "big"
+
+
+def test_a_model_that_cannot_be_chosen_is_not_measured() -> None:
+    agent = Agent(model="big")
+    asked = agent.write(id=agent.ask("hi")["id"], result={"protocolVersion": 1})
+    assert agent.write(id=asked["id"], result={"sessionId": "s"}) is None
+    assert agent.watch.ended
+    assert agent.dialogue.over
+    assert agent.read().failure.cause == "harness"
+
+
+def test_the_model_in_use_is_noted() -> None:
+    agent = Agent()
+    assert agent.open(configOptions=[OPTION])["method"] == "session/prompt"
+    assert agent.read().agent.model == "small"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        (["reject_once", "allow_once", "allow_always"], "allow_always"),
+        (["reject_once", "allow_once"], "allow_once"),
+        (["reject_always", "reject_once"], "reject_always"),
+        ([], None),
+    ],
+)
+def test_permission_is_given(kinds: list[str], chosen: str | None) -> None:
+    agent = Agent()
+    agent.open()
+    options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in kinds]
+    params = {"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "W"}, "options": options}
+    answer = agent.write(id="p1", method="session/request_permission", params=params)
+    assert answer["id"] == "p1"
+    outcome = sdk.RequestPermissionResponse.model_validate(answer["result"]).outcome
+    if chosen is None:
+        assert outcome.outcome == "cancelled" or "reject" in outcome.option_id
+    else:
+        assert "reject" in outcome.option_id if "reject" in chosen else True
+        assert outcome.outcome == "selected"
+        if "allow" in chosen:
+            assert outcome.option_id == f"id-{chosen}"
+    (step,) = agent.read().steps
+    assert (step.name, step.call_id, step.status) == ("W", "c", "pending")
+
+
+@pytest.mark.parametrize(
+    "method", ["fs/read_text_file", "terminal/create", "elicitation/create", "_vendor/ask"]
+)
+def test_what_we_do_not_offer_gets_an_error_and_is_counted(method: str) -> None:
+    agent = Agent()
+    agent.open()
+    answer = agent.write(id=0, method=method, params={"sessionId": "s"})
+    assert answer["id"] == 0
+    assert answer["error"]["code"] == -32601
+    assert agent.read().events.unknown == {method: 1}
+
+
+def test_chunks_become_whole_texts() -> None:
+    agent = Agent()
+    agent.open()
+    agent.chunk("a", "agent_thought_chunk")
+    agent.chunk("b", "agent_thought_chunk")
+    agent.chunk("c")
+    agent.update("tool_call", toolCallId="t", title="T")
+    agent.chunk("d")
+    agent.update("tool_call_update", toolCallId="t", status="completed")
+    agent.chunk("e")
+    agent.chunk("f", messageId="m1")
+    agent.chunk("g", messageId="m1")
+    agent.chunk("h", messageId="m2")
+    agent.update("agent_message_chunk", content={"type": "image", "data": "", "mimeType": "x"})
+    steps = agent.read().steps
+    texts = [(type(s), s.content) for s in steps if not isinstance(s, ToolCall)]
+    assert texts == [
+        (Thought, "ab"),
+        (Message, "c"),
+        (Message, "de"),
+        (Message, "fg"),
+        (Message, "h"),
+        (Message, "[image]"),
+    ]
+    lines = agent.turns[0]
+    assert steps[0].timestamp == lines[2].t_ms
+    assert steps[3].timestamp == lines[6].t_ms
+
+
+def test_a_watch_gives_text_in_pieces_of_one_step() -> None:
+    agent = Agent()
+    agent.open()
+    watch = AcpAdapter(command=["x"]).watch()
+    agent.chunk("one ")
+    agent.chunk("two")
+    agent.chunk("three", messageId="other")
+    given = [step for line in agent.turns[0] for step in watch.feed(line)]
+    assert [step.content for step in given] == ["one ", "two", "three"]
+    assert given[0].step_id == given[1].step_id != given[2].step_id
+    assert watch.output() == "one two\nthree"
+
+
+def test_many_chunks_take_linear_time() -> None:
+    watch = AcpAdapter(command=["x"]).watch()
+    content = {"type": "text", "text": "12345678"}
+    update = {"sessionUpdate": "agent_message_chunk", "content": content}
+    message = {"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}
+    line = RawLine(0, json.dumps(message).encode())
+    for _ in range(100_000):
+        watch.feed(line)
+    assert len(watch.output()) == 800_000
+
+
+def test_tool_calls_are_merged() -> None:
+    agent = Agent()
+    agent.open()
+    agent.update(
+        "tool_call", toolCallId="a", title="Read", status="pending", rawInput={"path": "x"}
+    )
+    agent.update("tool_call", toolCallId="b", title="Edit", kind="edit")
+    agent.update("tool_call_update", toolCallId="a", status="in_progress", title="Read x")
+    diff = {"type": "diff", "path": "x", "oldText": "1", "newText": "2"}
+    agent.update("tool_call_update", toolCallId="b", content=[diff])
+    agent.update("tool_call_update", toolCallId="b", status="completed", rawOutput={"ok": True})
+    text = {"type": "content", "content": {"type": "text", "text": "no such file"}}
+    agent.update("tool_call_update", toolCallId="a", status="failed", content=[text])
+    agent.update("tool_call_update", toolCallId="late", status="completed")
+    first, second, third = agent.read().steps
+    assert (first.name, first.status, first.input) == ("Read x", "failed", {"path": "x"})
+    assert (first.output, first.error) == ("no such file", "no such file")
+    assert first.duration == agent.turns[0][7].t_ms - first.timestamp > 0
+    assert second.output == {"rawOutput": {"ok": True}, "content": [diff]}
+    assert (third.call_id, third.status) == ("late", "completed")
+
+
+def test_the_tools_own_name_is_stronger_than_its_title() -> None:
+    agent = Agent()
+    agent.open()
+    meta = {"claudeCode": {"toolName": "Bash"}}
+    agent.update("tool_call", toolCallId="a", title="`ls -l`", _meta=meta)
+    assert agent.read().steps[0].name == "Bash"
+
+
+def test_plans() -> None:
+    agent = Agent()
+    agent.open()
+    entries = [{"content": "look", "priority": "high", "status": "pending"}]
+    agent.update("plan", entries=entries)
+    agent.update("plan_update", plan={"type": "items", "planId": "p", "entries": entries})
+    agent.update("plan_update", plan={"type": "markdown", "planId": "p", "content": "- look"})
+    one, two, three = agent.read().steps
+    assert isinstance(one, Plan)
+    assert one.entries == two.entries == entries
+    assert three.content == "- look"
+
+
+def test_usage_is_that_of_the_whole_session() -> None:
+    agent = Agent()
+    asked = agent.open()
+    agent.update("usage_update", used=1, size=9, cost={"amount": 0.25, "currency": "USD"})
+    usage = {"totalTokens": 9, "inputTokens": 5, "outputTokens": 2, "cachedReadTokens": 2}
+    agent.write(id=asked["id"], result={"stopReason": "end_turn", "usage": usage})
+    asked = agent.ask("more")
+    agent.update("usage_update", used=1, size=9, cost={"amount": 0.5, "currency": "USD"})
+    agent.update("usage_update", used=1, size=9, cost={"amount": 90, "currency": "JPY"})
+    usage = {"totalTokens": 19, "inputTokens": 11, "outputTokens": 4}
+    agent.write(id=asked["id"], result={"stopReason": "end_turn", "usage": usage})
+    total = agent.read().usage
+    assert (total.input_tokens, total.output_tokens, total.cache_read_tokens) == (11, 4, 2)
+    assert (total.cost_usd, total.cost_source) == (0.5, "reported")
+
+
+def test_no_usage_is_not_zero() -> None:
+    agent = Agent()
+    agent.write(id=agent.open()["id"], result={"stopReason": "end_turn"})
+    assert agent.read().usage is None
+
+
+def test_events_never_seen_are_counted() -> None:
+    agent = Agent()
+    agent.open()
+    agent.update("hologram", x=1)
+    agent.update("hologram", x=2)
+    agent.update("available_commands_update", availableCommands=[])
+    agent.write(method="$/progress", params={})
+    agent.write(id="not-ours", result={})
+    agent.write_line(b"npm warn deprecated")
+    agent.write_line(b'{"jsonrpc": "2.0", "id": 10')
+    agent.write_line(b"[1, 2]")
+    agent.write_line(b"  ")
+    events = agent.read().events
+    assert events.unknown == {
+        "session/update hologram": 2,
+        "$/progress": 1,
+        "(no method)": 1,
+        "(no object)": 1,
+    }
+    assert events.unparsed == 2
+    assert events.mapped == 3
+    assert events.total == 10
+    assert not events.terminal
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 15) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["id", "method", "params", "result", "error", "update", "sessionUpdate", "content"]
+                + [
+                    "toolCallId",
+                    "options",
+                    "authMethods",
+                    "sessionId",
+                    "stopReason",
+                    "usage",
+                    "_meta",
+                ]
+            ),
+            inner | st.sampled_from(["session/update", "tool_call", "plan", "agent_message_chunk"]),
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JSON, max_size=6))
+def test_no_message_breaks_the_dialogue_or_the_reading(messages: list[Any]) -> None:
+    agent = Agent()
+    agent.ask("hi")
+    for message in messages:
+        agent.write_line(json.dumps(message).encode())
+    assert agent.read().events.total == len(messages)
+
+
+def test_how_the_command_is_given() -> None:
+    ask = Ask(text="hi", cwd="/work")
+    ref = plugins.adapter_ref("acp:my-agent 'a b' --acp")
+    assert plugins.adapter(ref).command(ask).argv == ("my-agent", "a b", "--acp")
+    adapter = plugins.adapter(PluginRef(name="acp", options={"command": ["x", "y"], "args": ["z"]}))
+    assert adapter.command(ask).argv == ("x", "y", "z")
+    assert adapter.command(ask).stdin is None
+    assert adapter.name == "x y z"
+    with pytest.raises(InputError, match="no command"):
+        AcpAdapter()
+    with pytest.raises(InputError, match="quotation"):
+        AcpAdapter(argument="it's")

@@ -1,0 +1,241 @@
+"""What the tests of the whole flow share: a scripted agent, and assay as a child process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.records.prompt import Prompt
+from assay.records.trial import Limits, PluginRef, Surroundings, TrialSpec
+
+AGENT = Path(__file__).parent / "agents" / "scripted.py"
+MEASURE = """
+import os, sys
+pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process between us and assay: a child's peak memory starts at that of its parent."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call of assay ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    peak_mb: float
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+@pytest.fixture
+def tag() -> str:
+    """Stands in the command line of every process of this test's agents, forks included."""
+    return f"tag-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def schema(tag: str) -> dict[str, Any]:
+    """A schema of the scripted agent, as data; a test may change it."""
+    events = [
+        ("thought", "thought", {"content": "$.text"}),
+        ("message", "message", {"content": "$.text"}),
+        ("plan", "plan", {"entries": "$.entries"}),
+        (
+            "tool_call",
+            "tool_call",
+            {"title": "$.name", "status": "$.status", "callId": "$.id", "output": "$.output"},
+        ),
+    ]
+    return {
+        "version": 1,
+        "name": "scripted",
+        "command": [sys.executable, "-I", "-S", str(AGENT), tag],
+        "sessionMode": "stream",
+        "prompt": {},
+        "output": {"flag": "", "value": ""},
+        "resume": {"flag": "--resume", "sessionIdPath": "$.session_id"},
+        "ignore": [{"path": "$.type", "value": "system"}],
+        "outputEvents": [
+            {"match": {"path": "$.type", "value": value}, "emitAs": kind, "extract": extract}
+            for value, kind, extract in events
+        ],
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+    }
+
+
+@pytest.fixture
+def agent(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., Path]:
+    """Write the schema, with changes, and give its path."""
+
+    def write(**changes: Any) -> Path:
+        path = tmp_path / f"agent-{uuid.uuid4().hex[:6]}.json"
+        path.write_text(json.dumps(schema | changes))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Callable[..., Path]:
+    """Write a prompt file: texts get the ids p0, p1, ...; rows are taken as they are."""
+
+    def write(*rows: Any) -> Path:
+        path = tmp_path / f"prompts-{uuid.uuid4().hex[:6]}.jsonl"
+        full = [
+            row if isinstance(row, dict) else {"id": f"p{i}", "input": row}
+            for i, row in enumerate(rows)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in full))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start assay and leave it running; it is killed with the test at the latest."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_assay(*args: Any, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "assay", *map(str, args)],
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_assay
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def assay(tmp_path: Path) -> Callable[..., Outcome]:
+    """Run assay to its end, in the test's folder."""
+
+    def run(
+        *args: Any,
+        stdin: str | bytes | None = None,
+        env: dict[str, str] | None = None,
+        stdout: Any = subprocess.PIPE,
+        measure: bool = False,
+        timeout: float = 120,
+    ) -> Outcome:
+        command = [sys.executable, "-m", "assay", *map(str, args)]
+        note = tmp_path / f"peak-{uuid.uuid4().hex[:6]}"
+        if measure:
+            command = [sys.executable, "-I", "-S", "-c", MEASURE, str(note), *command]
+        began = time.monotonic()
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            input=stdin.encode() if isinstance(stdin, str) else stdin or b"",
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            check=False,
+        )
+        return Outcome(
+            code=done.returncode,
+            stdout=(done.stdout or b"").decode(),
+            stderr=done.stderr.decode(),
+            seconds=time.monotonic() - began,
+            peak_mb=int(note.read_text()) / 1024 if measure else 0.0,
+        )
+
+    return run
+
+
+@pytest.fixture
+def alive(tag: str) -> Iterator[Callable[[], list[int]]]:
+    """Give the living processes of this test's agents; none of them outlives the test."""
+
+    def find() -> list[int]:
+        return [pid for pid in _pids() if tag.encode() in _command_line(pid)]
+
+    yield find
+    for pid in find():
+        os.kill(pid, 9)
+
+
+@pytest.fixture
+def spec(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., TrialSpec]:
+    """Make a trial of the scripted agent, to be run inside the test's own process."""
+
+    def make(text: Any, limits: Limits | None = None, **changes: Any) -> TrialSpec:
+        around = {"cwd": str(tmp_path), "raw_dir": str(tmp_path / "raw"), "raw_prefix": "raw"}
+        around |= changes.pop("surroundings", {})
+        options = {"schema": schema | changes.pop("schema", {})}
+        return TrialSpec(
+            prompt=Prompt(id="p", input=text),
+            agent=PluginRef(name="declared", options=options),
+            benchmark=PluginRef(name="prompts"),
+            limits=limits or Limits(turn_s=20),
+            surroundings=Surroundings(**around),
+            folder=f"trial-{uuid.uuid4().hex[:6]}",
+            **changes,
+        )
+
+    return make
+
+
+@pytest.fixture
+def read_rows() -> Callable[[Path], list[dict[str, Any]]]:
+    """Read an output file strictly: every line whole, ended and JSON."""
+
+    def read(path: Path) -> list[dict[str, Any]]:
+        data = path.read_bytes()
+        assert data == b"" or data.endswith(b"\n")
+        return [json.loads(line) for line in data.splitlines()]
+
+    return read
+
+
+@pytest.fixture
+def eventually() -> Callable[..., bool]:
+    """Wait for a condition; say whether it came true in time."""
+
+    def wait(condition: Callable[[], Any], seconds: float = 20.0) -> bool:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    return wait
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _command_line(pid: int) -> bytes:
+    """Give the command line of a living process; one that is dead but not buried has none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.inter_rater import cohens_kappa
+from statsmodels.stats.proportion import proportion_confint
+
+from assay.stats.agreement import measure_agreement
+
+labels = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
+
+
+@given(labels)
+def test_kappa_is_statsmodels(pairs):
+    human, grader = zip(*pairs, strict=True)
+    found = measure_agreement(human, grader)
+    table = [
+        [found.both_pass, found.only_human_passes],
+        [found.only_grader_passes, found.both_fail],
+    ]
+    if found.kappa is None:
+        assert len(set(pairs)) == 1
+        return
+    with np.errstate(invalid="ignore"):
+        expected = cohens_kappa(np.array(table))
+    assert found.kappa == pytest.approx(expected.kappa)
+    interval = found.kappa_interval
+    assert interval.high > interval.low
+    if interval.method == "large-sample":
+        low, high = max(-1.0, expected.kappa_low), min(1.0, expected.kappa_upp)
+        assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-6)
+
+
+@given(labels)
+def test_shares_are_counts_with_wilson(pairs):
+    human, grader = zip(*pairs, strict=True)
+    found = measure_agreement(human, grader)
+    assert found.agreement.count == sum(h == g for h, g in pairs)
+    for share, mine in ((found.sensitivity, True), (found.specificity, False)):
+        relevant = [g == h for h, g in pairs if h is mine]
+        assert (share.count, share.total) == (sum(relevant), len(relevant))
+        if relevant:
+            expected = proportion_confint(sum(relevant), len(relevant), method="wilson")
+            assert (share.interval.low, share.interval.high) == pytest.approx(expected, abs=1e-9)
+        else:
+            assert share.rate is share.interval is None
+
+
+def test_perfect_agreement_is_not_certainty():
+    found = measure_agreement([1, 0] * 10, [1, 0] * 10)
+    assert found.kappa == 1.0
+    assert found.kappa_interval.high == 1.0
+    assert found.kappa_interval.low == pytest.approx(2 * 0.8389 - 1, abs=1e-3)
+
+
+def test_disagreement_throughout_is_not_certainty_either():
+    found = measure_agreement([1, 1, 1], [0, 0, 0])
+    assert found.kappa == 0.0
+    assert found.kappa_interval.high > 0.5
+
+
+def test_one_label_only_leaves_kappa_open():
+    found = measure_agreement([1, 1], [1, 1])
+    assert found.kappa is found.kappa_interval is None
+    assert found.agreement.rate == 1.0
+
+
+def test_no_labels():
+    found = measure_agreement([], [])
+    assert found.n == 0
+    assert found.kappa is found.agreement.rate is None
+
+
+def test_labels_are_yes_or_no():
+    for wrong in ([0.5], [np.nan], [2], [None]):
+        with pytest.raises(ValueError, match="true or false"):
+            measure_agreement(wrong, [1])
+    with pytest.raises(ValueError, match="as many"):
+        measure_agreement([1], [1, 0])

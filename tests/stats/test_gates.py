@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from assay.stats.gates import judge_gate
+from assay.stats.paired import compare_rates
+
+
+def compare(only_a, only_b, both):
+    a = np.repeat([1, 0, 1], [only_a, only_b, both])
+    b = np.repeat([0, 1, 1], [only_a, only_b, both])
+    ones = np.ones(a.size)
+    return compare_rates((a, ones), (b, ones), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("cells", "margin", "outcome"),
+    [
+        ((20, 1, 79), 0.02, "fail"),  # -0.19, far beyond the margin
+        ((12, 1, 87), 0.05, "cannot-judge"),  # worse for sure, but perhaps by less than 0.05
+        ((5, 5, 90), 0.02, "cannot-judge"),  # 100 prompts cannot clear two points
+        ((5, 5, 90), 0.10, "pass"),
+        ((0, 0, 200), 0.02, "pass"),
+        ((2, 30, 68), 0.0, "pass"),  # better, so surely not worse
+        ((60, 10, 9930), 0.02, "pass"),  # a shown loss that the margin allows
+        ((5, 0, 0), 0.02, "cannot-judge"),  # five prompts cannot show anything
+    ],
+)
+def test_regression(cells, margin, outcome):
+    assert judge_gate("regression", compare(*cells), margin=margin).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("cells", "margin", "outcome"),
+    [
+        ((1, 20, 79), 0.02, "pass"),
+        ((5, 5, 90), 0.02, "cannot-judge"),
+        ((20, 1, 79), 0.02, "fail"),
+        ((0, 0, 200), 0.02, "fail"),  # an improvement of two points is ruled out
+        ((5, 5, 990), 0.0, "cannot-judge"),
+        ((0, 5, 0), 0.02, "cannot-judge"),
+    ],
+)
+def test_not_better(cells, margin, outcome):
+    assert judge_gate("not-better", compare(*cells), margin=margin).outcome == outcome
+
+
+def test_worse_within_the_margin_is_said_in_words():
+    assert "perhaps by no more" in judge_gate("regression", compare(12, 1, 87), margin=0.05).words
+
+
+def test_no_grades_cannot_be_judged():
+    nothing = compare_rates(([0], [0]), ([0], [0]), seed=1)
+    for gate in ("regression", "not-better"):
+        assert judge_gate(gate, nothing, margin=0.02).outcome == "cannot-judge"
+
+
+def test_the_adjusted_p_can_withhold_a_failure():
+    comparison = compare(9, 1, 30)
+    assert judge_gate("regression", comparison, margin=0.0).outcome == "fail"
+    assert (
+        judge_gate("regression", comparison, margin=0.0, adjusted_p=0.3).outcome == "cannot-judge"
+    )
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05])
+def test_a_run_that_respects_the_margin_rarely_fails(shift):
+    rng = np.random.default_rng(4)
+    k, fails = np.full(60, 5), 0
+    for difficulty in rng.beta(8, 2, (400, 60)):
+        a, b = rng.binomial(5, difficulty), rng.binomial(5, difficulty * (0.8 - shift) / 0.8)
+        fails += (
+            judge_gate("regression", compare_rates((a, k), (b, k), seed=1), margin=shift).outcome
+            == "fail"
+        )
+    assert fails / 400 <= 0.05
+    assert shift or fails > 0
+
+
+def test_a_lost_margin_is_rarely_passed():
+    rng = np.random.default_rng(5)
+    ones, passed = np.ones(60), 0
+    for flags in rng.random((500, 2, 60)):
+        a, b = flags[0] < 0.99, flags[1] < 0.94
+        pair = compare_rates((a, ones), (b, ones), seed=1)
+        passed += judge_gate("regression", pair, margin=0.05).outcome == "pass"
+    assert passed / 500 <= 0.06
+
+
+def test_margin_is_a_share():
+    with pytest.raises(ValueError, match="margin"):
+        judge_gate("regression", compare(1, 1, 8), margin=-0.1)
