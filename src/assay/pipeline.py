@@ -3,6 +3,7 @@
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.extract.capture import extract
+from assay.grade.rows import GradedRow, grade_rows
 from assay.grade.trials import count_passes, set_pass_numbers, trial_result
 from assay.grade.verdicts import judge
 from assay.records.capture import Capture
 from assay.records.failure import Cause, Failure
+from assay.records.jsonl import Place
 from assay.records.prompt import Prompt
 from assay.records.raw_output import RawOutput, raw_output, recording_of
 from assay.records.recording import Recording
@@ -63,6 +66,17 @@ def gather_trials(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: boo
         seed = seed_pass_k(n_passed, n_measured) if n_measured else None
         set_pass_numbers(result, seed, prompt_pass_k(n_passed, n_measured))
     return result
+
+
+def grade_all(
+    lines: Iterable[tuple[Place, bytes]], graders: Sequence[PluginRef], workers: int = 1
+) -> Generator[GradedRow, None, None]:
+    """Grade rows that are on disk; give them in their order."""
+    start_over()
+    try:
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop=stop_all)
+    finally:
+        close_served()
 
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
@@ -186,7 +200,13 @@ def _retry[R](
 
 
 def _read(spec: TrialSpec, recording: Recording) -> Capture:
-    captured = extract(spec.prompt, recording, plugins.adapter(spec.agent))
+    adapter = plugins.adapter(spec.agent)
+    try:
+        captured = extract(spec.prompt, recording, adapter)
+    except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
+        why = f"the adapter cannot read this: {type(error).__name__}: {error}"
+        failure = Failure(cause=Cause.HARNESS, message=why)
+        captured = extract(spec.prompt, replace(recording, turns=(), failure=failure), adapter)
     return msgspec.structs.replace(captured, spec_hash=spec.hash)
 
 

@@ -16,6 +16,12 @@ BUILT_IN = {
         "simple": "assay.adapters.simple:SimpleAdapter",
         "shell": "assay.adapters.shell:ShellAdapter",
         "acp": "assay.adapters.acp:AcpAdapter",
+        "random": "assay.benchmarks.arc_agi.players.adapter:random_player",
+        "search": "assay.benchmarks.arc_agi.players.adapter:search_player",
+        "claude": "assay.adapters.claude:ClaudeAdapter",
+        "codex": "assay.adapters.codex:CodexAdapter",
+        "gemini": "assay.adapters.gemini:GeminiAdapter",
+        "opencode": "assay.adapters.opencode:OpenCodeAdapter",
     },
     "assay.graders": {
         "executable": "assay.graders.executable:ExecutableGrader",
@@ -30,9 +36,13 @@ BUILT_IN = {
         "git": "assay.graders.git:Git",
         "tools": "assay.graders.tools:Tools",
         "judge": "assay.graders.judge:Judge",
+        "arc": "assay.benchmarks.arc_agi.grader:ArcGrader",
     },
     "assay.executors": {"local": "assay.executors.local:LocalExecutor"},
-    "assay.benchmarks": {"prompts": "assay.benchmarks.prompt_file:PromptFile"},
+    "assay.benchmarks": {
+        "prompts": "assay.benchmarks.prompt_file:PromptFile",
+        "arc": "assay.benchmarks.arc_agi.benchmark:ArcBenchmark",
+    },
 }
 """The entry points of pyproject.toml again (a test keeps them equal): looking a name up here first
 saves every start the reading of all installed packages' metadata."""
@@ -83,6 +93,11 @@ def adapter_ref(text: str) -> PluginRef:
     return PluginRef(name=name, options={"argument": argument} if colon else {})
 
 
+def adapter_options(name: str) -> frozenset[str]:
+    """Name the options that an adapter takes."""
+    return frozenset(_parameters(_load("assay.adapters", name)))
+
+
 def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     """Read what a user gave to -g: a file, serve:FILE, or a grader's name with its options.
 
@@ -101,7 +116,7 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     else:
         options = {}
     if timeout_s is not None and "timeout_s" in _parameters(_load("assay.graders", name)):
-        options["timeout_s"] = timeout_s
+        options.setdefault("timeout_s", timeout_s)
     ref = PluginRef(name=name, options=options)
     grader(ref)
     return ref

@@ -11,7 +11,7 @@ from assay.records.capture import AgentInfo, Events, Usage
 from assay.records.failure import Failure
 from assay.records.grade import Grade
 from assay.records.prompt import Prompt
-from assay.records.recording import RawLine, Recording
+from assay.records.recording import RawLine, Recording, TurnEnd
 from assay.records.trajectory import AnyStep
 from assay.records.trial import PluginRef, TrialSpec
 
@@ -29,6 +29,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's own HOME when it is isolated."""
     scratch: str = ""
     """A folder of this trial for files that the adapter wants written."""
+    mcp_servers: dict[str, dict[str, Any]] = {}
+    """Servers of the trial's world by name: {"command", "args", "env"}, spoken to over stdio."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,10 @@ class Watch(Protocol):
 
     session_id: str | None
     ended: bool
-    """The terminal event was seen."""
+    """The terminal event was seen; may become False again when the agent goes on after all.
+
+    A watch may have `over_limit` too: True ends the process at once, without time to linger.
+    """
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed.
@@ -95,7 +100,7 @@ class Dialogue(Protocol):
     over: bool
     """Nothing more can be said: the agent refused, failed or stopped."""
 
-    def say(self, text: str) -> bytes:
+    def say(self, ask: Ask) -> bytes:
         """Open a turn: what to write to the agent."""
         ...
 
@@ -148,7 +153,24 @@ class Served(Protocol):
         ...
 
 
-class Host(Protocol):
+class Started(Protocol):
+    """A program that runs beside a trial until it ends or is ended."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone."""
+        ...
+
+    def end(self) -> None:
+        """End it with all its kin; nothing happens when it has ended already."""
+        ...
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stdout and stderr."""
+        ...
+
+
+class Machine(Protocol):
     """What a plugin may ask of the machine. Plugins never start processes themselves."""
 
     def run(
@@ -166,6 +188,14 @@ class Host(Protocol):
     def serve(self, argv: Sequence[str]) -> Served:
         """Give this thread's running copy of a program; start it when there is none."""
         ...
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
+        """Start a program that is to live beside a trial; whoever starts it ends it."""
+        ...
+
+
+class Host(Machine, Protocol):
+    """What graders may ask for besides: an agent's answer."""
 
     def ask(
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
@@ -219,9 +249,14 @@ class World(Protocol):
 
     env: dict[str, str]
     """Variables the agent gets."""
+    mcp_servers: dict[str, dict[str, Any]]
+    """Servers the agent is offered; see Ask."""
 
-    def evidence(self) -> dict[str, Any]:
-        """What the world saw; goes into the capture, for graders."""
+    def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
+        """What the world saw; goes into the capture, for graders. last is how the agent ended.
+
+        Raises AssayError when the world broke: then the trial measured nothing.
+        """
         ...
 
 
@@ -232,7 +267,9 @@ class Benchmark(Protocol):
         """Give the prompts, each with the fields of its row that we do not know."""
         ...
 
-    def world(self, spec: TrialSpec, workspace: Path) -> AbstractContextManager[World]:
+    def world(
+        self, spec: TrialSpec, workspace: Path, host: Machine
+    ) -> AbstractContextManager[World]:
         """Open the world of one trial and close it after."""
         ...
 

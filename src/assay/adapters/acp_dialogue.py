@@ -1,11 +1,13 @@
 """Our side of a conversation in the Agent Client Protocol. Sans-IO: lines in, lines out."""
 
+from dataclasses import replace
 from typing import Any
 
 from assay.adapters.acp_failure import stop_failure
 from assay.adapters.acp_handshake import Handshake, Wish
 from assay.adapters.acp_messages import FIRST_PROMPT, Request, answer
 from assay.adapters.events import parse_line
+from assay.seams import Ask
 
 
 class AcpDialogue:
@@ -17,11 +19,16 @@ class AcpDialogue:
         self._n_turns = 0
         self.over = False
 
-    def say(self, text: str) -> bytes:
-        """Open a turn."""
-        self._text = text
+    def say(self, ask: Ask) -> bytes:
+        """Open a turn; the first opens the session as well, with the servers of its world."""
+        self._text = ask.text
         self._n_turns += 1
-        return self._handshake.open().line() if self._n_turns == 1 else self._prompt()
+        if self._n_turns > 1:
+            return self._prompt()
+        wish = self._handshake.wish
+        servers = (*wish.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
+        self._handshake.wish = replace(wish, mcp_servers=servers)
+        return self._handshake.open().line()
 
     def hear(self, line: bytes) -> bytes:
         """Take a line of the agent; give our answer or our next request."""
@@ -54,3 +61,14 @@ class AcpDialogue:
         prompt = [{"type": "text", "text": self._text}]
         params = {"sessionId": self._handshake.session_id, "prompt": prompt}
         return Request(FIRST_PROMPT + self._n_turns - 1, "session/prompt", params).line()
+
+
+def _server(name: str, server: dict[str, Any]) -> dict[str, Any]:
+    """Write a server as the protocol has it."""
+    env = [{"name": key, "value": value} for key, value in server.get("env", {}).items()]
+    return {
+        "name": name,
+        "command": server.get("command"),
+        "args": list(server.get("args", ())),
+        "env": env,
+    }

@@ -58,11 +58,10 @@ def block_text(block: Any) -> str:
 
 def _permission(options: Any) -> dict[str, str]:
     """Allow; where nothing can be allowed, refuse rather than leave the agent waiting."""
-    offered = {
-        str(option.get("kind")): option["optionId"]
-        for option in reversed(options if isinstance(options, list) else [])
-        if isinstance(option, dict) and isinstance(option.get("optionId"), str)
-    }
+    offered: dict[str, str] = {}
+    for option in options if isinstance(options, list) else []:
+        if isinstance(option, dict) and isinstance(option.get("optionId"), str):
+            offered.setdefault(str(option.get("kind")), option["optionId"])
     for kind in (*_ALLOWING, *offered):
         if kind in offered:
             return {"outcome": "selected", "optionId": offered[kind]}

@@ -1,6 +1,7 @@
 """Decode one line of an agent's stream, whatever state it is in."""
 
 import json
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 def parse_line(line: bytes) -> Any:
     """Give the JSON value of a line, or None when it is not JSON.
 
-    Invalid UTF-8, lone surrogates and NaN are mended (U+FFFD, ?, null) rather than lost.
+    Invalid UTF-8, lone surrogates, NaN and 1e999 are mended (U+FFFD, ?, null), not lost.
     """
     try:
         return msgspec.json.decode(line)
@@ -28,7 +29,13 @@ def _mend(line: bytes) -> Any:
     if not line.lstrip().startswith((b"{", b"[")):
         return None
     try:
-        value = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _name: None)
+        text = line.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)
         return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if isfinite(number) else None

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.records.prompt import Prompt
+from assay.records.recording import TurnEnd
 from assay.records.trial import PluginRef, TrialSpec
+from assay.seams import Machine
 
 
 @dataclass(frozen=True)
@@ -15,8 +17,9 @@ class EmptyWorld:
     """Nothing around the agent but its folder."""
 
     env: dict[str, str] = field(default_factory=dict)
+    mcp_servers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """Nothing was seen."""
         return {}
 
@@ -30,7 +33,7 @@ class PromptFile:
         return ()
 
     @contextmanager
-    def world(self, spec: TrialSpec, workspace: Path) -> Generator[EmptyWorld]:
+    def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Generator[EmptyWorld]:
         """Open nothing, close nothing."""
         yield EmptyWorld()
 

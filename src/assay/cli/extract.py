@@ -15,6 +15,8 @@ from assay.records.capture import Events
 from assay.records.jsonl import decode_row, encode_row, read_lines
 from assay.records.raw_output import RawOutput
 
+_HINT = "extract reads what `assay run` wrote"
+
 
 @click.command(short_help="Read raw output into trajectories.")
 @click.argument("raw", required=False, type=click.Path(path_type=Path))
@@ -39,7 +41,7 @@ def command(**options: Any) -> None:
     n_rows = 0
     with open_sink(options["output"], "overwrite" if options["overwrite"] else "new") as sink:
         for place, line in read_lines(source):
-            row, extra = decode_row(place, line, RawOutput)
+            row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)
             sink.append(encode_row(captured, extra))
             n_rows += 1
@@ -49,7 +51,7 @@ def command(**options: Any) -> None:
                 click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
     if not n_rows:
         msg = f"{source or 'stdin'}: no rows"
-        raise InputError(msg, hint="extract reads what `assay run` wrote")
+        raise InputError(msg, hint=_HINT)
     if not options["quiet"]:
         click.echo(_share(events), err=True)
 

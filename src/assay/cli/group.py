@@ -11,6 +11,8 @@ import click
 from assay.cli.main import COMMANDS, help_page
 from assay.errors import AssayError, Interrupted
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class LazyGroup(click.Group):
     """Imports a command's module only when that command is used."""
@@ -52,7 +54,7 @@ def cli() -> None:
 
 def run_command(words: list[str]) -> int:
     """Run one command line; give the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
@@ -78,7 +80,7 @@ def run_command(words: list[str]) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the agents first: the workers are waited for, and they wait for their agents."""
-    for again in (signal.SIGTERM, signal.SIGINT):
+    for again in _SIGNALS:
         signal.signal(again, signal.SIG_IGN)
     stop_all = getattr(sys.modules.get("assay.pipeline"), "stop_all", None)
     if stop_all is not None:  # else nothing was started yet

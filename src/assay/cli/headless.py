@@ -7,6 +7,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -52,6 +53,8 @@ def command(**options: Any) -> None:
             judge=partial(extract, adapter=adapter),
             raw=Path(raw),
         )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
         outbox = Outbox(_write)
         server = AcpServer(stage, outbox, __version__, log)
         try:
@@ -60,10 +63,20 @@ def command(**options: Any) -> None:
         except KeyboardInterrupt:
             log("interrupted")
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)  # once is enough: the end is under way
+            _ignore_signals()
             server.close()
             outbox.close()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave the reading of stdin: here a signal is an ordinary end, and once is enough."""
+    _ignore_signals()
+    raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _write(line: bytes) -> None:

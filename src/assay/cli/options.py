@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.adapters.vendor import parse_mcp
 from assay.errors import InputError
 from assay.prompts.plan import Setting
 from assay.records.journal import Mode
@@ -18,11 +20,34 @@ from assay.records.trial import Limits, PluginRef, Surroundings
 DEFAULT_TIMEOUT_MS = 60_000
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+class Number(click.FloatRange):
+    """A number in a range; "nan" is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number."""
+        number: float = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 agent_options: list[Decorator] = [
     click.option("-s", "--schema", metavar="AGENT", help="Schema file, or name of an adapter."),
     click.option("--model", help="Model the agent is to use."),
     click.option(
         "--agent-arg", "agent_args", multiple=True, metavar="ARG", help="One more argument for it."
+    ),
+    click.option(
+        "--mcp",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="MCP servers for it: the common mcpServers JSON.",
+    ),
+    click.option(
+        "--max-turns", type=click.IntRange(min=1), metavar="N", help="Model calls it may make."
     ),
 ]
 output_options: list[Decorator] = [
@@ -38,7 +63,7 @@ grader_options: list[Decorator] = [
     ),
     click.option(
         "--grader-timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=60.0,
         metavar="SECONDS",
         help="How long a grader may think about one trial.",
@@ -49,19 +74,19 @@ run_options: list[Decorator] = [
     click.option(
         "-t",
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="MS",
         help=f"For each turn; default {DEFAULT_TIMEOUT_MS}, or the schema's.",
     ),
     click.option(
         "--trial-timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="MS",
         help="For all turns of a prompt together.",
     ),
     click.option(
         "--stall",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="SECONDS",
         help="End an agent that is silent for so long.",
     ),
@@ -87,7 +112,7 @@ run_options: list[Decorator] = [
     click.option("--limit", type=click.IntRange(min=1), help="Only so many prompts."),
     click.option(
         "--max-cost",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="USD",
         help="Stop when so much is spent.",
     ),
@@ -143,9 +168,39 @@ def agent_ref(options: dict[str, Any]) -> PluginRef:
         more["model"] = options["model"]
     if options.get("agent_args"):
         more["args"] = tuple(options["agent_args"])
+    if options.get("mcp"):
+        more["mcp"] = _mcp_file(options["mcp"])
+    if options.get("max_turns"):
+        more["max_turns"] = options["max_turns"]
+    _check_taken(ref.name, more)
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
     plugins.adapter(ref)
     return ref
+
+
+def _check_taken(name: str, more: dict[str, Any]) -> None:
+    """Refuse an option that this adapter has no way to pass on."""
+    flags = {"model": "--model", "args": "--agent-arg", "mcp": "--mcp", "max_turns": "--max-turns"}
+    refused = sorted(flags[key] for key in more.keys() - plugins.adapter_options(name))
+    if not refused:
+        return
+    who = "an agent described by a schema" if name == "declared" else f"the adapter {name}"
+    msg = f"{who} does not take {' and '.join(refused)}"
+    raise InputError(msg, hint="give the agent's own arguments with --agent-arg, where it has them")
+
+
+def _mcp_file(path: Path) -> dict[str, Any]:
+    """Read an mcpServers file; it is checked again by the adapter that translates it."""
+    try:
+        content = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        msg = f"--mcp {path}: {error.strerror}"
+        raise InputError(msg) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{path}: not JSON: {error}"
+        raise InputError(msg) from error
+    parse_mcp(content, str(path))
+    return dict(content)
 
 
 def grader_refs(options: dict[str, Any]) -> list[PluginRef]:

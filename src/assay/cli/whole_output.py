@@ -46,7 +46,7 @@ def _kept_back(fd: int) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as file:
         yield file
         file.seek(0)
-        with open(fd, "wb", buffering=_BLOCK, closefd=False) as target:
+        with os.fdopen(fd, "wb", closefd=False) as target:
             shutil.copyfileobj(file, target, _BLOCK)
 
 
@@ -55,7 +55,7 @@ def _beside(path: Path) -> Iterator[BinaryIO]:
     """Write to a new file in the same folder, then give it the right name."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
-        with open(descriptor, "wb", buffering=_BLOCK) as file:
+        with os.fdopen(descriptor, "wb") as file:
             yield file
         Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else _usual_mode())
         Path(name).replace(path)

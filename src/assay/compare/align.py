@@ -30,13 +30,15 @@ class Aligned:
 
 def align(runs: Sequence[Run]) -> Aligned:
     """Put prompts in the order in which they are first met."""
-    number: dict[str, int] = {}
-    for run in runs:
-        for prompt_id in run.ids:
-            number.setdefault(prompt_id, len(number))
+    ids = runs[0].ids
+    if all(run.ids == ids for run in runs[1:]):
+        same = np.arange(len(ids), dtype=np.int64)
+        return Aligned(tuple(runs), ids, np.repeat(same[:, None], len(runs), axis=1))
+    order = dict.fromkeys(prompt_id for run in runs for prompt_id in run.ids)
+    number = dict(zip(order, range(len(order)), strict=True))
     where = np.full((len(number), len(runs)), -1, dtype=np.int64)
     for column, run in enumerate(runs):
-        rows = np.fromiter((number[i] for i in run.ids), dtype=np.int64, count=len(run.ids))
+        rows = np.fromiter(map(number.__getitem__, run.ids), np.int64, count=len(run.ids))
         where[rows, column] = np.arange(len(run.ids))
     return Aligned(tuple(runs), list(number), where)
 

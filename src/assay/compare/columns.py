@@ -37,11 +37,11 @@ class Run:
     path: Path
     kind: Kind
     ids: list[str]
-    offsets: Ints
-    """Where each prompt's row begins in the file."""
     inputs: Ints
     """Fingerprint of what was asked."""
-    categories: list[str]
+    categories: Ints
+    """Number of the category in category_names."""
+    category_names: list[str]
     k: Ints
     """Trials planned for each prompt."""
     pass_at_k: Floats

@@ -132,11 +132,11 @@ def describe_variance(run: Run) -> dict[str, Any]:
 
 def describe_categories(run: Run) -> dict[str, Any]:
     """Pass rate of each category, with its interval."""
-    names = sorted(set(run.categories))
-    label = np.array(run.categories)
     told = {}
-    for name in names:
-        chosen = label == name
+    for name, number in sorted(
+        zip(run.category_names, range(len(run.category_names)), strict=True)
+    ):
+        chosen = run.categories == number
         rate, interval = rate_interval(run.n_passed[chosen], run.n_measured[chosen])
         told[name] = {
             "n": int(chosen.sum()),

@@ -30,17 +30,6 @@ def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
     }
 
 
-def health_line(label: str, health: dict[str, Any]) -> str:
-    """Say it in one line."""
-    parts = [f"{health['run']} of {health['planned']} trials run, {health['graded']} graded"]
-    parts += [f"{n} not measured ({cause})" for cause, n in health["notMeasured"].items()]
-    parts += [f"{n} {cause}" for cause, n in health["agentFailures"].items()]
-    if health["permissionDenials"]:
-        parts.append(f"{health['permissionDenials']} permission denials")
-    line = f"{label}: {', '.join(parts)}"
-    return line if health["healthy"] else f"{line} -- UNHEALTHY: {'; '.join(health['problems'])}"
-
-
 def _problems(run: Run, planned: int) -> list[str]:
     health = run.health
     if not health.n_graded:

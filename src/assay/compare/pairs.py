@@ -94,9 +94,10 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
         change: Floats = (run_b.n_passed / run_b.n_measured)[in_b] - (
             run_a.n_passed / run_a.n_measured
         )[in_a]
-    down = sorted(np.flatnonzero(change < 0).tolist(), key=lambda i: (change[i], i))
-    up = sorted(np.flatnonzero(change > 0).tolist(), key=lambda i: (-change[i], i))
-    return [run_a.ids[in_a[i]] for i in down], [run_a.ids[in_a[i]] for i in up]
+    order = np.argsort(change, kind="stable")
+    down = in_a[order[change[order] < 0]].tolist()
+    up = in_a[np.flatnonzero(change > 0)[np.argsort(-change[change > 0], kind="stable")]].tolist()
+    return [run_a.ids[i] for i in down], [run_a.ids[i] for i in up]
 
 
 def _amounts(run_a: Run, run_b: Run, in_a: Any, in_b: Any, seed: int) -> dict[str, Any]:

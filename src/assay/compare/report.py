@@ -44,7 +44,7 @@ class Comparison:
     """A report: small sections at once, rows per prompt on demand."""
 
     sections: dict[str, Any]
-    rows: Callable[[], Iterator[dict[str, Any]]]
+    rows: Callable[[], Iterator[bytes]]
     rows_key: tuple[str, ...]
     pairs: list[Pair]
     warnings: list[str]

@@ -9,14 +9,15 @@ import msgspec
 from assay.compare.columns import Kind
 from assay.errors import InputError
 
+_BLOCK = 4 * 1024 * 1024
 _HINT = "compare reads the output of capture, grade or trials"
 
 
-class Score(msgspec.Struct):
+class Score(msgspec.Struct, frozen=True):
     """The grade of a capture."""
 
-    pass_: bool = msgspec.field(name="pass")
-    score: float
+    pass_: bool | None = msgspec.field(name="pass", default=None)
+    score: float | None = None
 
 
 class Version(msgspec.Struct):
@@ -25,14 +26,14 @@ class Version(msgspec.Struct):
     version: str | None = None
 
 
-class CauseOf(msgspec.Struct):
+class CauseOf(msgspec.Struct, frozen=True):
     """Why a trial did not go well."""
 
     cause: str = ""
     answered: bool = False
 
 
-class Used(msgspec.Struct, rename="camel"):
+class Used(msgspec.Struct, rename="camel", frozen=True):
     """What a trial used up."""
 
     input_tokens: float | None = None
@@ -40,7 +41,7 @@ class Used(msgspec.Struct, rename="camel"):
     cost_usd: float | None = None
 
 
-class Clock(msgspec.Struct, rename="camel"):
+class Clock(msgspec.Struct, rename="camel", frozen=True):
     """When it began and ended."""
 
     start: float | None = None
@@ -49,7 +50,7 @@ class Clock(msgspec.Struct, rename="camel"):
     first_response: float | None = None
 
 
-class AgentOf(msgspec.Struct):
+class AgentOf(msgspec.Struct, frozen=True):
     """Which agent it was."""
 
     adapter: str = ""
@@ -57,8 +58,16 @@ class AgentOf(msgspec.Struct):
     model: str | None = None
 
 
-class Step(msgspec.Struct):
+class Step(msgspec.Struct, gc=False):
     """Only counted."""
+
+
+class About(msgspec.Struct, rename="camel", frozen=True):
+    """The metadata that counts; the category stands under a name of the user's choice."""
+
+    category: Any = None
+    trajectory_richness: Any = None
+    timed_out: Any = None
 
 
 class Attempt(msgspec.Struct, rename="camel", kw_only=True):
@@ -68,9 +77,9 @@ class Attempt(msgspec.Struct, rename="camel", kw_only=True):
     tool_errors: bool = False
     grades: dict[str, Version] | None = None
     grader_failures: dict[str, str] | None = None
-    failure: CauseOf | None = None
-    usage: Used | None = None
-    agent: AgentOf | None = None
+    failure: CauseOf = CauseOf()
+    usage: Used = Used()
+    agent: AgentOf = AgentOf()
     permission_denials: int = 0
 
 
@@ -81,9 +90,9 @@ class CaptureRow(Attempt, rename="camel", kw_only=True):
     input: msgspec.Raw
     output: msgspec.Raw
     timing: Clock
-    metadata: dict[str, Any] | None = None
-    errors: list[str] | None = None
-    score: Score | None = None
+    metadata: About = About()
+    errors: list[str] = []
+    score: Score = Score()
 
 
 class EntryRow(Attempt, rename="camel", kw_only=True):
@@ -102,7 +111,7 @@ class TrialsRow(msgspec.Struct, rename="camel", kw_only=True):
     input: msgspec.Raw
     k: float | None = None
     trials: list[EntryRow]
-    metadata: dict[str, Any] | None = None
+    metadata: About = About()
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
 
@@ -116,7 +125,7 @@ class _Probe(msgspec.Struct):
 
 def detect_kind(path: Path) -> Kind:
     """Say what a file holds, from its first row."""
-    for place, line, _offset in lines_of(path):
+    for place, line in lines_of(path):
         probe = decode(_PROBE, place, line)
         if isinstance(probe.trials, list) and isinstance(probe.k, int | float):
             return "trials"
@@ -128,15 +137,66 @@ def detect_kind(path: Path) -> Kind:
     raise InputError(msg)
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, bytes, int]]:
-    """Give place, text and offset of each line that is not blank."""
-    offset = 0
+def rows_about(kind: Kind, category_key: str) -> type[Any]:
+    """Give the row type whose category stands under this name."""
+    row = TrialsRow if kind == "trials" else CaptureRow
+    if category_key == "category":
+        return row
+    about = msgspec.defstruct(
+        "About",
+        [
+            ("category", Any, msgspec.field(name=category_key, default=None)),
+            ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
+            ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
+        ],
+        frozen=True,
+    )
+    return msgspec.defstruct(
+        row.__name__, [("metadata", about, about())], bases=(row,), kw_only=True
+    )
+
+
+def read_blocks(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
+    """Give the rows of a file, some megabytes at a time, through one buffer.
+
+    Raw fields of a row point into that buffer: they are gone with the next block.
+    """
+    decoder = msgspec.json.Decoder(kind)
+    buffer, held = bytearray(_BLOCK), 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            while n_read := file.readinto(memoryview(buffer)[held:]):
+                held += n_read
+                cut = buffer.rfind(b"\n", 0, held) + 1
+                if cut:
+                    yield _decode_block(decoder, path, memoryview(buffer)[:cut])
+                    buffer[: held - cut] = buffer[cut:held]
+                    held -= cut
+                elif held == len(buffer):
+                    buffer = buffer + bytearray(len(buffer))
+            if held and not buffer[:held].isspace():
+                yield _decode_block(decoder, path, memoryview(buffer)[:held])
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise InputError(msg, hint="check the path") from error
+
+
+def _decode_block(decoder: msgspec.json.Decoder[Any], path: Path, block: memoryview) -> list[Any]:
+    try:
+        return decoder.decode_lines(block)
+    except (msgspec.MsgspecError, RecursionError):
+        for place, line in lines_of(path):  # find the line to name it
+            decode(decoder, place, line)
+        raise
+
+
+def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Give place and text of each line that is not blank."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.isspace():
-                    yield f"{path}:{number}", line, offset
-                offset += len(line)
+                    yield f"{path}:{number}", line
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error

@@ -12,7 +12,16 @@ def failure_of(recording: Recording, reading: Reading) -> Failure | None:
     if not recording.turns or recording.unsplit:
         return reading.failure
     end = recording.turns[-1].end
-    return _cut_short(end) or reading.failure or _unclean(end, recording, reading)
+    cut = _cut_short(end)
+    if cut is not None and not (reading.failure and _explains(reading.failure, cut)):
+        return cut
+    return reading.failure or _unclean(end, recording, reading)
+
+
+def _explains(failure: Failure, cut: Failure) -> bool:
+    """An agent that waited for its provider until we ended it did not fail itself."""
+    waited = cut.cause is Cause.AGENT_TIMEOUT
+    return waited and failure.cause in (Cause.PROVIDER, Cause.AUTH)
 
 
 def _cut_short(end: TurnEnd) -> Failure | None:

@@ -25,30 +25,42 @@ class Verdict(msgspec.Struct, kw_only=True):
 def judge(
     trial: Trial, failure: Failure | None, graders: Sequence[PluginRef], host: Host
 ) -> Verdict:
-    """Ask every grader, unless the trial's failure has decided already.
+    """Ask every grader, unless the trial's failure has decided already."""
+    return decided(failure) or ask_all([plugins.grader(ref) for ref in graders], trial, host)
+
+
+def decided(failure: Failure | None) -> Verdict | None:
+    """Give the verdict that a failure leaves, None when the graders are to be asked.
 
     A failure that does not measure the agent leaves the trial without a grade; one that does,
     and left no answer, counts against the agent without asking.
     """
-    if not graders or (failure and not failure.cause.measures_agent):
+    if failure is None or (failure.answered and failure.cause.measures_agent):
+        return None
+    if not failure.cause.measures_agent:
         return Verdict()
-    if failure and not failure.answered:
-        reasoning = f"not graded, {failure.cause}: {failure.message}"
-        return Verdict(score=Grade(pass_=False, score=0.0, reasoning=reasoning))
+    reasoning = f"not graded, {failure.cause}: {failure.message}"
+    return Verdict(score=Grade(pass_=False, score=0.0, reasoning=reasoning))
+
+
+def ask_all(graders: Sequence[Grader], trial: Trial, host: Host) -> Verdict:
+    """Ask every grader; one that breaks is noted and leaves the trial without a score."""
     grades: dict[str, Grade] = {}
     broken: dict[str, str] = {}
-    for ref in graders:
-        grader = plugins.grader(ref)
-        name = _free_name(grader.name, grades, broken)
+    for grader in graders:
+        name = grader.name
+        if name in grades or name in broken:
+            name = _free_name(name, grades, broken)
         try:
-            grades[name] = _ask(grader, trial, host)
+            verdict = grader.grade(trial, host)
+            grades[name] = msgspec.structs.replace(verdict, version=grader.version)
         except Interrupted:
             raise
         except AssayError as error:
             broken[name] = error.message
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
-            broken[name] = f"{type(error).__name__}: {error}"
-    score = None if broken else combine(list(grades.values()))
+            broken[name] = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+    score = combine(list(grades.values())) if grades and not broken else None
     return Verdict(score=score, grades=grades, broken=broken)
 
 
@@ -64,11 +76,6 @@ def combine(grades: Sequence[Grade]) -> Grade:
         reasoning="; ".join(said) if said else UNSET,
         outcome=outcome or UNSET,
     )
-
-
-def _ask(grader: Grader, trial: Trial, host: Host) -> Grade:
-    verdict = grader.grade(trial, host)
-    return msgspec.structs.replace(verdict, version=grader.version)
 
 
 def _free_name(name: str, *taken: dict[str, object] | dict[str, Grade] | dict[str, str]) -> str:

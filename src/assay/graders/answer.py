@@ -29,6 +29,8 @@ def check_value(value: Any) -> Grade:
     if isinstance(value, Grade):
         value = msgspec.to_builtins(value)
     grade = check_answer(value)
+    if not grade.outcome and (not grade.reasoning or grade.reasoning.isascii()):
+        return grade
     try:
         msgspec.json.encode(grade)
     except (TypeError, ValueError, RecursionError) as error:

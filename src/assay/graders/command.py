@@ -25,6 +25,7 @@ class Command:
     """
 
     name: ClassVar[str] = "command"
+    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
     run: str | list[str] = ""
     sh: str | None = None
     exit_code: int = 0

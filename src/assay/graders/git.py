@@ -23,6 +23,7 @@ class Git:
     """
 
     name: ClassVar[str] = "git"
+    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
     test: str | list[str] = ""
     changed: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,19 +56,18 @@ class JsonSchema(PythonCode):
     @cached_property
     def _validator(self) -> Any:
         try:
-            from jsonschema import SchemaError
-            from jsonschema.validators import validator_for
-            from referencing import Registry
+            library: Any = import_module("jsonschema")
+            registry = import_module("referencing").Registry()  # an empty one fetches nothing
         except ImportError as error:
             msg = "the grader json-schema needs the package jsonschema"
             raise PluginError(msg, hint="pip install 'assay[grade]'") from error
-        kind = validator_for(self.schema)
+        kind = library.validators.validator_for(self.schema)
         try:
             kind.check_schema(self.schema)
-        except SchemaError as error:
+        except library.SchemaError as error:
             msg = f"not a JSON Schema: {error.json_path}: {error.message}"
             raise InputError(msg) from error
-        return kind(self.schema, registry=Registry())  # an empty registry fetches nothing
+        return kind(self.schema, registry=registry)
 
 
 def find_json(text: str) -> Any:

@@ -1,11 +1,10 @@
 """A grader that is a Python file with a function `grade`."""
 
-import asyncio
+import ast
 import hashlib
 import inspect
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
@@ -39,13 +38,27 @@ class PythonFile(PythonCode):
 
     def judge(self, trial: Trial) -> Grade:
         """Call the function. What it prints goes to stderr."""
+        stdout, sys.stdout = sys.stdout, sys.stderr
         try:
-            with redirect_stdout(sys.stderr):
-                value = self._call(trial)
+            value = self._call(trial)
         except SystemExit as error:
             msg = f"Grader called exit({error.code!r})"
             raise PluginError(msg) from error
+        finally:
+            sys.stdout = stdout
         return check_value(value)
+
+    @cached_property
+    def sees(self) -> frozenset[str] | None:  # type: ignore[override]
+        """What the function's arguments name, read without running the file."""
+        for statement in ast.parse(Path(self.path).read_bytes()).body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                if statement.name != "grade" or statement.decorator_list:
+                    continue
+                arguments = statement.args
+                names = {a.arg for a in (*arguments.args, *arguments.kwonlyargs)}
+                return None if arguments.kwarg or "trial" in names else frozenset(names)
+        return None
 
     @cached_property
     def _call(self) -> Callable[[Trial], Any]:
@@ -53,12 +66,12 @@ class PythonFile(PythonCode):
         wanted = _arguments(function, self.path)
 
         def call(trial: Trial) -> Any:
-            if wanted == ["trial"]:
-                return function(trial)
             return function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
 
         if not inspect.iscoroutinefunction(function):
             return call
+        import asyncio
+
         runner = asyncio.Runner()  # closed with the process: a new loop for each row is slow
         return lambda trial: runner.run(call(trial))
 

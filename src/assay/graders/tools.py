@@ -27,6 +27,7 @@ class Tools(PythonCode):
     """
 
     name: ClassVar[str] = "tools"
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
     used: list[str] = field(default_factory=list)
     not_used: list[str] = field(default_factory=list)
     in_order: list[str] = field(default_factory=list)

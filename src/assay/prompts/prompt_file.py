@@ -10,6 +10,7 @@ from assay.records.jsonl import decode_row, read_lines
 from assay.records.prompt import Prompt
 
 type PromptRow = tuple[Prompt, dict[str, Any]]
+_HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
 
 def read_prompts(path: Path | None) -> list[PromptRow]:
@@ -17,13 +18,13 @@ def read_prompts(path: Path | None) -> list[PromptRow]:
     rows: list[PromptRow] = []
     places: dict[str, str] = {}
     for place, line in read_lines(path):
-        prompt, extra = decode_row(place, line, Prompt)
+        prompt, extra = decode_row(place, line, Prompt, hint=_HINT)
         _check(prompt, place, places)
         places[prompt.id] = place
         rows.append((prompt, extra))
     if not rows:
         msg = f"{path or 'stdin'}: no prompts"
-        raise InputError(msg, hint='one JSON object per line: {"id": "a", "input": "Say hello"}')
+        raise InputError(msg, hint=_HINT)
     return rows
 
 

@@ -89,6 +89,8 @@ class LabelReport(msgspec.Struct, kw_only=True, rename="camel"):
     """Labelled ids whose output is not the one that was labelled."""
     grader_versions: list[str] = []
     stale: Stale | UnsetType = UNSET
+    unversioned: int = 0
+    """Labels that name no grader version, so that nobody can tell whether they are stale."""
     agreement: Estimate
     kappa: Estimate
     sensitivity: Estimate

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 from assay.records.adapter_schema import AdapterSchema
+from assay.records.balance import BalanceAnalysis
+from assay.records.calibration import CalibrationSample
 from assay.records.capture import Capture
 from assay.records.grade import Grade
 from assay.records.prompt import Prompt
@@ -16,8 +18,10 @@ from assay.records.protocol import (
     Session,
 )
 from assay.records.raw_output import RawOutput
+from assay.records.summary import Summary
 from assay.records.trajectory import AnyStep
 from assay.records.trials import TrialEntry, TrialResult
+from assay.records.validation import Validation
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -31,6 +35,10 @@ RECORDS: dict[str, Any] = {
     "GraderResult": Grade,
     "TrialEntry": TrialEntry,
     "TrialResult": TrialResult,
+    "SummaryResult": Summary,
+    "CalibrationSample": CalibrationSample,
+    "ValidationResult": Validation,
+    "BalanceAnalysis": BalanceAnalysis,
     "McpServerConfig": McpServerConfig,
     "Session": Session,
     "JsonRpcRequest": JsonRpcRequest,

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,14 @@ from assay.errors import InputError
 _BLOCK = 256 * 1024
 _BOM = b"\xef\xbb\xbf"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Spot(NamedTuple):
+    """Where a row stands in its file."""
+
+    line: int
+    """Counted from 1, blank lines too."""
+    offset: int
 
 
 class RowFile:
@@ -35,33 +43,45 @@ class RowFile:
 
     def blocks[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
         """Give all rows from the start, many at a time; memory holds one block."""
-        self._file.seek(0)
-        n_before = 0
-        while block := self._file.read(_BLOCK):
-            block += self._file.readline()
-            n_lines = block.count(b"\n") + (not block.endswith(b"\n"))
-            yield self._decode_block(block.removeprefix(_BOM), n_lines, n_before, decoder)
-            n_before += n_lines
+        file = self._file
+        file.seek(0)
+        start = 0
+        while block := file.read(_BLOCK):
+            block += file.readline()
+            try:
+                yield decoder.decode_lines(block)
+            except _UNREADABLE:
+                yield self._decode_each(block, start, decoder)
+                file.seek(start + len(block))
+            start += len(block)
 
     def rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
         """Give all rows from the start."""
         for block in self.blocks(decoder):
             yield from block
 
-    def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[int, T]]:
-        """Give all rows with the offset at which row_at finds each again."""
+    def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
+        """Give all rows with the spot at which row_at finds each again."""
         self._file.seek(0)
-        offset = 0
-        for number, line in enumerate(self._file, 1):
+        offset = number = 0
+        while line := self._file.readline():
+            number += 1
             if line.strip(_BOM + b" \t\r\n"):
-                yield offset, self._decode_line(line, number, decoder)
+                yield Spot(number, offset), self._decode_line(line, number, decoder)
             offset += len(line)
 
-    def row_at[T](self, offset: int, decoder: msgspec.json.Decoder[T]) -> T:
+    def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
-        self._file.seek(offset)
-        line = self._file.readline()
-        return self._decode_line(line, self._line_number(offset), decoder)
+        return self._decode_line(self.line_at(spot), spot.line, decoder)
+
+    def line_at(self, spot: Spot) -> bytes:
+        """Give one line as it stands in the file."""
+        self._file.seek(spot.offset)
+        return self._file.readline()
+
+    def place(self, spot: Spot) -> str:
+        """Name a row by file and line."""
+        return f"{self.name}:{spot.line}"
 
     def _line_number(self, offset: int) -> int:
         self._file.seek(0)
@@ -70,20 +90,15 @@ class RowFile:
             n_lines += self._file.read(min(_BLOCK, left)).count(b"\n")
         return n_lines + 1
 
-    def _decode_block[T](
-        self, block: bytes, n_lines: int, n_before: int, decoder: msgspec.json.Decoder[T]
+    def _decode_each[T](
+        self, block: bytes, start: int, decoder: msgspec.json.Decoder[T]
     ) -> list[T]:
-        try:
-            rows = decoder.decode_lines(block)
-        except _UNREADABLE:
-            rows = []
-        if len(rows) == n_lines:
-            return rows
-        # Blank lines, an object over several lines, or a bad one: look at each by itself.
+        """Look at every line by itself, to name the bad one or to mend it."""
+        first = self._line_number(start)
         return [
             self._decode_line(line, number, decoder)
-            for number, line in enumerate(block.split(b"\n"), n_before + 1)
-            if line.strip()
+            for number, line in enumerate(block.split(b"\n"), first)
+            if line.strip(_BOM + b" \t\r")
         ]
 
     def _decode_line[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:

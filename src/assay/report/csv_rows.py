@@ -6,7 +6,7 @@ import msgspec
 
 from assay.records.row_file import RowFile
 from assay.report.numbers import fixed, js_number
-from assay.report.text import one_text, write_pieces
+from assay.report.text import one_text
 
 _COLUMNS = "id,input,hint,output,tool_errors,duration_ms"
 _SCORE_COLUMNS = ",pass,score,reasoning"
@@ -45,23 +45,28 @@ def write_csv(rows: RowFile, out: BinaryIO) -> None:
     graded = any(row.score for row in rows.rows(msgspec.json.Decoder(_Graded)))
     line = _graded_line if graded else _line
     out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
-    write_pieces(out, (line(row) + "\n" for row in rows.rows(msgspec.json.Decoder(_Row))))
+    for block in rows.blocks(msgspec.json.Decoder(_Row)):
+        out.write("".join(map(line, block)).encode())
 
 
-def quoted(text: str) -> str:
-    """Give a text as a cell."""
-    return '"' + text.replace('"', '""').replace("\n", "\\n") + '"'
+def inside(text: str) -> str:
+    """Give a text as it stands between the quotes of a cell."""
+    return text.replace('"', '""').replace("\n", "\\n")
 
 
-def _line(row: _Row) -> str:
-    texts = f"{quoted(row.id)},{quoted(one_text(row.input, ' | '))},{quoted(row.hint or '')}"
+def _line(row: _Row, more: str = "") -> str:
+    hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
-    return f"{texts},{quoted(row.output)},{errors},{js_number(row.timing.total)}"
+    return (
+        f'"{inside(row.id)}","{inside(one_text(row.input, " | "))}","{hint}",'
+        f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
+    )
 
 
 def _graded_line(row: _Row) -> str:
     score = row.score
     if score is None:
-        return f"{_line(row)},,,"
+        return _line(row, ",,,")
     verdict = "true" if score.pass_ else "false"
-    return f"{_line(row)},{verdict},{fixed(score.score, 3)},{quoted(score.reasoning or '')}"
+    reasoning = inside(score.reasoning) if score.reasoning else ""
+    return _line(row, f',{verdict},{fixed(score.score, 3)},"{reasoning}"')

@@ -11,6 +11,8 @@ _SMALLEST_PLAIN = -7
 def js_number(value: float) -> str:
     """Give the shortest text that reads back as this number."""
     text = repr(value)
+    if type(value) is int:
+        return text
     if "e" not in text:
         text = text.removesuffix(".0")
         return "0" if text == "-0" else text

@@ -3,6 +3,7 @@
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import Raw
 
 from assay.records.row_file import RowFile
 from assay.report.numbers import js_literal
@@ -16,5 +17,7 @@ def write_jsonl(rows: RowFile, out: BinaryIO) -> None:
         out.write(encoder.encode_lines(block))
 
 
-def _number(text: str) -> msgspec.Raw:
-    return msgspec.Raw(js_literal(text).encode())
+def _number(text: str) -> Raw:
+    if text[-1] != "0" and "e" not in text and "E" not in text:
+        return Raw(text)  # the usual case: already the shortest, and no digit may be lost
+    return Raw(js_literal(text))

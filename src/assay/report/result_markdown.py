@@ -10,7 +10,7 @@ import msgspec
 
 from assay.records.row_file import RowFile
 from assay.report.numbers import fixed
-from assay.report.text import fence, one_text, shorten, write_pieces
+from assay.report.text import fence, one_text, shorten
 
 
 class _Score(msgspec.Struct, gc=False):
@@ -50,7 +50,8 @@ def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
     """Write the report. The summary stands above rows that are read once: they wait in a file."""
     totals = _Totals()
     with tempfile.TemporaryFile() as body:
-        write_pieces(body, _sections(rows, totals))
+        for text in _sections(rows, totals):
+            body.write(text.encode())
         out.write(_top(totals, generated).encode())
         body.seek(0)
         shutil.copyfileobj(body, out, 1 << 20)
@@ -75,32 +76,31 @@ def _top(totals: _Totals, generated: str) -> str:
 
 
 def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
-    for row in rows.rows(msgspec.json.Decoder(_Row)):
-        totals.n_rows += 1
-        score = row.score
-        if score is not None:
-            totals.n_graded += 1
-            totals.n_passed += score.pass_
-            totals.score_sum += score.score
-        yield _section(row)
+    for block in rows.blocks(msgspec.json.Decoder(_Row)):
+        totals.n_rows += len(block)
+        scores = [row.score for row in block if row.score is not None]
+        totals.n_graded += len(scores)
+        totals.n_passed += sum(score.pass_ for score in scores)
+        totals.score_sum += sum(score.score for score in scores)
+        yield "".join(map(_section, block))
 
 
 def _section(row: _Row) -> str:
     output = shorten(row.output, 500)
-    mark = fence(output)
+    mark = "```" if "```" not in output else fence(output)
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
+    verdict = _verdict(row.score) if row.score else ""
+    troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
     return (
         f"### {row.id}\n\n**Input**: {shorten(one_text(row.input, ' → '), 100)}\n\n{hint}"
-        f"**Output**:\n{mark}\n{output}\n{mark}\n\n{_verdict(row)}{_troubles(row)}---\n\n"
+        f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
     )
 
 
-def _verdict(row: _Row) -> str:
-    score = row.score
-    if score is None:
-        return ""
+def _verdict(score: _Score) -> str:
     reasoning = f"**Reasoning**: {score.reasoning}\n" if score.reasoning else ""
-    icon, word = ("✅", "PASS") if score.pass_ else ("❌", "FAIL")
+    icon = "✅" if score.pass_ else "❌"
+    word = "PASS" if score.pass_ else "FAIL"
     return f"**Score**: {icon} {fixed(score.score, 3)} ({word})\n{reasoning}\n"
 
 

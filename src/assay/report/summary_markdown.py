@@ -8,7 +8,7 @@ import msgspec
 from assay.records.row_file import RowFile
 from assay.report.numbers import js_number
 from assay.report.summary import duration_ms
-from assay.report.text import fence, one_text, shorten, write_pieces
+from assay.report.text import fence, one_text, shorten
 
 _FILE_KEYS = ("file_path", "path")
 _CONTENT_KEYS = ("content", "new_string")
@@ -68,22 +68,24 @@ class _Row(msgspec.Struct, rename="camel", gc=False):
     failure: _Failure | None = None
 
 
+type _AnyStep = _Thought | _Message | _Plan | _ToolCall
+
+
 def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
     """Write one section per trial."""
     decoder = msgspec.json.Decoder(_Row)
-    write_pieces(out, (_section(row) for row in rows.rows(decoder)))
+    for block in rows.blocks(decoder):
+        out.write("".join(map(_section, block)).encode())
 
 
 def _section(row: _Row) -> str:
-    steps = "".join(
-        f"{number}. {_step(step, f'{row.id}-step-{number}')}\n"
-        for number, step in enumerate(row.trajectory, 1)
-    )
+    mark = f"[→{row.id}-step-"
+    steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     return (
         f"## Evaluation Record: {row.id}\n\n"
         f"**Input:** {one_text(row.input, '\n')}\n\n"
-        f"**Trajectory:**\n{steps}\n"
-        f"**Output:** {shorten(row.output, 200)}\n\n" + "\n".join(_facts(row)) + "\n\n---\n\n"
+        f"**Trajectory:**\n{''.join(steps)}\n"
+        f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"
     )
 
 
@@ -102,14 +104,16 @@ def _facts(row: _Row) -> Iterator[str]:
             yield f"**Reasoning:** {row.score.reasoning}"
 
 
-def _step(step: _Thought | _Message | _Plan | _ToolCall, mark: str) -> str:
+def _step(step: _AnyStep, mark: str) -> str:
     if isinstance(step, _ToolCall):
         took = "" if step.duration is None else f" ({js_number(step.duration)}ms)"
-        return f"[TOOL:{step.name}] -> {step.status}{took} [→{mark}]{_file(step.input)}"
-    if isinstance(step, _Plan):
-        return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} [→{mark}]"
-    kind = "THOUGHT" if isinstance(step, _Thought) else "MESSAGE"
-    return f"[{kind}] {shorten(step.content, 100)} [→{mark}]"
+        shown = _file(step.input) if isinstance(step.input, dict) else ""
+        return f"[TOOL:{step.name}] -> {step.status}{took} {mark}{shown}"
+    if isinstance(step, _Thought):
+        return f"[THOUGHT] {shorten(step.content, 100)} {mark}"
+    if isinstance(step, _Message):
+        return f"[MESSAGE] {shorten(step.content, 100)} {mark}"
+    return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} {mark}"
 
 
 def _entry(entry: Any) -> str:
@@ -118,20 +122,23 @@ def _entry(entry: Any) -> str:
     return _value(entry)
 
 
-def _file(given: Any) -> str:
+def _file(given: dict[str, Any]) -> str:
     """Show what a tool wrote to a file; long content by its head and tail."""
-    if not isinstance(given, dict):
-        return ""
-    path = next((given[key] for key in _FILE_KEYS if isinstance(given.get(key), str)), None)
-    content = next((given[key] for key in _CONTENT_KEYS if isinstance(given.get(key), str)), None)
+    path, content = _first_text(given, _FILE_KEYS), _first_text(given, _CONTENT_KEYS)
     if path is None or content is None:
         return ""
-    lines = _excerpt(content)
     mark = fence(content)
     name = path.rpartition("/")[2]
     language = name.rpartition(".")[2] if "." in name else "typescript"
-    shown = "".join(f"   {line}\n" for line in lines)
-    return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n{shown}   {mark}"
+    shown = "\n   ".join(_excerpt(content))
+    return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n   {shown}\n   {mark}"
+
+
+def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        if isinstance(value := given.get(key), str):
+            return value
+    return None
 
 
 def _excerpt(content: str) -> list[str]:

@@ -1,10 +1,7 @@
-"""Cut and fence texts for reports, and write them out in large pieces."""
+"""Cut, join and fence texts for reports."""
 
 import re
-from collections.abc import Iterable
-from typing import BinaryIO
 
-_BLOCK = 1 << 20
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -18,6 +15,10 @@ def head(text: str, units: int) -> str:
 
 def shorten(text: str, units: int) -> str:
     """Give the text, or its head with three dots behind."""
+    if text.isascii():
+        return text if len(text) <= units else text[:units] + "..."
+    if 2 * len(text) <= units:
+        return text
     cut = head(text, units)
     return text if len(cut) == len(text) else cut + "..."
 
@@ -32,16 +33,3 @@ def fence(text: str) -> str:
     if "```" not in text:
         return "```"
     return "`" * (max(map(len, _TICKS.findall(text))) + 1)
-
-
-def write_pieces(out: BinaryIO, pieces: Iterable[str]) -> None:
-    """Write many small texts in few large writes."""
-    held: list[str] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size > _BLOCK:
-            out.write("".join(held).encode())
-            held, size = [], 0
-    out.write("".join(held).encode())

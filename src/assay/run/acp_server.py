@@ -79,7 +79,7 @@ class AcpServer:
         try:
             call = read_call(line)
         except RpcError as error:
-            self._refuse(error.call_id, error)
+            self._outbox.send(self._explain(error.call_id, error))
             return
         if call is None:
             return
@@ -88,13 +88,11 @@ class AcpServer:
             if call.method == "session/prompt":
                 self._start_prompt(call)
                 return
-            result = self._find(call.method)(call)
-        except RpcError as error:
-            if call.wants_answer:
-                self._refuse(call.id, error)
-            return
+            line = result_line(call.id, self._find(call.method)(call))
+        except Exception as error:  # noqa: BLE001 - a client's line never takes the server down
+            line = self._explain(call.id, error)
         if call.wants_answer:
-            self._outbox.send(result_line(call.id, result))
+            self._outbox.send(line)
 
     def close(self) -> None:
         """End all agents; prompts under way are answered as cancelled."""
@@ -162,14 +160,8 @@ class AcpServer:
         """Hold one prompt to its end; whatever happens, the client gets an answer."""
         try:
             line = result_line(call.id, session.hold(text))
-        except RpcError as error:
-            line = error_line(call.id, error)
-            self._log(f"{session.id}: {error.message}")
         except Exception as error:  # noqa: BLE001 - a prompt never takes the server down with it
-            message = f"{type(error).__name__}: {error}"
-            failure = RpcError(INTERNAL_ERROR, message, {"cause": Cause.HARNESS.value})
-            line = error_line(call.id, failure)
-            self._log(f"{session.id}: {message}")
+            line = self._explain(call.id, error)
         session.end()  # before the answer: the client may ask again at once
         if call.wants_answer:
             self._outbox.send(line)
@@ -191,9 +183,13 @@ class AcpServer:
             raise _unknown(session_id)
         return self._sessions[session_id]
 
-    def _refuse(self, call_id: CallId, error: RpcError) -> None:
+    def _explain(self, call_id: CallId, error: Exception) -> bytes:
+        """Write the answer to a request that failed."""
+        if not isinstance(error, RpcError):
+            message = f"{type(error).__name__}: {error}"
+            error = RpcError(INTERNAL_ERROR, message, {"cause": Cause.HARNESS.value})
         self._log(f"-> error {error.code}: {error.message}")
-        self._outbox.send(error_line(call_id, error))
+        return error_line(call_id, error)
 
 
 def prompt_text(blocks: list[dict[str, Any]]) -> str:

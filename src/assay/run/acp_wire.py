@@ -1,5 +1,6 @@
 """JSON-RPC 2.0 as the Agent Client Protocol uses it: one message per line."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -106,14 +107,14 @@ class Outbox:
 
     def send(self, line: bytes) -> None:
         """Queue a line."""
-        while True:
+        while not self._ending.is_set():
             try:
                 self._queue.put(line, timeout=_WAIT_S)
             except queue.Full:
-                if self._ending.is_set():
-                    return
-            else:
-                return
+                continue
+            return
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(line)
 
     def begin_end(self) -> None:
         """Wait for the client no longer."""

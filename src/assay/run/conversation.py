@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from assay.errors import PluginError, SpawnError
 from assay.records.failure import Cause, Failure
@@ -85,6 +86,8 @@ class Conversation:
         """Set by another thread to give up the turn under way; its processes are ended."""
         self.session_id: str | None = None
         """The agent's own, once it is known; set it to go on with an earlier session."""
+        self.mcp_servers: dict[str, dict[str, Any]] = {}
+        """Servers of the trial's world, for the adapter."""
         self.answer = ""
         """Of the last turn."""
         self.turns: list[Spoken] = []
@@ -115,6 +118,7 @@ class Conversation:
             history=tuple(self._history),
             home=str(self._places.home) if self._places.home else None,
             scratch=str(self._places.scratch),
+            mcp_servers=self.mcp_servers,
         )
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
@@ -172,7 +176,7 @@ class Conversation:
         assert streams is not None
         first = streams.whole_lines_offset
         watcher = self._watcher(streams, watch, end)
-        process.write(dialogue.say(ask.text))
+        process.write(dialogue.say(ask))
         watcher.converse(process, dialogue, self._deadline_s())
         over = last or dialogue.over or not watch.ended or bool(process.exit_code)
         if over:

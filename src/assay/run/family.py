@@ -26,7 +26,7 @@ _KILL_S = 5.0
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
 _births = threading.Lock()
-"""Held while a process is started, so that nobody takes it for an orphan or bears its mark."""
+"""Held while a process is started: until then we bear its mark ourselves."""
 _adopting = False
 
 
@@ -115,7 +115,9 @@ def end_leftovers(run_token: str) -> int:
     for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(left, timeout=_KILL_S)
+    deadline = time.monotonic() + _KILL_S
+    while any(map(_is_alive, left)) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
     return len(left)
 
 
@@ -139,7 +141,7 @@ class _Family:
                 for child in process.children(recursive=True):
                     self._known.setdefault(child.pid, child)
         for pid, process in list(self._known.items()):
-            if not self._is_alive(process):
+            if not _is_alive(process):
                 del self._known[pid]
         return list(self._known.values())
 
@@ -158,34 +160,36 @@ class _Family:
             time.sleep(_POLL_S)
         return True
 
-    def _is_alive(self, process: Any) -> bool:
-        try:
-            status = process.status() if process.is_running() else None
-        except self._psutil.Error:
-            return False
-        return status not in (None, self._psutil.STATUS_ZOMBIE, self._psutil.STATUS_DEAD)
+
+def _is_alive(process: Any) -> bool:
+    import psutil
+
+    try:
+        status = process.status() if process.is_running() else None
+    except psutil.Error:
+        return False
+    return status not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def _orphans(mark: Mark) -> list[int]:
-    """Give marked processes that lost their parent; bury those that have died."""
+    """Give marked processes that lost their parent; bury those that have died.
+
+    Only marked ones: another may be a process that another trial is starting at this moment.
+    """
     return [pid for pid in _adopted() if mark.is_on(pid) and not _bury(pid)]
 
 
 def _adopted() -> list[int]:
     """Our children that we did not start. Linux hands orphans to the main thread."""
-    with _births:
-        return [child for child in _children() if child not in own_pids]
-
-
-def _children() -> list[int]:
     pid = os.getpid()
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:  # noqa: PTH123
-            return [int(child) for child in file.read().split()]
+            children = [int(child) for child in file.read().split()]
     except OSError:
         import psutil
 
-        return [child.pid for child in psutil.Process().children()]
+        children = [child.pid for child in psutil.Process().children()]
+    return [child for child in children if child not in own_pids]
 
 
 def _bury(pid: int) -> bool:

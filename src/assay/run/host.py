@@ -68,6 +68,63 @@ class LocalHost:
             served = _served[key] = ServedProgram(argv)
         return served
 
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> "StartedProgram":
+        """Start a program that is to live beside a trial."""
+        return StartedProgram(argv, env, cwd)
+
+
+class StartedProgram:
+    """A program beside a trial; its streams go into one file that only we see."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+        mark = family.Mark(uuid.uuid4().hex)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
+        fd = self._said.fileno()
+        launch = Launch(
+            argv=argv,
+            cwd=cwd,
+            env={**os.environ, **env, family.MARK_NAME: mark.token},
+            stdout=fd,
+            stderr=fd,
+        )
+        try:
+            self._process = Process(launch, mark)
+        except BaseException:
+            self._said.close()
+            raise
+        self._lock = threading.Lock()
+        self._released = False
+        self._words = ""
+
+    @property
+    def pid(self) -> int:
+        """Of the program itself."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program is gone."""
+        with self._lock:
+            return self._released or self._process.poll()
+
+    def end(self) -> None:
+        """End it with all its kin."""
+        with self._lock:
+            if not self._released:
+                self._process.end(term_s=2.0)
+                self._words = self._last_words()
+                self._released = True
+                self._process.release()
+                self._said.close()
+
+    def last_words(self) -> str:
+        """The end of what it wrote."""
+        with self._lock:
+            return self._words if self._released else self._last_words()
+
+    def _last_words(self) -> str:
+        return _end_of(self._said, 2000).decode("utf-8", "replace").strip()
+
 
 class ServedProgram:
     """A program that answers one line with one line. Whatever goes wrong, it is ended."""

@@ -100,6 +100,10 @@ class Process:
             self._popen.wait()
         return self.has_ended
 
+    def poll(self) -> bool:
+        """Say whether the process has ended, without waiting; also while everything stops."""
+        return self._popen.poll() is not None
+
     def end(self, term_s: float) -> bool:
         """End the process and all its kin; says whether anything had to be ended."""
         root = self.pid if self._popen.poll() is None else None

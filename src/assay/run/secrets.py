@@ -1,10 +1,9 @@
 """Keep secrets of the environment out of everything that is written."""
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
-
-import msgspec
 
 _SECRET_NAME = re.compile(
     r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)", re.IGNORECASE
@@ -41,10 +40,14 @@ def _is_secret(name: str) -> bool:
 
 
 def _spellings(value: str) -> set[bytes]:
-    """Plain, and as it stands inside a JSON string; a spelling with a line break never matches."""
+    """Plain, in a JSON string, and in one that stands in another; none has a line break."""
     plain = value.encode("utf-8", "surrogateescape")
-    escaped = msgspec.json.encode(value.encode("utf-8", "replace").decode())[1:-1]
-    return {spelling for spelling in (plain, escaped) if b"\n" not in spelling}
+    texts = {plain.decode("utf-8", "replace")}
+    for _ in range(2):
+        texts |= {json.dumps(text)[1:-1] for text in texts} | {
+            json.dumps(text, ensure_ascii=False)[1:-1] for text in texts
+        }
+    return {s for s in (plain, *(text.encode() for text in texts)) if b"\n" not in s}
 
 
 def _cover(length: int) -> bytes:

@@ -17,8 +17,10 @@ from assay.records.recording import Recording, Turn
 from assay.records.trial import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
+from assay.run.host import LocalHost
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
+from assay.seams import Benchmark, World
 
 
 def run_trial[R](
@@ -44,6 +46,8 @@ def _record(spec: TrialSpec, raw: Path, on_step: OnStep | None) -> Recording:
         return _run(spec, raw, start_ms, on_step)
     except Interrupted:
         raise
+    except _WorldError as error:
+        failure = Failure(cause=Cause.WORLD, message=error.message)
     except AssayError as error:
         failure = Failure(cause=Cause.HARNESS, message=error.message)
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
@@ -64,11 +68,12 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
     workspace = make_workspace(spec)
     with ExitStack() as stack:
         places = Places(raw, workspace, _own_home(spec, stack), raw / "scratch")
-        world = stack.enter_context(benchmark.world(spec, workspace))
+        world = _open_world(benchmark, spec, workspace, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
+        conversation.mcp_servers = world.mcp_servers
         conversation.hold()
-        evidence: dict[str, Any] = world.evidence()
+        evidence, broken = _evidence(world, conversation)
         kept = raw / "files"
         if conversation.keep:
             home = places.home or Path.home()
@@ -79,7 +84,7 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         start_ms=start_ms,
         end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
         turns=_turns(conversation, spec.limits.line_bytes),
-        failure=conversation.failure,
+        failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         kept=kept if kept.exists() else None,
         raw=_raw_name(spec),
@@ -87,6 +92,30 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         evidence=evidence,
         retried=spec.retried,
     )
+
+
+class _WorldError(AssayError):
+    """The world of a trial could not be opened."""
+
+
+def _open_world(benchmark: Benchmark, spec: TrialSpec, workspace: Path, stack: ExitStack) -> World:
+    try:
+        return stack.enter_context(benchmark.world(spec, workspace, LocalHost()))
+    except Interrupted:
+        raise
+    except AssayError as error:
+        raise _WorldError(error.message) from error
+
+
+def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
+    """Ask the world what it saw; one that broke makes the trial no measurement."""
+    last = conversation.turns[-1].end if conversation.turns else None
+    try:
+        return world.evidence(last), None
+    except Interrupted:
+        raise
+    except AssayError as error:
+        return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
 def _turns(conversation: Conversation, line_bytes: int) -> tuple[Turn, ...]:

@@ -89,6 +89,8 @@ class Streams:
 
     def close(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
         """Take what is left; the processes are gone. Of too much nothing more is read."""
+        if self._pipe is not None:
+            self._pipe.close()
         to_the_end = not self.over_limit()
         for line in self._out.close(t_ms, to_the_end=to_the_end):
             take(line)
@@ -113,12 +115,15 @@ class _Pipe:
         with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
-    def drain(self) -> None:
-        """Move what is there."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._read_fd, _PIPE_BYTES):
-                while chunk:
-                    chunk = chunk[os.write(self._file_fd, chunk) :]
+    def drain(self) -> bool:
+        """Move what is there, one chunk at most; says whether there was anything."""
+        try:
+            chunk = moved = os.read(self._read_fd, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        while chunk:
+            chunk = chunk[os.write(self._file_fd, chunk) :]
+        return bool(moved)
 
     def close_write(self) -> None:
         """Leave the writing end to the agent."""
@@ -129,7 +134,8 @@ class _Pipe:
     def close(self) -> None:
         """Move the rest and let go."""
         self.close_write()
-        self.drain()
+        while self.drain():
+            pass
         os.close(self._read_fd)
 
 
@@ -168,8 +174,12 @@ class TurnWatcher:
             if exited or self.cancelled.is_set():
                 self._end.over_limit = self._streams.over_limit()
                 return
-            if answered_s is None and self._watch.ended:
+            if not self._watch.ended:
+                answered_s = None  # what looked like the end was not: some agents go on
+            elif answered_s is None:
                 answered_s = now_s
+                if getattr(self._watch, "over_limit", False):
+                    linger_s = 0
             if answered_s is None:
                 if self._over(now_s, deadline_s, last_output_s):
                     return
@@ -187,7 +197,7 @@ class TurnWatcher:
 
         last_output_s = self._clock()
         while True:
-            exited = process.wait(deadline_s - self._clock())
+            exited = process.wait(0 if self._streams.is_behind else deadline_s - self._clock())
             now_s = self._clock()
             if self._pump(now_s, take):
                 last_output_s = now_s

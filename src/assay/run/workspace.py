@@ -68,7 +68,8 @@ def keep_files(
 def is_full(folder: Path) -> bool:
     """Whether nothing more can be written into a folder."""
     disk = os.statvfs(folder)
-    return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) == 0
+    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+    return free == 0 < disk.f_blocks
 
 
 def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:

@@ -17,3 +17,11 @@ class LogProblem(ArcProblem):
 
 class ServeProblem(ArcProblem):
     """A game process that cannot start: bad settings, a folder others can read, a log in use."""
+
+
+class StoreProblem(ArcProblem):
+    """A stored run that is missing, broken or not finished."""
+
+
+class ResultProblem(ArcProblem):
+    """A result of another harness that cannot be taken over; says everything that is wrong."""

@@ -1,6 +1,7 @@
-"""Replays a log in the engine: `python -m assay.benchmarks.arc_agi.verify_log LOG GAME_FOLDER`.
+"""Replays logs in the engine: `python -m assay.benchmarks.arc_agi.verify_log LOG GAME_FOLDER`.
 
 Writes one JSON object: {"replayed": bool, "nActions": n, "difference": text or null, "note": …}.
+With `-` it reads pairs from stdin, a JSON array [LOG, GAME_FOLDER] on each line, and answers each.
 """
 
 import os
@@ -38,18 +39,30 @@ def _version_note(header: Header) -> str | None:
 
 def main(argv: Sequence[str]) -> int:
     """Verify one log; 0 replayed, 1 it differs or cannot be read, 2 wrong usage."""
-    if len(argv) != 2:
+    if len(argv) != 2 and argv != ["-"]:
         sys.stderr.write((__doc__ or "") + "\n")
         return 2
     out = os.dup(1)
     os.dup2(2, 1)
     shut_network()
+    pairs = map(_read_pair, sys.stdin) if len(argv) == 1 else [(argv[0], argv[1])]
+    all_replayed = True
+    for log, game in pairs:
+        replay = _verify(Path(log), Path(game))
+        all_replayed &= replay.replayed
+        os.write(out, msgspec.json.encode(replay) + b"\n")
+    return 0 if all_replayed else 1
+
+
+def _verify(log: Path, game: Path) -> Replay:
     try:
-        replay = verify(Path(argv[0]), Path(argv[1]))
+        return verify(log, game)
     except (ArcProblem, OSError) as problem:
-        replay = Replay(replayed=False, n_actions=0, difference=str(problem))
-    os.write(out, msgspec.json.encode(replay) + b"\n")
-    return 0 if replay.replayed else 1
+        return Replay(replayed=False, n_actions=0, difference=str(problem))
+
+
+def _read_pair(line: str) -> tuple[str, str]:
+    return msgspec.json.decode(line, type=tuple[str, str])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A player that acts at random: `python -m assay.benchmarks.arc_agi.players.random_play`."""
 
 import argparse
+import os
 import random
 import sys
 from typing import Any
@@ -10,11 +11,15 @@ from assay.benchmarks.arc_agi.client.connection import (
     GameGone,
     connect_from_environment,
 )
+from assay.benchmarks.arc_agi.players.narrate import NarratedGame, emit_result
 
 CLICK = "ACTION6"
+SEED = "ARC_PLAYER_SEED"
 
 
-def play_randomly(game: GameConnection, rng: random.Random, max_actions: int) -> dict[str, Any]:
+def play_randomly(
+    game: GameConnection | NarratedGame, rng: random.Random, max_actions: int
+) -> dict[str, Any]:
     """Act until the game is won, refused further, or the budget is spent; give the last answer."""
     seen = game.ask(op="status")
     for _ in range(max_actions):
@@ -38,15 +43,21 @@ def _choose(seen: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 def main() -> int:
     """Play the game of the environment."""
     parser = argparse.ArgumentParser(description="Play at random.")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get(SEED) or 0))
+    parser.add_argument("--events", action="store_true", help="print each move as JSON")
     parser.add_argument("--max-actions", type=int, default=100_000)
     args = parser.parse_args()
     try:
-        seen = play_randomly(connect_from_environment(), random.Random(args.seed), args.max_actions)
+        game = connect_from_environment()
+        player = NarratedGame(game) if args.events else game
+        seen = play_randomly(player, random.Random(args.seed), args.max_actions)
     except GameGone as error:
         sys.stderr.write(f"random: {error}\n")
         return 1
-    sys.stdout.write(seen["text"] + "\n")
+    if args.events:
+        emit_result(seen)
+    else:
+        sys.stdout.write(seen["text"] + "\n")
     return 0
 
 

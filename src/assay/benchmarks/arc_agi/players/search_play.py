@@ -13,6 +13,7 @@ from assay.benchmarks.arc_agi.client.connection import (
     connect_from_environment,
 )
 from assay.benchmarks.arc_agi.players.explore import LevelMap, Move, possible_moves
+from assay.benchmarks.arc_agi.players.narrate import NarratedGame, emit_result
 
 RESET: Move = ("RESET", -1, -1)
 
@@ -20,7 +21,7 @@ RESET: Move = ("RESET", -1, -1)
 class Searcher:
     """Explores a level as a graph of pictures: always the nearest move never tried."""
 
-    def __init__(self, game: GameConnection, max_actions: int) -> None:
+    def __init__(self, game: GameConnection | NarratedGame, max_actions: int) -> None:
         self._game = game
         self._left = max_actions
         self._seen = game.ask(op="look", grid=True)
@@ -88,13 +89,18 @@ def main() -> int:
     """Play the game of the environment."""
     parser = argparse.ArgumentParser(description="Play by breadth-first search.")
     parser.add_argument("--max-actions", type=int, default=100_000)
+    parser.add_argument("--events", action="store_true", help="print each move as JSON")
     args = parser.parse_args()
     try:
-        seen = Searcher(connect_from_environment(), args.max_actions).play()
+        game = connect_from_environment()
+        seen = Searcher(NarratedGame(game) if args.events else game, args.max_actions).play()
     except GameGone as error:
         sys.stderr.write(f"search: {error}\n")
         return 1
-    sys.stdout.write(seen["text"] + "\n")
+    if args.events:
+        emit_result(seen)
+    else:
+        sys.stdout.write(seen["text"] + "\n")
     return 0
 
 

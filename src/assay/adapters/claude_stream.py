@@ -1,0 +1,233 @@
+"""Read the lines of `claude -p --output-format stream-json`, one turn at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.adapters.claude_blocks import exit_code_of, text_of
+from assay.adapters.claude_plan import TaskList
+from assay.adapters.events import is_blank, parse_line
+from assay.adapters.moments import epoch_ms
+from assay.adapters.steps import StepBuilder
+from assay.records.capture import Events
+from assay.records.recording import RawLine
+from assay.records.trajectory import AnyStep, Message, ToolCall
+
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_SILENT_BLOCKS = frozenset(
+    {"redacted_thinking", "image", "document", "container_upload", "fallback", "search_result"}
+)
+_SILENT_SYSTEM = frozenset(
+    {"thinking_tokens", "status", "informational", "ui_invalidate", "compact_boundary"}
+    | {"task_started", "task_progress", "task_updated", "task_notification"}
+    | {"background_tasks_changed", "hook_started", "hook_progress", "hook_response"}
+    | {"local_command_output", "files_persisted", "elicitation_complete", "session_state_changed"}
+    | {"post_turn_summary", "turn_duration", "microcompact_boundary", "stop_hook_summary"}
+)
+_SILENT = frozenset(
+    {"stream_event", "tool_progress", "tool_use_summary", "auth_status", "rate_limit_event"}
+    | {"prompt_suggestion", "keep_alive", "control_request", "control_response"}
+    | {"control_cancel_request", "streamlined_text", "streamlined_tool_use_summary"}
+)
+_INTERRUPTED = "[Request interrupted by user"
+
+
+class ClaudeTurn:
+    """Takes the lines of one turn; what follows a result is read too, another may come."""
+
+    def __init__(self, turn: int | None = None) -> None:
+        self._steps = StepBuilder(turn)
+        self._tasks = TaskList()
+        self._asked_ms: dict[str, float | None] = {}
+        """When each call was made, by the agent's clock."""
+        self._said: list[str] = []
+        """Lines that are not JSON: the answer itself when another output format was asked for."""
+        self.session_id: str | None = None
+        self.ended = False
+        self.init: dict[str, Any] | None = None
+        self.results: list[dict[str, Any]] = []
+        self.events = Events()
+        self.message_ids: dict[str, None] = {}
+        """Of the model's answers, in order."""
+        self.model: str | None = None
+        self.api_error: dict[str, Any] | None = None
+        """The last line in which the CLI tells of an error of the provider."""
+        self.retry: dict[str, Any] | None = None
+        """The last api_retry, while nothing has followed it."""
+        self.retries = 0
+        self.denied: set[str] = set()
+        self.refused = False
+        self.interrupted = False
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return self._steps.steps
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if is_blank(line.text):
+            return ()
+        self.events.total += 1
+        if line.oversized:
+            self.events.oversized += 1
+            return ()
+        event = parse_line(line.text)
+        if isinstance(event, list):  # --output-format json --verbose: all of them at once
+            return self._read_all(event, line.t_ms)
+        if not isinstance(event, dict):
+            self.events.unparsed += 1
+            self._said.append(line.text.decode("utf-8", "replace"))
+            return ()
+        return self._count(event, line.t_ms)
+
+    def output(self) -> str:
+        """The result, or else what was said; a sub-agent's words are not the agent's."""
+        result = self.results[-1].get("result") if self.results else None
+        if isinstance(result, str) and result:
+            return result
+        said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
+        return "\n".join(said or self._said)
+
+    def _read_all(self, events: list[Any], t_ms: int) -> list[AnyStep]:
+        self.events.total += len(events) - 1
+        changed: list[AnyStep] = []
+        for event in events:
+            changed += self._count(event if isinstance(event, dict) else {}, t_ms)
+        return changed
+
+    def _count(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
+        unknown: list[str] = []
+        changed = self._read(event, t_ms, unknown)
+        for name in unknown:
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+        self.events.mapped += not unknown
+        return changed
+
+    def _read(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+        kind = event.get("type")
+        session_id = event.get("session_id")
+        if isinstance(session_id, str) and session_id:
+            self.session_id = session_id
+        if kind == "system":
+            self._system(event, unknown)
+        elif kind == "result":
+            self._result(event)
+        elif kind in ("assistant", "user"):
+            return self._message(event, t_ms, unknown)
+        elif kind not in _SILENT:
+            unknown.append(kind if isinstance(kind, str) else "(no type)")
+        return []
+
+    def _system(self, event: dict[str, Any], unknown: list[str]) -> None:
+        subtype = event.get("subtype")
+        if subtype == "init":
+            self.init = event
+        elif subtype == "api_retry":
+            self.retry = event
+            self.retries += 1
+        elif subtype == "permission_denied":
+            self.denied.add(str(event.get("tool_use_id")))
+        elif isinstance(subtype, str) and subtype.startswith("model_refusal"):
+            self.refused = True
+        elif subtype not in _SILENT_SYSTEM:
+            unknown.append(f"system/{subtype}")
+
+    def _result(self, event: dict[str, Any]) -> None:
+        self.results.append(event)
+        self.ended = True
+        self.retry = None
+        denials = event.get("permission_denials")
+        for denial in denials if isinstance(denials, list) else []:
+            if isinstance(denial, dict):
+                self.denied.add(str(denial.get("tool_use_id")))
+
+    def _message(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+        message = event.get("message")
+        fields: dict[str, Any] = message if isinstance(message, dict) else {}
+        from_model = event["type"] == "assistant"
+        if from_model:
+            self._note_answer(event, fields)
+        content = fields.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        changed: list[AnyStep] = []
+        for block in blocks if isinstance(blocks, list) else []:
+            if isinstance(block, dict):
+                changed += self._block(block, event, t_ms, unknown)
+        return changed
+
+    def _note_answer(self, event: dict[str, Any], message: dict[str, Any]) -> None:
+        self.retry = None
+        if event.get("is_api_error_message") or isinstance(event.get("error"), str):
+            self.api_error = event
+        model, message_id = message.get("model"), message.get("id")
+        if isinstance(model, str) and model != "<synthetic>":
+            self.model = self.model or model
+            if isinstance(message_id, str):
+                self.message_ids[message_id] = None
+
+    def _block(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, unknown: list[str]
+    ) -> list[AnyStep]:
+        kind = block.get("type")
+        parent = event.get("parent_tool_use_id") or None
+        if kind in _CALLS:
+            return [self._call(block, event, t_ms, parent)]
+        if isinstance(kind, str) and kind.endswith("tool_result"):
+            return self._ended(block, event, t_ms, parent)
+        if kind in ("text", "thinking"):
+            return self._text(block, event, t_ms, parent)
+        if kind not in _SILENT_BLOCKS:
+            unknown.append(f"{event['type']}:{kind}")
+        return []
+
+    def _text(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> list[AnyStep]:
+        kind = block["type"]
+        content = block.get(kind)
+        text = content if isinstance(content, str) else ""
+        if event["type"] == "user":  # told to the model: a nudge, a replay, a sub-agent's task
+            self.interrupted = self.interrupted or text.startswith(_INTERRUPTED)
+            return []
+        if not text:
+            return []
+        add = self._steps.thought if kind == "thinking" else self._steps.message
+        return [add(text, t_ms, parent)]
+
+    def _call(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> AnyStep:
+        call_id = str(block.get("id"))
+        self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
+        return self._steps.tool(
+            t_ms,
+            name=str(block.get("name") or "unknown"),
+            call_id=call_id,
+            input=block.get("input"),
+            parent=parent,
+        )
+
+    def _ended(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> list[AnyStep]:
+        call_id = str(block.get("tool_use_id"))
+        output = text_of(block.get("content"))
+        failed = block.get("is_error") is True
+        structured = event.get("tool_use_result")
+        asked, now = self._asked_ms.get(call_id), epoch_ms(event.get("timestamp"))
+        step = self._steps.tool(
+            t_ms,
+            status="failed" if failed else "completed",
+            call_id=call_id,
+            output=output,
+            error=str(output)[:2000] if failed else None,
+            duration=max(0.0, now - asked) if asked is not None and now is not None else None,
+            parent=parent,
+        )
+        assert isinstance(step, ToolCall)
+        exit_code = exit_code_of(step.name, output, structured, failed=failed)
+        if exit_code is not None:
+            step = self._steps.tool(t_ms, call_id=call_id, exit_code=exit_code)
+            assert isinstance(step, ToolCall)
+        entries = None if failed else self._tasks.take(step, structured)
+        return [step] if entries is None else [step, self._steps.plan(entries, t_ms, None, parent)]

@@ -1,0 +1,182 @@
+"""What the adapters of the four vendors share: their options, MCP servers, and causes."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import InputError
+from assay.records.capture import Events, Usage
+from assay.records.failure import Cause, Failure
+from assay.records.recording import TurnEnd
+from assay.seams import Ask
+
+TURN_TIMEOUT_MS = 600_000.0
+"""Real agents work for minutes; -t says otherwise."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_AUTH_STATUS = frozenset({401, 403})
+_AUTH_WORDS = re.compile(
+    r"\b(401|403)\b|unauthori[sz]ed|unauthenticated|invalid.{0,12}api.?key|api.?key.{0,12}invalid"
+    r"|authenticat|not logged in|log ?in\b|missing.{0,12}api.?key|api.?key.{0,20}(missing|not set)",
+    re.IGNORECASE,
+)
+_PROVIDER_WORDS = re.compile(
+    r"\b(402|404|408|429|5\d\d)\b|rate.?limit|too many requests|quota|overloaded|unavailable"
+    r"|server error|ECONN|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|fetch failed|timed? ?out|unable to connect"
+    r"|connection (error|refused|reset|closed)|network|socket|credit balance|stream disconnected",
+    re.IGNORECASE,
+)
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One server of an mcpServers file: a command on stdio, or an address."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    type: str | None = None
+    """stdio, http, sse; without it the fields tell."""
+    url: str | None = None
+    headers: dict[str, str] = {}
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is reached by address."""
+        return self.url is not None
+
+
+class VendorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may say to every vendor's adapter."""
+
+    program: str
+    """What is started; NAME:PROGRAM on the command line replaces the default."""
+    model: str | None = None
+    args: tuple[str, ...] = ()
+    """One more argument each, as the agent itself takes them."""
+    max_turns: int | None = None
+    """Model calls of one turn, at most."""
+    mcp: dict[str, McpServer] = {}
+
+
+def vendor_options(
+    program: str,
+    argument: str = "",
+    model: str | None = None,
+    args: Iterable[str] = (),
+    max_turns: int | None = None,
+    mcp: dict[str, Any] | None = None,
+) -> VendorOptions:
+    """Check the options of an adapter."""
+    if max_turns is not None and max_turns < 1:
+        msg = f"max_turns is {max_turns}; it must be at least 1"
+        raise InputError(msg)
+    return VendorOptions(
+        program=argument or program,
+        model=model or None,
+        args=tuple(args),
+        max_turns=max_turns,
+        mcp=parse_mcp(mcp or {}),
+    )
+
+
+def parse_mcp(content: Any, source: str = "mcp") -> dict[str, McpServer]:
+    """Check what an mcpServers file holds, with or without its outer key; errors name the field."""
+    servers = content.get("mcpServers", content) if isinstance(content, dict) else content
+    if not isinstance(servers, dict):
+        msg = f'{source}: expected an object {{"mcpServers": {{NAME: {{"command": …}}}}}}'
+        raise InputError(msg)
+    return {name: _server(name, value, source) for name, value in servers.items()}
+
+
+def mcp_servers(options: VendorOptions, ask: Ask) -> dict[str, McpServer]:
+    """Give the servers of the user and of the trial's world; the world's win."""
+    return {**options.mcp, **parse_mcp(ask.mcp_servers, "the world's MCP servers")}
+
+
+def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
+    """Name the variables that servers refer to as ${NAME}, so that they may be let through."""
+    texts: list[str] = []
+    for server in servers:
+        texts += [server.command or "", server.url or "", *server.args]
+        texts += [*server.env.values(), *server.headers.values()]
+    found = (match.group(1) for text in texts for match in _VARIABLE.finditer(text))
+    return tuple(dict.fromkeys(found))
+
+
+def spell_variables(text: str, spelling: str) -> str:
+    """Write ${NAME} as another agent spells it: spelling holds NAME. A default is left out."""
+    return _VARIABLE.sub(lambda match: spelling.replace("NAME", match.group(1)), text)
+
+
+def status_cause(status: int) -> Cause:
+    """Say whose failure an HTTP status of the provider is: never the agent's."""
+    return Cause.AUTH if status in _AUTH_STATUS else Cause.PROVIDER
+
+
+def text_cause(text: str) -> Cause | None:
+    """Say whose failure an error message tells of; None when it says nothing known."""
+    if _AUTH_WORDS.search(text):
+        return Cause.AUTH
+    return Cause.PROVIDER if _PROVIDER_WORDS.search(text) else None
+
+
+def add_events(several: Iterable[Events], *, terminal: bool) -> Events:
+    """Put the counts of all turns together."""
+    total = Events(terminal=terminal)
+    for events in several:
+        for name in ("total", "mapped", "unparsed", "oversized"):
+            setattr(total, name, getattr(total, name) + getattr(events, name))
+        for kind, n in events.unknown.items():
+            total.unknown[kind] = total.unknown.get(kind, 0) + n
+    return total
+
+
+def add_usage(several: Iterable[Usage | None]) -> Usage | None:
+    """Add what the turns used; a cost that is not known of all of them is not known."""
+    known = [usage for usage in several if usage is not None]
+    if not known:
+        return None
+    total = Usage()
+    for usage in known:
+        total = total.plus(usage)
+    costs = {usage.cost_source for usage in known}
+    if UNSET in costs:
+        return msgspec.structs.replace(total, cost_usd=UNSET, cost_source=UNSET)
+    source = "estimated" if "estimated" in costs else total.cost_source
+    return msgspec.structs.replace(total, cost_source=source)
+
+
+def start_failure(program: str, end: TurnEnd, stderr: str) -> Failure | None:
+    """Judge a process that failed before its first event: it never worked on the task."""
+    if not end.exit_code or end.signal is not None:
+        return None
+    lines = [line for text in stderr.splitlines() if (line := _COLOUR.sub("", text).strip())]
+    errors = [line for line in lines if re.match(r"error\b", line, re.IGNORECASE)]
+    text = (errors or lines or [f"exit code {end.exit_code}"])[0]
+    cause = text_cause(text)
+    return Failure(
+        cause=cause if cause is Cause.AUTH else Cause.SPAWN,
+        message=f"{program} did not start: {text[:500]}",
+    )
+
+
+def _server(name: str, value: Any, source: str) -> McpServer:
+    where = f"{source}: mcpServers.{name}"
+    if isinstance(value, dict) and "httpUrl" in value and "url" not in value:
+        value = {**value, "url": value["httpUrl"], "type": "http"}
+    try:
+        server = msgspec.convert(value, McpServer)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        what, _, place = text.partition(" - at `$")
+        msg = f"{where}{place.rstrip('`')}: {what}"
+        raise InputError(msg) from error
+    if (server.command is None) == (server.url is None):
+        msg = f'{where}: needs either "command" or "url"'
+        raise InputError(msg, hint="see docs/agents.md, or the agent's own MCP documentation")
+    return server

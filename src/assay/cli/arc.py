@@ -1,0 +1,77 @@
+"""assay arc: ARC-AGI-3 games, played, proven and compared."""
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "setup": ("", "Check this machine and write the configuration."),
+    "browse": ("[GAME] [--filter P] [--tag T]", "List the games, or look at one."),
+    "play": ("GAME", "Play a game yourself, in this terminal."),
+    "run": ("AGENT... [--games LIST]", "Let agents play, and keep everything."),
+    "generate": (
+        "HARNESS [--ref RUN] [--seed N] [--games LIST]",
+        "Write instructions and scripts for another harness.",
+    ),
+    "import": ("HARNESS PATH", "Take over, check and score another harness's result."),
+    "compare": ("[RUN...] [--all]", "Compare runs, across harnesses too."),
+    "report": ("[RUN|latest] [--format F]", "Report on one run."),
+    "replay": ("RUN GAME", "Watch a game again."),
+    "verify": ("RUN", "Replay a run's logs in the real engine."),
+    "rescore": ("[RUN] [--formula F]", "Score a stored run again, by any formula."),
+}
+"""Syntax and purpose: the table that `assay arc` shows."""
+
+
+class ArcGroup(click.Group):
+    """Imports a sub-command only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names in their order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one sub-command."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f"assay.cli.arc_{cmd_name}").command
+        return found
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Give the table; it needs no sub-command to be loaded."""
+        return table()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say what was probably meant when there is no such sub-command."""
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "see: assay arc"
+            ctx.fail(f"there is no sub-command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+def table() -> str:
+    """Write the table of sub-commands."""
+    rows = [("Sub-command", "Syntax", "Purpose")]
+    rows += [
+        (name, f"assay arc {name} {syntax}".rstrip(), purpose)
+        for name, (syntax, purpose) in COMMANDS.items()
+    ]
+    first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
+    lines = [f"{name:{first}}  {syntax:{second}}  {purpose}" for name, syntax, purpose in rows]
+    return "\n".join(["Usage: assay arc SUB-COMMAND [OPTIONS]", "", *lines])
+
+
+@click.group(
+    cls=ArcGroup, invoke_without_command=True, short_help="Play, prove and compare ARC-AGI-3 games."
+)
+@click.help_option("-h", "--help")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Play ARC-AGI-3 games with any agent, and compare across harnesses."""
+    if ctx.invoked_subcommand is None:
+        click.echo(table())

@@ -1,0 +1,187 @@
+"""assay compare: is one run better than another, and how sure is that?"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.run_labels import Named, name_runs
+from assay.compare.columns import Kind, Run
+from assay.compare.custom import custom_judge
+from assay.compare.load import load_run
+from assay.compare.pairs import judge
+from assay.compare.report import Comparison, Wish, compare
+from assay.compare.rows import detect_kind
+from assay.errors import InputError, OutputError
+from assay.pipeline import AskingHost
+from assay.report.comparison_json import write_json
+from assay.report.comparison_text import health_lines, markdown, tables
+from assay.stats.gates import GateName
+
+_SEED = 20_260_101
+_TWO = 2
+
+
+@click.command(short_help="Compare runs, with honest statistics.")
+@click.argument("files", nargs=-1)
+@click.option("--run", "labelled", multiple=True, metavar="LABEL:PATH", help="A run by name.")
+@click.option(
+    "-s",
+    "--strategy",
+    type=click.Choice(["weighted", "statistical", "custom"]),
+    default="weighted",
+    help="Who wins a single prompt.",
+)
+@click.option("-g", "--grader", help="File that ranks the runs; for --strategy custom.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option(
+    "-f",
+    "--format",
+    "style",
+    type=click.Choice(["json", "markdown", "table"]),
+    help="Default: by the output's ending; a table on a terminal, else json.",
+)
+@click.option("--input-format", type=click.Choice(["auto", "capture", "trials"]), default="auto")
+@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
+@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
+@click.option("--seed", type=int, default=_SEED, help="For resampling.")
+@click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Gate for CI.")
+@click.option("--strict", is_flag=True, help="Refuse runs that are unlike.")
+@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Compare two or more runs of the same prompts: FILES, label:FILE, or --run.
+
+    The first run is what the others are judged against. Exit 3: --fail-on says no; 4: it cannot
+    be judged with this data.
+    """
+    named = name_runs(options["files"], options["labelled"])
+    if len(named) < _TWO:
+        msg = "compare needs at least two runs"
+        raise click.UsageError(msg)
+    if options["strategy"] == "custom" and not options["grader"]:
+        msg = "--strategy custom needs --grader"
+        raise click.UsageError(msg)
+    runs = _load(named, options)
+    wish = Wish(
+        strategy=options["strategy"],
+        margin=options["margin"],
+        seed=options["seed"],
+        env=os.environ,
+        judge=custom_judge(options["grader"], AskingHost()) if options["grader"] else None,
+    )
+    comparison = compare(runs, wish)
+    for warning in comparison.warnings:
+        click.echo(f"note: {warning}", err=True)
+    if options["strict"] and comparison.warnings:
+        msg = f"the runs are not alike: {comparison.warnings[0]}"
+        raise InputError(msg, hint="compare like with like, or leave out --strict")
+    _write(comparison, options)
+    if options["fail_on"]:
+        raise click.exceptions.Exit(_gate(comparison, options["fail_on"], options["margin"]))
+
+
+def _load(named: Named, options: dict[str, Any]) -> list[Run]:
+    wanted: str = options["input_format"]
+    kinds: list[Kind] = []
+    for _, path in named:
+        kinds.append(detect_kind(path) if wanted == "auto" else wanted)  # type: ignore[arg-type]
+    if len(set(kinds)) > 1:
+        found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
+        msg = f"captures and trials cannot be compared with each other ({found})"
+        raise InputError(msg, hint="run both with `trials`, or both with `capture`")
+    runs = []
+    for (label, path), kind in zip(named, kinds, strict=True):
+        if options["progress"]:
+            click.echo(f"reading {label}: {path}", err=True)
+        runs.append(load_run(label, path, kind, options["category_key"]))
+    return runs
+
+
+def _write(comparison: Comparison, options: dict[str, Any]) -> None:
+    output: Path | None = options["output"]
+    style = options["style"] or _usual_style(output)
+    if style == "table":
+        _show(comparison.sections)
+    elif style == "markdown":
+        _put(output, markdown(comparison.sections).encode())
+    elif output is None:
+        write_json(sys.stdout.buffer, comparison.sections, comparison.rows(), comparison.rows_key)
+        sys.stdout.buffer.flush()
+    else:
+        _put_json(output, comparison)
+
+
+def _usual_style(output: Path | None) -> str:
+    if output is not None:
+        return "markdown" if output.suffix in (".md", ".markdown") else "json"
+    return "table" if sys.stdout.isatty() else "json"
+
+
+def _put(output: Path | None, text: bytes) -> None:
+    if output is None:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(text)
+    except OSError as error:
+        msg = f"cannot write {output}: {error.strerror}"
+        raise OutputError(msg) from error
+
+
+def _put_json(output: Path, comparison: Comparison) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("wb") as file:
+            write_json(file, comparison.sections, comparison.rows(), comparison.rows_key)
+    except OSError as error:
+        msg = f"cannot write {output}: {error.strerror}"
+        raise OutputError(msg) from error
+
+
+def _show(sections: dict[str, Any]) -> None:
+    """Draw tables for a person at a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    for line in health_lines(sections):
+        console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
+    colours = {"better": "green", "worse": "red", "same": "cyan"}
+    for verdict in sections["verdict"]:
+        console.print(
+            escape(verdict["words"]), style=f"bold {colours.get(verdict['code'], 'yellow')}"
+        )
+    for title, header, rows in tables(sections):
+        table = Table(*map(escape, header), title=escape(title), title_justify="left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
+
+
+def _gate(comparison: Comparison, gate: GateName, margin: float) -> int:
+    """Judge every other run against the first; the worst answer counts."""
+    baseline = comparison.sections["meta"]["runs"][0]
+    worst = 0
+    for pair in comparison.pairs:
+        if pair.run_a != baseline:
+            continue
+        result = judge(pair, gate, margin)
+        outcome = result.outcome
+        sick = [
+            label
+            for label in (pair.run_a, pair.run_b)
+            if not comparison.sections["health"][label]["healthy"]
+        ]
+        words = result.words
+        if sick and outcome != "cannot-judge":
+            outcome, words = "cannot-judge", f"the measurement of {' and '.join(sick)} is unhealthy"
+        click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({words})", err=True)
+        worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
+    return (0, 4, 3)[worst]

@@ -1,0 +1,115 @@
+"""assay plan: how many prompts and trials before it is worth running anything."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.compare.columns import Run
+from assay.compare.load import load_run
+from assay.compare.planning import (
+    Rates,
+    plan_rows,
+    power_with,
+    rates_of_pilot,
+    reach,
+    spread_of_pilot,
+    spread_of_rates,
+)
+from assay.compare.rows import detect_kind
+
+_TRIALS = (1, 3, 5, 10)
+
+
+@click.command(short_help="Say how many prompts and trials a difference needs.")
+@click.argument("pilot", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-d",
+    "--difference",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.1,
+    help="Difference in pass rate that must be seen; 0.1.",
+)
+@click.option(
+    "--power", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.8, help="0.8."
+)
+@click.option("--rate", type=click.FloatRange(0, 1), help="Assumed pass rate, without a pilot.")
+@click.option("-k", "trials", type=click.IntRange(min=1), multiple=True, help="Trials a prompt.")
+@click.option("-n", "--prompts", "n_prompts", type=click.IntRange(min=1), help="Prompts at hand.")
+@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="For the time.")
+@click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Planned gate.")
+@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Plan from PILOT, one or two graded result files, or from an assumed --rate.
+
+    Exit 4 when --fail-on names a gate that could never pass, or never fail, with these prompts.
+    """
+    if not options["pilot"] and options["rate"] is None:
+        msg = "plan from what? give one or two pilot files, or --rate"
+        raise click.UsageError(msg)
+    runs = [load_run(path.stem, path, detect_kind(path), "category") for path in options["pilot"]]
+    if runs:
+        spread, source = spread_of_pilot(runs)
+        rates = rates_of_pilot(runs)
+    else:
+        spread, source = spread_of_rates(options["rate"], options["difference"])
+        rates = Rates()
+    rows = plan_rows(
+        spread,
+        options["difference"],
+        trials=options["trials"] or _TRIALS,
+        power=options["power"],
+        rates=rates,
+        concurrency=options["concurrency"],
+    )
+    told: dict[str, Any] = {"source": source, "difference": options["difference"]}
+    told |= {"power": options["power"], "spread": msgspec.to_builtins(spread), "rows": rows}
+    told["atHand"] = _at_hand(runs, options, spread)
+    if options["fail_on"] and runs:
+        told["gate"] = msgspec.to_builtins(reach(runs[0], options["fail_on"], options["margin"]))
+    if options["as_json"]:
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    else:
+        _say(told)
+    gate = told.get("gate")
+    if gate and not (gate["canPass"] and gate["canFail"]):
+        click.echo(f"refused: {gate['words']}", err=True)
+        raise click.exceptions.Exit(4)
+
+
+def _at_hand(runs: list[Run], options: dict[str, Any], spread: Any) -> dict[str, Any] | None:
+    n = options["n_prompts"] or (len(runs[0].ids) if runs else None)
+    if n is None:
+        return None
+    k = options["trials"][0] if options["trials"] else int(runs[0].k.max()) if runs else 1
+    return power_with(spread, options["difference"], n, k)
+
+
+def _say(told: dict[str, Any]) -> None:
+    click.echo(
+        f"To see a difference of {told['difference']:g} in pass rate with power "
+        f"{told['power']:g} ({told['source']}):"
+    )
+    for row in told["rows"]:
+        if row["nPrompts"] is None:
+            click.echo(f"  {row['nTrials']:3d} trials a prompt: no sensible number of prompts")
+            continue
+        line = f"  {row['nTrials']:3d} trials a prompt: {row['nPrompts']:,} prompts, "
+        line += f"{row['nRunsOfAgent']:,} runs of the agents"
+        if row["costUsd"] is not None:
+            line += f", ${row['costUsd']:,.2f}"
+        if row["hours"] is not None:
+            line += f", {row['hours']:,.1f} h"
+        click.echo(line)
+    hand = told["atHand"]
+    if hand:
+        click.echo(
+            f"With {hand['nPrompts']:,} prompts and {hand['nTrials']} trials each the chance to "
+            f"see it is {hand['power']:.0%}; a gate needs a margin of at least "
+            f"{hand['narrowestMargin']:.3f}."
+        )
+    click.echo("Repeats of a prompt are not new prompts: they only thin out chance within it.")

@@ -1,0 +1,48 @@
+"""Name the runs of a comparison: by the user's label, else by their files."""
+
+from pathlib import Path
+
+import click
+
+type Named = list[tuple[str, Path]]
+
+
+def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
+    """Give label and path of each run; same file names are told apart by their folders."""
+    given = [_split(text) for text in (*arguments, *labelled)]
+    labels = [label for label, _ in given if label is not None]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        msg = f"two runs are labelled {twice!r}"
+        raise click.UsageError(msg)
+    paths = [path for label, path in given if label is None]
+    derived = dict(zip(range(len(paths)), _distinct(paths, set(labels)), strict=True))
+    named: Named = []
+    n = 0
+    for label, path in given:
+        if label is None:
+            named.append((derived[n], path))
+            n += 1
+        else:
+            named.append((label, path))
+    return named
+
+
+def _split(text: str) -> tuple[str | None, Path]:
+    label, colon, path = text.partition(":")
+    if not colon or Path(text).exists() or not label or not path or "/" in label:
+        return None, Path(text)
+    return label, Path(path)
+
+
+def _distinct(paths: list[Path], taken: set[str]) -> list[str]:
+    for depth in range(1, 20):
+        labels = [_tail(path, depth) for path in paths]
+        if len(set(labels)) == len(labels) and not taken.intersection(labels):
+            return labels
+    return [f"{_tail(path, 1)}-{n}" for n, path in enumerate(paths, 1)]
+
+
+def _tail(path: Path, depth: int) -> str:
+    parts = path.resolve().with_suffix("").parts[-depth:]
+    return "/".join(parts)

@@ -1,0 +1,138 @@
+"""assay validate-refs: do the reference solutions pass their own graders?"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.options import grader_options, grader_refs, with_options
+from assay.cli.sink import open_sink
+from assay.grade.references import answer_row, answers, validation
+from assay.pipeline import grade_all
+from assay.records.prompt import Prompt
+from assay.records.row_file import RowFile, open_rows
+from assay.records.trial import PluginRef
+from assay.records.validation import Validation
+
+_GATE_SAID_NO = 3
+
+
+@click.command(short_help="Check that reference solutions pass their graders.")
+@click.argument("prompts", type=click.Path(path_type=Path))
+@with_options(grader_options)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
+@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Prompts at once.")
+@click.option("--no-op", is_flag=True, help="Check too that empty and unrelated answers fail.")
+@click.option("--strict", is_flag=True, help="Exit 3 where a reference fails or a no-op passes.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Grade the "reference" of each of the PROMPTS as if an agent had answered it.
+
+    A reference that fails its own grader says that task, grader or hint is wrong.
+    """
+    if not options["graders"]:
+        msg = "by which grader? give -g GRADER"
+        raise click.UsageError(msg)
+    graders = grader_refs(options)
+    tally = _Tally()
+    with open_rows(options["prompts"]) as rows:
+        n_without, n_with = _count(rows)
+        if not n_with:
+            click.echo("No prompts with reference solutions found", err=True)
+            return
+        if not options["quiet"]:
+            click.echo(f"Validating {n_with} reference solutions...", err=True)
+        with open_sink(options["output"], "overwrite" if options["overwrite"] else "new") as sink:
+            for row in _validate(rows, graders, options):
+                sink.append(msgspec.json.encode(row))
+                tally.add(row)
+                if not options["quiet"]:
+                    click.echo(f"  {_shown(row)}", err=True)
+    _conclude(tally, n_without, options)
+
+
+def _count(rows: RowFile) -> tuple[int, int]:
+    """Check every prompt before a grader is asked; count those without and with a reference."""
+    counts = [0, 0]
+    for prompt in rows.rows(msgspec.json.Decoder(Prompt)):
+        counts[prompt.reference is not None] += 1
+    return counts[0], counts[1]
+
+
+def _validate(
+    rows: RowFile, graders: Sequence[PluginRef], options: dict[str, Any]
+) -> Iterator[Validation]:
+    waiting: deque[tuple[Prompt, list[str]]] = deque()
+
+    def lines() -> Iterator[tuple[str, bytes]]:
+        for prompt in rows.rows(msgspec.json.Decoder(Prompt)):
+            if prompt.reference is None:
+                continue
+            asked = answers(prompt, no_op=options["no_op"])
+            waiting.append((prompt, list(asked)))
+            for text in asked.values():
+                yield prompt.id, answer_row(prompt, text)
+
+    graded = grade_all(lines(), graders, options["concurrency"])
+    for first in graded:
+        prompt, names = waiting.popleft()
+        verdicts = [first.verdict, *(next(graded).verdict for _ in names[1:])]
+        yield validation(prompt, dict(zip(names, verdicts, strict=True)))
+
+
+class _Tally:
+    """Counts what came out; keeps only what must be told at the end."""
+
+    def __init__(self) -> None:
+        self.n_passed = 0
+        self.failing: list[str] = []
+        self.lenient: list[str] = []
+        self.broken: list[str] = []
+
+    def add(self, row: Validation) -> None:
+        if row.grader_failure:
+            self.broken.append(f"{row.id}: {row.grader_failure}")
+        if row.passes is False:
+            self.failing.append(f"{row.id}: {row.reasoning or 'no reasoning'}")
+        self.n_passed += row.passes is True
+        if row.wrongly_passes:
+            self.lenient.append(f"{row.id}: {', '.join(row.wrongly_passes)}")
+
+
+def _shown(row: Validation) -> str:
+    if row.grader_failure:
+        return f"! {row.id}: {row.grader_failure}"
+    lenient = f" (also passes: {', '.join(row.wrongly_passes)})" if row.wrongly_passes else ""
+    return f"{'✓' if row.passes else '✗'} {row.id}{lenient}"
+
+
+def _conclude(tally: _Tally, n_without: int, options: dict[str, Any]) -> None:
+    if not options["quiet"]:
+        parts = [f"{tally.n_passed} passed", f"{len(tally.failing)} failed"]
+        parts += [f"{len(tally.broken)} not graded"] if tally.broken else []
+        parts += [f"{n_without} prompts have no reference"] if n_without else []
+        click.echo(f"\nResults: {', '.join(parts)}", err=True)
+        _list("Failing references:", tally.failing)
+        _list("Answers that should fail but pass:", tally.lenient)
+    if options["strict"] and (tally.failing or tally.lenient):
+        raise click.exceptions.Exit(_GATE_SAID_NO)
+    if tally.broken:
+        click.echo(
+            f"{len(tally.broken)} prompts are not graded: their grader failed "
+            f"(see graderFailure in the rows). The first: {tally.broken[0]}",
+            err=True,
+        )
+        raise click.exceptions.Exit(1)
+
+
+def _list(title: str, items: list[str]) -> None:
+    if items:
+        click.echo(f"\n{title}", err=True)
+        for item in items:
+            click.echo(f"  - {item}", err=True)

@@ -1,0 +1,157 @@
+"""A user's own strategy: a program or Python file that ranks the runs of each prompt."""
+
+import asyncio
+import inspect
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from assay.compare.align import Aligned
+from assay.compare.head_to_head import Totals
+from assay.errors import InputError, PluginError
+from assay.seams import Host
+
+_EXPORTS = ("grade", "compare", "default")
+type Ask = Callable[[dict[str, Any]], Any]
+
+
+class _Id(msgspec.Struct):
+    id: str
+
+
+class _Place(msgspec.Struct):
+    run: str
+    rank: int
+    score: float
+
+
+class _Ranking(msgspec.Struct):
+    rankings: list[_Place]
+    reasoning: str | None = None
+
+
+def custom_judge(path: str, host: Host, timeout_s: float = 60.0) -> Callable[[Aligned], Totals]:
+    """Make a strategy of a .py file with a grade (or compare) function, or of a program."""
+    file = Path(path)
+    if not file.is_file():
+        msg = f"Grader not found: {file.resolve()}"
+        raise InputError(msg)
+    ask = _python(file) or _program(file, host, timeout_s)
+
+    def rank(aligned: Aligned) -> Totals:
+        totals = [np.full(len(run.ids), np.nan) for run in aligned.runs]
+        labels = {run.label: number for number, run in enumerate(aligned.runs)}
+        for prompt, question in _questions(aligned):
+            for place, value in _answer(ask(question), question["id"]).items():
+                if place in labels:
+                    where = aligned.where[prompt, labels[place]]
+                    totals[labels[place]][where] = value
+        return totals
+
+    return rank
+
+
+def _questions(aligned: Aligned) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read the rows of one prompt at a time, from where they stand in their files."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(run.path.open("rb")) for run in aligned.runs]
+        offsets = [_offsets(run.path) for run in aligned.runs]
+        for prompt in aligned.in_several.tolist():
+            rows = {
+                run.label: _row(files[n], offsets[n][aligned.ids[prompt]])
+                for n, run in enumerate(aligned.runs)
+                if aligned.where[prompt, n] >= 0
+            }
+            first = next(iter(rows.values()))
+            question = {"id": first["id"], "input": first["input"]}
+            question |= {k: first[k] for k in ("hint", "metadata") if k in first}
+            yield prompt, question | {"runs": {label: _run(row) for label, row in rows.items()}}
+
+
+def _offsets(path: Path) -> dict[str, int]:
+    """Find where each prompt's row begins; of repeated ones the last."""
+    decoder = msgspec.json.Decoder(_Id)
+    found, offset = {}, 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.isspace():
+                found[decoder.decode(line).id] = offset
+            offset += len(line)
+    return found
+
+
+def _row(file: BinaryIO, offset: int) -> dict[str, Any]:
+    file.seek(offset)
+    row: dict[str, Any] = msgspec.json.decode(file.readline())
+    return row
+
+
+def _run(row: dict[str, Any]) -> dict[str, Any]:
+    if "trials" in row:
+        names = ("passRate", "passAtK", "passExpK", "k", "trials")
+        return {name: row[name] for name in names if name in row}
+    told = {name: row[name] for name in ("output", "trajectory", "score") if name in row}
+    return told | {
+        "duration": row.get("timing", {}).get("total"),
+        "toolErrors": row.get("toolErrors", False),
+    }
+
+
+def _answer(value: Any, prompt_id: str) -> dict[str, float]:
+    """Give a total for each run: its score, unless the ranks say otherwise."""
+    try:
+        ranking = msgspec.convert(value, _Ranking).rankings
+    except msgspec.ValidationError as error:
+        msg = f"the comparison grader's answer for {prompt_id!r} is no ranking: {error}"
+        raise PluginError(msg, hint='{"rankings": [{"run", "rank", "score"}]}') from error
+    ordered = sorted(ranking, key=lambda place: place.rank)
+    agree = all(a.score >= b.score for a, b in pairwise(ordered))
+    return {place.run: place.score if agree else 1.0 / place.rank for place in ranking}
+
+
+def _python(file: Path) -> Ask | None:
+    if file.suffix != ".py":
+        return None
+    source = file.read_text(encoding="utf-8", errors="replace")
+    if not any(f"def {name}(" in source for name in _EXPORTS):
+        return None
+    found = runpy.run_path(str(file), run_name="assay_comparison_grader")
+    function = next(found[name] for name in _EXPORTS if callable(found.get(name)))
+
+    def ask(question: dict[str, Any]) -> Any:
+        wanted = inspect.signature(function).parameters
+        single = len(wanted) == 1 and next(iter(wanted)) not in question
+        usable = {name: question.get(name) for name in wanted}
+        answer = function(question) if single else function(**usable)
+        return asyncio.run(answer) if inspect.isawaitable(answer) else answer  # type: ignore[arg-type]
+
+    return ask
+
+
+def _program(file: Path, host: Host, timeout_s: float) -> Ask:
+    words = [str(file.resolve())]
+    if file.suffix == ".py" and not os.access(file, os.X_OK):
+        words = [sys.executable, *words]
+
+    def ask(question: dict[str, Any]) -> Any:
+        done = host.run(words, stdin=msgspec.json.encode(question), timeout_s=timeout_s)
+        if done.timed_out or done.exit_code != 0:
+            why = "gave no answer in time" if done.timed_out else f"exited with {done.exit_code}"
+            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"the comparison grader {why} on {question['id']!r}: {said}"
+            raise PluginError(msg)
+        try:
+            return msgspec.json.decode(done.stdout)
+        except msgspec.DecodeError as error:
+            msg = f"the comparison grader's answer for {question['id']!r} is not JSON"
+            raise PluginError(msg) from error
+
+    return ask

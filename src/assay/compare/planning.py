@@ -1,0 +1,104 @@
+"""Plan a comparison: how many prompts and trials a difference needs, and what that costs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from assay.compare.align import align
+from assay.compare.columns import Run
+from assay.compare.describe import known, mean
+from assay.errors import InputError
+from assay.stats.feasibility import GateReach, narrowest_margin, reach_of_gate
+from assay.stats.gates import GateName
+from assay.stats.mcnemar import fewest_prompts
+from assay.stats.power import plan_trials, power_at
+from assay.stats.spread import PairedSpread, assume_spread, measure_spread, spread_from_one_run
+from assay.stats.variance import split_rate_variance
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """What one trial costs, from a pilot."""
+
+    cost_usd: float | None = None
+    seconds: float | None = None
+
+
+def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
+    """Give the spread seen in one or two pilot runs, and where it comes from."""
+    if len(runs) == 1:
+        run = runs[0]
+        split = split_rate_variance(run.n_passed, run.n_measured)
+        if not split.total:
+            msg = f"{run.label}: the pilot shows no spread (too few graded prompts, or all alike)"
+            raise InputError(msg, hint="take a larger pilot, or plan from an assumed --rate")
+        return spread_from_one_run(split), "one pilot run; how alike two runs are is assumed (0.5)"
+    aligned = align(runs[:2])
+    _, in_a, in_b = aligned.both(0, 1)
+    a, b = runs[0], runs[1]
+    measured = (a.n_measured[in_a] > 0) & (b.n_measured[in_b] > 0)
+    in_a, in_b = in_a[measured], in_b[measured]
+    if len(in_a) < 2:
+        msg = "the two pilot runs share fewer than two graded prompts"
+        raise InputError(msg, hint="grade both, or plan from an assumed --rate")
+    rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
+    splits = [split_rate_variance(r.n_passed, r.n_measured) for r in (a, b)]
+    parts = [split.within for split in splits]
+    within = None if None in parts else float(sum(part or 0.0 for part in parts))
+    per_prompt = float(np.mean([a.n_measured[in_a].mean(), b.n_measured[in_b].mean()]))
+    return measure_spread(rate_b - rate_a, within, per_prompt), "two pilot runs"
+
+
+def spread_of_rates(rate: float, difference: float) -> tuple[PairedSpread, str]:
+    """Give the spread to expect from an assumed pass rate and difference."""
+    other = min(1.0, max(0.0, rate + difference))
+    return assume_spread(rate, other), "assumed rates; half of the variance between prompts"
+
+
+def rates_of_pilot(runs: Sequence[Run]) -> Rates:
+    """Give what one trial cost and took."""
+    cost = known(np.concatenate([run.cost_usd for run in runs]))
+    length = known(np.concatenate([run.duration_ms for run in runs]))
+    length_ms = mean(length)
+    return Rates(cost_usd=mean(cost), seconds=None if length_ms is None else length_ms / 1000)
+
+
+def plan_rows(
+    spread: PairedSpread,
+    difference: float,
+    *,
+    trials: Sequence[int],
+    power: float,
+    rates: Rates,
+    concurrency: int,
+) -> list[dict[str, Any]]:
+    """Give for each number of trials the prompts needed, and the money and time of both runs."""
+    rows = []
+    for row in plan_trials(spread, difference, trials=trials, power=power):
+        n = row.n_runs_of_agent
+        told: dict[str, Any] = msgspec.to_builtins(row)
+        told["costUsd"] = None if n is None or rates.cost_usd is None else n * rates.cost_usd
+        told["hours"] = (
+            None if n is None or rates.seconds is None else n * rates.seconds / concurrency / 3600
+        )
+        rows.append(told)
+    return rows
+
+
+def power_with(
+    spread: PairedSpread, difference: float, n_prompts: int, n_trials: int
+) -> dict[str, Any]:
+    """Say what so many prompts can show."""
+    return {
+        "nPrompts": n_prompts,
+        "nTrials": n_trials,
+        "power": power_at(spread, difference, n_prompts, n_trials=n_trials),
+        "fewestPrompts": fewest_prompts(0.05),
+        "narrowestMargin": narrowest_margin(spread, n_prompts, n_trials),
+    }
+
+
+def reach(run: Run, gate: GateName, margin: float) -> GateReach:
+    """Ask whether a gate against this run could pass, and could fail."""
+    return reach_of_gate(gate, run.n_passed, run.n_measured, margin=margin)

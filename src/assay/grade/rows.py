@@ -1,0 +1,214 @@
+"""Grade rows that are on disk already: captures, and what `extract` wrote.
+
+A row is read once and never written anew: the verdict goes into the line as it stands, so unknown
+fields, their order and every digit stay as they were.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from assay import plugins
+from assay.errors import InputError
+from assay.grade.verdicts import Verdict, ask_all, decided
+from assay.records.failure import Failure
+from assay.records.grade import Grade
+from assay.records.jsonl import Place
+from assay.records.trial import PluginRef
+from assay.seams import Grader, Host, Trial
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_AHEAD_PER_WORKER = 64
+_AHEAD_BYTES = 32 * 1024 * 1024
+"""How far workers may run ahead of a slow row; bounds memory."""
+_OURS = ("errors", "score", "grades", "graderFailures")
+"""Fields that an earlier grading may have left; outcome is not one: the old one is kept."""
+_NONE = msgspec.Raw()
+
+
+class GradedRow(NamedTuple):
+    """A line with its verdict in it."""
+
+    line: bytes
+    id: Any
+    verdict: Verdict
+
+
+class _Row(msgspec.Struct, rename="camel"):
+    """The fields of a row that grading looks at; those seldom needed are left as they are."""
+
+    input: str | list[str]
+    output: str
+    id: Any = ""
+    hint: str | None = None
+    metadata: msgspec.Raw = _NONE
+    cwd: str | None = None
+    reference: str | None = None
+    failure: Failure | None = None
+    trajectory: msgspec.Raw = _NONE
+    errors: msgspec.Raw = _NONE
+    score: msgspec.Raw = _NONE
+    outcome: msgspec.Raw = _NONE
+    grades: msgspec.Raw = _NONE
+    grader_failures: msgspec.Raw = _NONE
+
+
+class _Added(msgspec.Struct, rename="camel"):
+    errors: list[str] | UnsetType = UNSET
+    score: Grade | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    grades: dict[str, Grade] | UnsetType = UNSET
+    grader_failures: dict[str, str] | UnsetType = UNSET
+
+
+_ROW = msgspec.json.Decoder(_Row)
+_ANY = msgspec.json.Decoder(dict[str, Any])
+_STEPS = msgspec.json.Decoder(list[Any])
+_METADATA = msgspec.json.Decoder(dict[str, Any] | None)
+_PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def grade_rows(
+    lines: Iterable[tuple[Place, bytes]],
+    graders: Sequence[PluginRef],
+    host: Host,
+    workers: int = 1,
+    stop: Callable[[], None] = lambda: None,
+) -> Iterator[GradedRow]:
+    """Grade every line, give them in their order; with several workers side by side.
+
+    stop is called when it ends early: it makes the workers give up what they wait for.
+    """
+    grade_row = _RowGrader([plugins.grader(ref) for ref in graders], host)
+    if workers == 1:
+        for place, line in lines:
+            yield grade_row(place, line)
+        return
+    yield from _in_order(grade_row, lines, workers, stop)
+
+
+class _RowGrader:
+    """Grades one line at a time."""
+
+    def __init__(self, graders: Sequence[Grader], host: Host) -> None:
+        self._graders = graders
+        self._host = host
+        seen = [getattr(grader, "sees", None) for grader in graders]
+        self._sees_all = any(names is None for names in seen)
+        self._sees = frozenset(name for names in seen for name in names or ())
+
+    def __call__(self, place: Place, line: bytes) -> GradedRow:
+        try:
+            row = _ROW.decode(line)
+            verdict = decided(row.failure) if row.failure is not None else None
+            if verdict is None:
+                verdict = ask_all(self._graders, self._trial(row, line), self._host)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _unreadable(place, line, error) from error
+        return GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+
+    def _trial(self, row: _Row, line: bytes) -> Trial:
+        """Decode what some grader looks at, and nothing else."""
+        everything, sees = self._sees_all, self._sees
+        metadata, cwd, steps = None, None, []
+        if everything or "metadata" in sees or "cwd" in sees:
+            metadata = _METADATA.decode(row.metadata or b"null")
+            cwd = _workspace(row.cwd, metadata)
+        if everything or "trajectory" in sees:
+            steps = _STEPS.decode(row.trajectory or b"[]")
+        return Trial(
+            input=row.input,
+            output=row.output,
+            hint=row.hint,
+            trajectory=steps,
+            metadata=metadata,
+            cwd=cwd,
+            reference=row.reference,
+            row=_ANY.decode(line) if everything else {},
+        )
+
+
+def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
+    """Give the folder the agent worked in, when it is still there."""
+    folder = cwd or (metadata or {}).get("workspaceDir")
+    return folder if isinstance(folder, str) and Path(folder).is_dir() else None
+
+
+def _with_verdict(line: bytes, row: _Row, verdict: Verdict) -> bytes:
+    score = verdict.score
+    added = _Added(
+        score=score or UNSET,
+        outcome=score.outcome if score else UNSET,
+        grades=verdict.grades or UNSET,
+        grader_failures=verdict.broken or UNSET,
+    )
+    if row.score or row.outcome or row.grades or row.grader_failures or row.errors:
+        added.errors = _errors(line, verdict)
+        new = _PIECES.decode(_encode(added))
+        old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
+        return _encode({**old, **new})
+    if verdict.broken:
+        added.errors = list(verdict.broken.values())
+    said = _encode(added)
+    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
+    return text[:-1] if said == b"{}" else b"%b,%b" % (text[:-2], said[1:])
+
+
+def _errors(line: bytes, verdict: Verdict) -> list[str] | UnsetType:
+    """Give the row's errors without those of an earlier grading, and with those of this one."""
+    fields = _ANY.decode(line)
+    before = fields.get("errors") or []
+    gone = (fields.get("graderFailures") or {}).values()
+    return [*(error for error in before if error not in gone), *verdict.broken.values()] or UNSET
+
+
+def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
+    if isinstance(error, msgspec.ValidationError):
+        hint = "grade takes rows of `capture` and `extract`"
+        if b'"trials"' in line:
+            hint += "; trials are graded as they are run: `assay trials -g`"
+        return InputError(f"{place}: {error}", hint=hint)
+    why = (
+        "nested too deeply" if isinstance(error, RecursionError) else f"not a JSON object: {error}"
+    )
+    return InputError(f"{place}: {why}")
+
+
+def _in_order[R](
+    work: Callable[[Place, bytes], R],
+    lines: Iterable[tuple[Place, bytes]],
+    workers: int,
+    stop: Callable[[], None],
+) -> Iterator[R]:
+    """Work on many lines at once; give the results in the order of the lines."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    ahead: deque[tuple[int, Future[R]]] = deque()
+    n_bytes = 0
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for place, line in lines:
+            ahead.append((len(line), pool.submit(work, place, line)))
+            n_bytes += len(line)
+            while ahead and (
+                ahead[0][1].done()
+                or len(ahead) > _AHEAD_PER_WORKER * workers
+                or n_bytes > _AHEAD_BYTES
+            ):
+                size, result = ahead.popleft()
+                n_bytes -= size
+                yield result.result()
+        while ahead:
+            yield ahead.popleft()[1].result()
+    except BaseException:
+        stop()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)

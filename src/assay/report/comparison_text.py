@@ -1,0 +1,200 @@
+"""Say a comparison in words and tables: Markdown, and the same for a terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+_SHOWN_FLIPS = 10
+
+
+def markdown(sections: dict[str, Any]) -> str:
+    """Give the report as Markdown, the verdict on top."""
+    lines = ["# Comparison", ""]
+    lines += [f"**{_escape(verdict['words'])}**" for verdict in sections["verdict"]]
+    lines += ["", "## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
+    lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
+    for title, header, rows in tables(sections):
+        lines += ["", f"## {title}", "", _row(header), _row("---" for _ in header)]
+        lines += [_row(_escape(cell) for cell in row) for row in rows]
+    lines += _flips(sections)
+    meta = sections["meta"]
+    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals, seed {meta['seed']}.", ""]
+    return "\n".join(lines)
+
+
+def health_lines(sections: dict[str, Any]) -> list[str]:
+    """Say for each run how far it can be believed."""
+    lines = []
+    for label, health in sections["health"].items():
+        parts = [f"{health['run']} of {health['planned']} trials run, {health['graded']} graded"]
+        parts += [f"{n} not measured ({cause})" for cause, n in health["notMeasured"].items()]
+        parts += [f"{n} {cause}" for cause, n in health["agentFailures"].items()]
+        if health["permissionDenials"]:
+            parts.append(f"{health['permissionDenials']} permission denials")
+        if not health["healthy"]:
+            parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
+        lines.append(f"{label}: {', '.join(parts)}")
+    return lines
+
+
+def tables(sections: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Give title, header and rows of each table of the report."""
+    yield _runs_table(sections)
+    yield _pairs_table(sections)
+    yield _amounts_table(sections)
+    if "capability" in sections:
+        yield _pass_k_table(sections)
+    if any(len(told) > 1 for told in sections["categories"].values()):
+        yield _categories_table(sections)
+    if "ranking" in sections:
+        yield _ranking_table(sections)
+
+
+def _runs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    trials = "capability" in sections
+    rows = []
+    for label in sections["meta"]["runs"]:
+        quality = (sections.get("quality") or {}).get(label) or {}
+        performance = sections["performance"][label]
+        limits = quality.get("confidenceIntervals", {})
+        row = [label]
+        if trials:
+            row += [
+                _with_limits(
+                    sections["capability"][label]["avgPassAtK"],
+                    sections["capability"][label]["confidenceIntervals"].get("avgPassAtK"),
+                ),
+                _with_limits(
+                    sections["reliability"][label]["avgPassExpK"],
+                    sections["reliability"][label]["confidenceIntervals"].get("avgPassExpK"),
+                ),
+            ]
+        else:
+            row.append(_with_limits(quality.get("passRate"), limits.get("passRate")))
+        row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
+        latency = performance["latency"] or {}
+        row += [_number(latency.get("p50"), 0), _number(latency.get("p90"), 0)]
+        row.append(_money(performance.get("costUsd")))
+        rows.append(row)
+    header = ["run", "pass@k", "pass^k"] if trials else ["run", "pass rate"]
+    return "Runs", [*header, "score", "p50 ms", "p90 ms", "cost"], rows
+
+
+def _pairs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    rows = []
+    for pair in sections["pairs"]:
+        rate = pair["passRate"]
+        effect = rate["effects"][0]["value"] if rate["effects"] else None
+        bounds = pair["bounds"]
+        rows.append(
+            [
+                f"{pair['runB']} - {pair['runA']}",
+                _with_limits(rate["difference"], _ends(rate["interval"]), sign=True),
+                _number(pair["adjustedP"], 4),
+                f"{rate['wins']}/{rate['ties']}/{rate['losses']}",
+                _number(effect, 2),
+                _number(rate["smallestDetectable"], 3),
+                f"{bounds['low']:+.3f} to {bounds['high']:+.3f}" if bounds else "-",
+                pair["verdict"]["code"],
+            ]
+        )
+    header = ["pair", "pass rate", "p (Holm)", "win/tie/loss", "effect h", "detectable"]
+    return "Pairs", [*header, "open bounds", "verdict"], rows
+
+
+def _amounts_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    rows = []
+    for pair in sections["pairs"]:
+        for name, told in pair["amounts"].items():
+            rows.append(
+                [
+                    f"{pair['runB']} - {pair['runA']}",
+                    name,
+                    _with_limits(told["difference"], _ends(told["differenceInterval"]), sign=True),
+                    _with_limits(told["ratio"], _ends(told["ratioInterval"])),
+                ]
+            )
+    return "Cost and time", ["pair", "what", "difference per prompt", "ratio"], rows
+
+
+def _pass_k_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    rows = []
+    for label in sections["meta"]["runs"]:
+        for told in sections["capability"][label]["perK"]:
+            rows.append(
+                [
+                    label,
+                    str(told["k"]),
+                    _with_limits(told["passAtK"], _ends(told["passAtKInterval"])),
+                    _with_limits(told["passExpK"], _ends(told["passExpKInterval"])),
+                    str(told["nPrompts"]),
+                ]
+            )
+    return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
+
+
+def _categories_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    labels = sections["meta"]["runs"]
+    names = sorted({name for told in sections["categories"].values() for name in told})
+    rows = []
+    for name in names:
+        row = [name]
+        for label in labels:
+            told = sections["categories"][label].get(name)
+            row.append(_with_limits(told["passRate"], told["interval"]) if told else "-")
+        rows.append(row)
+    return "Pass rate by category", ["category", *labels], rows
+
+
+def _ranking_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    rows = [
+        [
+            str(told["rank"]),
+            told["run"],
+            _with_limits(told["strength"], _ends(told["interval"]), sign=True),
+            _number(told["winChance"], 2),
+        ]
+        for told in sections["ranking"]
+    ]
+    return "Ranking (Bradley-Terry)", ["rank", "run", "strength", "wins against average"], rows
+
+
+def _flips(sections: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for pair in sections["pairs"]:
+        for name in ("regressed", "improved"):
+            ids = pair[name]
+            if ids:
+                more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
+                shown = ", ".join(_escape(i) for i in ids[:_SHOWN_FLIPS])
+                lines.append(f"- {pair['runB']} {name} on {shown}{more}")
+    return ["", "## Flipped prompts", "", *lines] if lines else []
+
+
+def _ends(interval: dict[str, Any] | None) -> list[float] | None:
+    return [interval["low"], interval["high"]] if interval else None
+
+
+def _with_limits(value: float | None, limits: list[float] | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "not measured"
+    text = f"{value:+.3f}" if sign else f"{value:.3f}"
+    return f"{text} ({limits[0]:.3f} to {limits[1]:.3f})" if limits else text
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _money(told: dict[str, Any] | None) -> str:
+    return f"${told['total']:.4f}" if told else "-"
+
+
+def _row(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape(text: str) -> str:
+    """Keep names of runs and prompts from being read as Markdown."""
+    for sign in "\\`*_[]<>|":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("\n", " ")

@@ -1,0 +1,141 @@
+"""Comparisons: honest about ties, about what was not measured, and about how sure they are."""
+
+import json
+import random
+
+import pytest
+
+from assay.compare.load import load_run
+from assay.compare.report import Wish, compare
+from assay.compare.rows import detect_kind
+
+
+def write(path, scores, *, total=100.0, grader="v1", **more):
+    rows = []
+    for id_, score in scores.items():
+        row = {
+            "id": id_,
+            "input": f"ask {id_}",
+            "output": "o",
+            "trajectory": [],
+            "timing": {"start": 0, "end": total, "total": total},
+            "toolErrors": False,
+        }
+        if score is not None:
+            row["score"] = {"pass": score >= 0.5, "score": score}
+            row["grades"] = {"g": {"pass": score >= 0.5, "score": score, "version": grader}}
+        rows.append(row | more)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def compared(*paths, **wish):
+    runs = [load_run(path.stem, path, detect_kind(path), "category") for path in paths]
+    return compare(runs, Wish(**wish))
+
+
+def scores(n, rate, seed):
+    chance = random.Random(seed)
+    return {f"p{i}": float(chance.random() < rate) for i in range(n)}
+
+
+def test_identical_runs_have_no_winner(tmp_path):
+    same = scores(40, 0.7, 1)
+    told = compared(write(tmp_path / "a.jsonl", same), write(tmp_path / "b.jsonl", same))
+    pair = told.sections["headToHead"]["pairwise"][0]
+    assert (pair["aWins"], pair["bWins"], pair["ties"]) == (0, 0, 40)
+    assert told.pairs[0].pass_rate.difference == 0
+    assert told.sections["verdict"][0]["code"] in ("same", "not-enough-data")
+    assert all(json.loads(row)["winner"] is None for row in told.rows())
+
+
+def test_pairs_of_three_runs_are_counted_each_for_itself(tmp_path):
+    a = write(tmp_path / "a.jsonl", {"p": 0.6, "q": 0.6})
+    b = write(tmp_path / "b.jsonl", {"p": 0.7, "q": 0.5})
+    c = write(tmp_path / "c.jsonl", {"p": 1.0, "q": 1.0})
+    told = compared(a, b, c, strategy="statistical")
+    ab = told.sections["headToHead"]["pairwise"][0]
+    assert (ab["aWins"], ab["bWins"], ab["ties"]) == (1, 1, 0)
+    assert told.sections["ranking"][0]["run"] == "c"
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_five_prompts_are_not_enough_however_clear(tmp_path, n):
+    a = write(tmp_path / "a.jsonl", {f"p{i}": 0.0 for i in range(n)})
+    b = write(tmp_path / "b.jsonl", {f"p{i}": 1.0 for i in range(n)})
+    assert compared(a, b).sections["verdict"][0]["code"] == "not-enough-data"
+
+
+def test_a_clear_difference_is_called_better(tmp_path):
+    a = write(tmp_path / "a.jsonl", scores(100, 0.3, 1))
+    b = write(tmp_path / "b.jsonl", scores(100, 0.9, 2))
+    told = compared(a, b)
+    assert told.sections["verdict"][0]["code"] == "better"
+    assert told.pairs[0].pass_rate.interval.low > 0
+    assert len(told.pairs[0].improved) == told.pairs[0].pass_rate.wins
+
+
+def test_runs_without_grades_are_not_measured(tmp_path):
+    none = {f"p{i}": None for i in range(10)}
+    told = compared(write(tmp_path / "a.jsonl", none), write(tmp_path / "b.jsonl", none))
+    assert told.sections["quality"]["a"]["passRate"] is None
+    assert told.sections["quality"]["a"]["avgScore"] is None
+    assert told.sections["verdict"][0]["code"] == "not-enough-data"
+    assert told.sections["health"]["a"]["problems"] == ["nothing is graded"]
+    pair = told.sections["headToHead"]["pairwise"][0]
+    assert (pair["aWins"], pair["bWins"], pair["notMeasured"]) == (0, 0, 10)
+
+
+def test_what_is_unlike_is_named(tmp_path):
+    a = write(tmp_path / "a.jsonl", {"p": 1.0, "only": 1.0})
+    b = write(tmp_path / "b.jsonl", {"p": 1.0}, grader="v2")
+    rows = [json.loads(line) for line in b.read_text().splitlines()]
+    rows[0]["input"] = "something else"
+    b.write_text(json.dumps(rows[0]) + "\n")
+    notes = " | ".join(compared(a, b).warnings)
+    assert "1 of 2 prompts are not in every run" in notes
+    assert "asked something else" in notes
+    assert "grader g differs: a: v1; b: v2" in notes
+
+
+def test_not_measured_trials_leave_bounds_open(tmp_path):
+    base = scores(20, 0.5, 3)
+    down = base | {"p0": None, "p1": None}
+    a, b = write(tmp_path / "a.jsonl", base), write(tmp_path / "b.jsonl", down)
+    bounds = compared(a, b).pairs[0].bounds
+    assert bounds.n_not_measured == 2
+    assert bounds.high - bounds.low == pytest.approx(2 / 20)
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path):
+    a = write(tmp_path / "a.jsonl", scores(30, 0.5, 1))
+    b = write(tmp_path / "b.jsonl", scores(30, 0.6, 2), total=140.0)
+    first, second = compared(a, b), compared(a, b)
+    assert json.dumps(first.sections) == json.dumps(second.sections)
+    assert list(first.rows()) == list(second.rows())
+
+
+def test_odd_weights_are_not_taken(tmp_path):
+    a = write(tmp_path / "a.jsonl", {"p": 1.0})
+    b = write(tmp_path / "b.jsonl", {"p": 0.0})
+    told = compared(a, b, env={"COMPARE_QUALITY": "nan", "COMPARE_LATENCY": "-1"})
+    assert [w for w in told.warnings if "COMPARE_QUALITY" in w]
+    assert [w for w in told.warnings if "COMPARE_LATENCY" in w]
+    row = json.loads(next(told.rows()))
+    assert row["scores"]["a"] == pytest.approx(0.5 + 0.3 / 1.1 + 0.2)
+
+
+def test_labels_and_ids_are_data(tmp_path):
+    odd = '%s "quoted", \u2028 </script>'
+    a = write(tmp_path / "a%d.jsonl", {odd: 1.0, "x": 0.0})
+    b = write(tmp_path / "b.jsonl", {odd: 0.0, "y": 1.0})
+    rows = [json.loads(row) for row in compared(a, b).rows()]
+    assert rows == [
+        {
+            "id": odd,
+            "winner": "a%d",
+            "scores": rows[0]["scores"],
+            "latencies": {"a%d": 100.0, "b": 100.0},
+            "hadErrors": {"a%d": False, "b": False},
+        }
+    ]

@@ -1,0 +1,103 @@
+"""The local executor: lazy, bounded, honest about errors, and quiet when it is closed."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from assay.executors.local import LocalExecutor
+
+
+def lost(item: int, why: str) -> int:
+    raise AssertionError((item, why))
+
+
+def test_one_worker_gives_results_in_order() -> None:
+    assert list(LocalExecutor(1).map(lambda n: n * 2, range(50), lost)) == [
+        n * 2 for n in range(50)
+    ]
+
+
+def test_many_workers_give_every_result_once() -> None:
+    assert sorted(LocalExecutor(8).map(lambda n: n, range(500), lost)) == list(range(500))
+
+
+def test_results_come_as_they_finish() -> None:
+    slow = threading.Event()
+
+    def work(n: int) -> int:
+        if n == 0:
+            slow.wait(10)
+        return n
+
+    results = LocalExecutor(2).map(work, range(3), lost)
+    assert {next(results), next(results)} == {1, 2}
+    slow.set()
+    assert list(results) == [0]
+
+
+def test_workers_really_run_side_by_side() -> None:
+    together = threading.Barrier(6)
+    assert len(list(LocalExecutor(6).map(lambda _: together.wait(10), range(6), lost))) == 6
+
+
+def test_items_are_taken_only_when_a_worker_is_free(
+    eventually: Callable[..., bool],
+) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(1000):
+            taken.append(n)
+            yield n
+
+    results = LocalExecutor(2).map(lambda n: n, items(), lost)
+    next(results)
+    eventually(lambda: len(taken) > 7, 0.3)
+    assert len(taken) <= 1 + 2 * 2 + 2 + 1
+    results.close()
+
+
+def test_an_error_in_the_function_comes_out_and_ends_the_rest() -> None:
+    done: list[int] = []
+
+    def work(n: int) -> int:
+        if n == 5:
+            raise LookupError("five")
+        done.append(n)
+        return n
+
+    with pytest.raises(LookupError, match="five"):
+        list(LocalExecutor(2).map(work, range(1000), lost))
+    assert len(done) < 100
+
+
+def test_an_error_in_the_items_comes_out() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise LookupError("bad item")
+
+    with pytest.raises(LookupError, match="bad item"):
+        list(LocalExecutor(2).map(lambda n: n, items(), lost))
+
+
+def test_closing_early_stops_the_workers_and_waits_for_them() -> None:
+    running = threading.active_count()
+    started: list[int] = []
+
+    def work(n: int) -> int:
+        started.append(n)
+        time.sleep(0.02)
+        return n
+
+    results = LocalExecutor(4).map(work, range(10_000), lost)
+    next(results)
+    results.close()
+    seen = len(started)
+    assert threading.active_count() == running
+    assert len(started) == seen < 50
+
+
+def test_no_items_no_results() -> None:
+    assert list(LocalExecutor(3).map(lambda n: n, [], lost)) == []

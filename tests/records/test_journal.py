@@ -1,0 +1,164 @@
+"""The journal loses no row, keeps no half row, and has one writer."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.errors import InputError, OutputError
+from assay.records.journal import Journal
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+rows = st.builds(lambda name, more: more | {"id": name}, texts, st.dictionaries(texts, values))
+
+
+def write(path: Path, *lines: bytes, mode: str = "append") -> None:
+    with Journal(path, mode) as journal:
+        for line in lines:
+            journal.append(line)
+
+
+@given(kept=st.lists(rows, max_size=3), torn=rows)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_row_torn_at_any_byte_is_dropped_and_the_rows_before_it_stay(
+    tmp_path_factory: pytest.TempPathFactory, kept: list[dict], torn: dict
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "out.jsonl"
+    before = b"".join(msgspec.json.encode(row) + b"\n" for row in kept)
+    last = msgspec.json.encode(torn)
+    for cut in range(len(last)):
+        path.write_bytes(before + last[:cut])
+        write(path, b'{"id":"next"}', mode="resume")
+        assert path.read_bytes() == before + b'{"id":"next"}\n', f"cut at byte {cut}"
+
+
+@given(row=rows)
+@settings(max_examples=40, deadline=None)
+def test_a_whole_row_that_only_lacks_its_newline_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, row: dict
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "out.jsonl"
+    line = msgspec.json.encode(row)
+    path.write_bytes(line)
+    write(path, b'{"id":"next"}', mode="resume")
+    assert path.read_bytes() == line + b'\n{"id":"next"}\n'
+
+
+@pytest.mark.parametrize("size", [100, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 1_000_000])
+def test_repair_finds_the_start_of_a_long_torn_row(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b'{"id":"a"}\n{"id":"b","output":"' + b"x" * size)
+    write(path)
+    assert path.read_bytes() == b'{"id":"a"}\n'
+
+
+def test_a_deeply_nested_whole_row_without_newline_is_not_taken_for_torn(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    row = b'{"id":"a","x":' + b"[" * 900 + b"]" * 900 + b"}"
+    path.write_bytes(row)
+    write(path)
+    assert path.read_bytes() == row + b"\n"
+
+
+def test_an_existing_output_is_refused_with_the_three_ways_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, b'{"id":"a"}')
+    with pytest.raises(OutputError, match="already exists") as refused:
+        Journal(path, "new")
+    for way in ("--resume", "--append", "--overwrite"):
+        assert way in refused.value.hint
+    assert path.read_bytes() == b'{"id":"a"}\n'
+
+
+def test_an_empty_output_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.touch()
+    write(path, b"{}", mode="new")
+    assert path.read_bytes() == b"{}\n"
+
+
+def test_append_keeps_and_overwrite_throws_away(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "out.jsonl"
+    write(path, b'{"id":"a"}', mode="new")
+    write(path, b'{"id":"b"}', mode="append")
+    assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+    write(path, b'{"id":"c"}', mode="overwrite")
+    assert path.read_bytes() == b'{"id":"c"}\n'
+
+
+@pytest.mark.parametrize("mode", ["append", "resume", "overwrite"])
+def test_one_writer_per_file(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "out.jsonl"
+    with Journal(path, "new") as journal:
+        journal.append(b'{"id":"a"}')
+        with pytest.raises(OutputError, match="another assay"):
+            Journal(path, mode)
+        journal.append(b'{"id":"b"}')
+    assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_of_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.jsonl"
+    really_write = os.write
+    room = 15
+
+    def small_disk(fd: int, data: bytes) -> int:
+        nonlocal room
+        if room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = really_write(fd, data[:room])
+        room -= written
+        return written
+
+    with Journal(path, "new") as journal:
+        monkeypatch.setattr(os, "write", small_disk)
+        journal.append(b'{"id":"a"}')
+        with pytest.raises(OutputError, match="No space left") as refused:
+            journal.append(b'{"id":"b"}')
+    assert "--resume" in refused.value.hint
+    assert path.read_bytes() == b'{"id":"a"}\n'
+
+
+def test_rows_give_id_and_hash_and_name_a_line_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, b'{"id":"a","specHash":"x","output":{"id":"inner"}}', b'{"id":"b"}', b"[1]")
+    found = []
+    with Journal(path, "resume") as journal, pytest.raises(InputError) as refused:
+        found.extend((row.id, row.spec_hash) for row in journal.rows())
+    assert found == [("a", "x"), ("b", None)]
+    assert f"{path}:3" in refused.value.message
+
+
+def test_a_row_nested_deeper_than_can_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, b'{"id":"a","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    with Journal(path, "resume") as journal, pytest.raises(InputError, match="out.jsonl:1"):
+        list(journal.rows())
+
+
+def test_an_output_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot open") as refused:
+        Journal(tmp_path / "file" / "out.jsonl", "new")
+    assert refused.value.hint
+    with pytest.raises(OutputError, match="cannot open"):
+        Journal(tmp_path, "append")
+
+
+def test_every_row_is_on_its_own_line_whatever_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    nasty = {"id": "\u2028\n\r\x00\x85", "output": "a\nb"}
+    write(path, msgspec.json.encode(nasty))
+    assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == [nasty]

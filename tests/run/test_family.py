@@ -1,0 +1,124 @@
+"""Nothing of a trial is alive when the trial is over, whatever its processes tried."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.records.trial import Limits
+from assay.run.family import Mark, end_leftovers
+from assay.run.host import LocalHost
+from assay.run.trial import run_trial
+from assay.seams import Host
+
+
+@pytest.mark.parametrize("how", ["plain", "clearenv"])
+def test_escaped_daemons_are_gone_after_a_timeout_at_j8(
+    assay: Callable, agent: Callable, prompts: Callable, alive: Callable, how: str
+) -> None:
+    """Two forks, setsid, closed files, another folder, deaf to TERM; also without environment."""
+    path = prompts(*[f"!do daemon {how} ; deaf ; wait 300"] * 8)
+    done = assay("capture", path, "-s", agent(), "-j", 8, "-t", 1500)
+    assert alive() == []
+    assert done.code == 0
+    assert [row["failure"]["cause"] for row in done.rows] == ["agent_timeout"] * 8
+    assert all(row["timing"]["total"] < 1500 + 5000 for row in done.rows)
+
+
+def test_the_daemon_of_the_test_is_alive_when_nobody_ends_it(
+    schema: dict[str, Any], alive: Callable, eventually: Callable
+) -> None:
+    """The test above means something: left alone, the same program does leave processes."""
+    for how in ("plain", "clearenv"):
+        subprocess.run([*schema["command"], f"!do daemon {how}"], check=True, capture_output=True)
+    assert eventually(lambda: len(alive()) == 2)
+
+
+def test_children_of_an_agent_that_ended_well_are_ended_too(
+    assay: Callable, agent: Callable, prompts: Callable, alive: Callable
+) -> None:
+    path = prompts(*["!do child ; say hi", "!do daemon plain ; say hi", "!do stopped ; say hi"] * 3)
+    done = assay("capture", path, "-s", agent(), "-j", 8)
+    assert alive() == []
+    assert all("failure" not in row for row in done.rows)
+    assert [row["metadata"]["exitCode"] for row in done.rows] == [0] * 9
+
+
+def test_a_quick_escape_before_we_look_is_found(
+    assay: Callable, prompts: Callable, agent: Callable, tag: str, tmp_path: Path
+) -> None:
+    """The agent forks and is gone within a millisecond; its child has neither group nor mark."""
+    pids = tmp_path / "pids"
+    script = f"echo {tag}; setsid env -i sh -c 'echo $$ >> {pids}; exec sleep 300' & exit 0"
+    shell = agent(command=["/bin/sh", "-c", script], terminal={"required": False})
+    done = assay("capture", prompts(*["x"] * 100), "-s", shell, "-j", 8)
+    assert len(done.rows) == 100
+    left = [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]
+    assert left == []
+
+
+def test_exit_codes_are_not_lost_among_many_short_processes(
+    assay: Callable, agent: Callable, prompts: Callable
+) -> None:
+    shell = agent(command=["/bin/sh", "-c", "exit 3"])
+    done = assay("capture", prompts(*["x"] * 300), "-s", shell, "-j", 16)
+    assert [row["metadata"]["exitCode"] for row in done.rows] == [3] * 300
+
+
+def test_an_agent_that_only_sigkill_ends(spec: Callable, alive: Callable) -> None:
+    limits = Limits(turn_s=0.5, term_s=0.3)
+    end = run_trial(spec("!do deaf ; wait 300", limits), lambda r: r.turns[0].end)
+    assert alive() == []
+    assert (end.timed_out, end.signal) == (True, "SIGKILL")
+    assert 500 <= end.end_ms < 3000
+
+
+def test_other_children_of_this_process_are_left_alone(spec: Callable) -> None:
+    """Assay as a library: its host's own processes are neither ended nor buried."""
+    ended = subprocess.Popen([sys.executable, "-I", "-S", "-c", "raise SystemExit(7)"])
+    living = subprocess.Popen(["sleep", "60"])
+    try:
+        run_trial(spec("!do child ; wait 0.3"), lambda r: r)
+        assert ended.wait(10) == 7
+        assert living.poll() is None
+    finally:
+        living.kill()
+        living.wait()
+
+
+def test_leftovers_of_a_run_are_found_by_its_token_and_no_others() -> None:
+    mine, other = (
+        subprocess.Popen(["sleep", "60"], env={"ASSAY_TRIAL": f"{token}.prompt-a"})
+        for token in ("f" * 16, "e" * 16)
+    )
+    try:
+        assert end_leftovers("f" * 16) == 1
+        mine.wait(10)
+        assert other.poll() is None
+        assert end_leftovers("f" * 16) == 0
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()
+
+
+def test_marks_of_a_run_differ() -> None:
+    marks = [Mark("a") for _ in range(100)]
+    assert len({mark._number for mark in marks}) == 100
+
+
+def test_the_host_gives_streams_and_exit_code() -> None:
+    host: Host = LocalHost()
+    done = host.run(["/bin/sh", "-c", "cat; echo e >&2; exit 4"], stdin=b"\x00\xffhello")
+    assert (done.exit_code, done.stdout, done.stderr) == (4, b"\x00\xffhello", b"e\n")
+
+
+def test_the_host_ends_what_hangs_with_all_its_kin(schema: dict[str, Any], alive: Callable) -> None:
+    done = LocalHost().run([*schema["command"], "!do daemon plain ; wait 300"], timeout_s=0.5)
+    assert alive() == []
+    assert done.timed_out
+    assert json.loads(done.stdout)["type"] == "system"

@@ -1,0 +1,124 @@
+"""Following a file: every byte is in exactly one line, read live or again."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.records.recording import RawLine
+from assay.run.secrets import Secrets
+from assay.run.tail import LineSplitter, Tail, recorded_lines
+
+NO_SECRETS = Secrets({})
+pieces = st.lists(
+    st.binary(max_size=40)
+    | st.sampled_from([b"\n", b"\n\n", b"a\n", b"\r\n", b"\x00", b"x" * 700, b"y" * 1500]),
+    max_size=12,
+)
+
+
+@given(chunks=pieces, limit=st.integers(1024, 3000))
+def test_the_splitter_gives_what_split_gives(chunks: list[bytes], limit: int) -> None:
+    splitter = LineSplitter(limit)
+    got = [line for chunk in chunks for line in splitter.feed(chunk)]
+    rest = splitter.rest()
+    got += [rest] if rest is not None else []
+    whole = b"".join(chunks).split(b"\n")
+    expected = whole if whole[-1] else whole[:-1]
+    assert got == [(want[:1024], True) if len(want) > limit else (want, False) for want in expected]
+
+
+@given(chunks=pieces, limit=st.sampled_from([1024, 2000]))
+@settings(max_examples=60, deadline=None)
+def test_reading_again_gives_the_same_lines_with_the_same_times(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], limit: int
+) -> None:
+    path = str(tmp_path_factory.mktemp("tail") / "out")
+    tail = Tail(path, limit, NO_SECRETS)
+    live: list[RawLine] = []
+    with Path(path).open("ab", buffering=0) as file:
+        for t_ms, chunk in enumerate(chunks):
+            file.write(chunk)
+            live += tail.read(t_ms)
+    live += tail.close(len(chunks))
+    # a last line without end has the time of its last byte in the file, that of its end live
+    again = list(recorded_lines(path, tail.marks, limit))
+    ended = live[:-1] if b"".join(chunks)[-1:] not in (b"\n", b"") else live
+    assert again[: len(ended)] == ended
+    assert [line.text for line in again] == [line.text for line in live]
+
+
+def test_a_part_of_a_file_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    lines = recorded_lines(str(path), [(4, 1), (8, 2), (14, 3)], 100, first=4, last=8)
+    assert list(lines) == [RawLine(2, b"two")]
+
+
+def test_one_call_reads_a_bounded_amount(tmp_path: Path) -> None:
+    """An agent that writes faster than we read must not keep us from looking at the clock."""
+    path = tmp_path / "out"
+    tail = Tail(str(path), 1000, NO_SECRETS)
+    path.write_bytes(b"y\n" * 400_000)
+    assert len(list(tail.read(0))) <= 200_000
+    assert tail.is_behind
+    assert tail.size == 800_000
+    n_left = 400_000 - tail.offset // 2
+    assert len(list(tail.close(1))) == n_left
+
+
+def test_of_an_oversized_line_only_the_head_is_held() -> None:
+    splitter = LineSplitter(10_000)
+    for _ in range(1000):
+        assert list(splitter.feed(b"x" * 10_000)) == []
+        assert sum(map(len, splitter._parts)) <= 20_000
+    ((line, cut),) = splitter.feed(b"\n")
+    assert (len(line), cut) == (1024, True)
+
+
+@given(
+    secret=st.text('abcdefgh0123/+="\\é', min_size=8, max_size=30).filter(
+        lambda s: not s.startswith("/")
+    ),
+    cuts=st.lists(st.integers(0, 200), max_size=6),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_secret_is_covered_however_its_bytes_arrive(
+    tmp_path_factory: pytest.TempPathFactory, secret: str, cuts: list[int]
+) -> None:
+    path = tmp_path_factory.mktemp("tail") / "out"
+    tail = Tail(str(path), 10_000, Secrets({"MY_API_KEY": secret}))
+    data = b"before " + secret.encode() + b" between\n" + secret.encode() + b" after"
+    places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    lines: list[RawLine] = []
+    with path.open("ab", buffering=0) as file:
+        for first, last in pairwise(places):
+            file.write(data[first:last])
+            lines += tail.read(0)
+    lines += tail.close(0)
+    assert secret.encode() not in path.read_bytes()
+    assert not any(secret.encode() in line.text for line in lines)
+    assert len(path.read_bytes()) == len(data)
+    assert [line.text for line in lines] == path.read_bytes().split(b"\n")
+
+
+def test_the_tail_keeps_up_with_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    tail = Tail(str(path), 1000, NO_SECRETS)
+    with path.open("ab", buffering=0) as file:
+        file.write(b"half")
+        assert list(tail.read(5)) == []
+        file.write(b" line\nnext")
+        assert list(tail.read(9)) == [RawLine(9, b"half line")]
+    assert list(tail.close(12)) == [RawLine(12, b"next")]
+
+
+def test_half_a_secret_at_the_cut_of_an_oversized_line_is_covered(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    tail = Tail(str(path), 2000, Secrets({"TOKEN": "s3cr3t" * 5}))
+    path.write_bytes(b"x" * 1010 + b"s3cr3t" * 5 + b"y" * 3000 + b"\n")
+    (line,) = [*tail.read(0), *tail.close(0)]
+    assert line.oversized
+    assert b"s3" not in line.text
