@@ -46,7 +46,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of ours that are let through when isolated."""
     keep: tuple[str, ...] = ()
     """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
-    {session_id} stands for the agent's session."""
+    {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
 
 
 class Reading(msgspec.Struct, kw_only=True):

@@ -21,6 +21,7 @@ def test_killed_twenty_times_and_resumed_ends_with_one_row_per_prompt(
     agent: Callable,
     prompts: Callable,
     alive: Callable,
+    eventually: Callable,
     read_rows: Callable,
     tmp_path: Path,
 ) -> None:
@@ -30,7 +31,10 @@ def test_killed_twenty_times_and_resumed_ends_with_one_row_per_prompt(
     before: list[bytes] = []
     for _ in range(20):
         process = start(*command)
-        time.sleep(rng.uniform(0.05, 0.5))
+        more = rng.choice([0, 0, 1, 3, 6])
+        enough = len(before) + more
+        assert eventually(lambda n=enough: n_lines(out) >= n)
+        time.sleep(rng.uniform(0, 0.1 if more else 0.3))
         process.kill()
         process.wait()
         lines = out.read_bytes().split(b"\n") if out.exists() else [b""]
@@ -68,6 +72,10 @@ def test_agents_of_a_killed_run_are_ended_on_resume(
     done = assay("capture", path, "-s", schema, "-o", out, "-j", 4, "--resume")
     assert alive() == []
     assert done.code == 0, done.stderr
+
+
+def n_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def agent_words(agent: Callable) -> list[str]:

@@ -63,6 +63,17 @@ def test_an_existing_output_is_replaced_only_on_demand(
     assert out.read_text().startswith("## Evaluation Record: a")
 
 
+def test_what_is_read_is_never_written_over(assay: Callable[..., Any], results: Path):
+    before = results.read_text()
+    for command in (("summarize",), ("format", "-f", "csv"), ("balance",), ("calibrate",)):
+        done = assay(*command, results, "-o", results, "--overwrite")
+        assert done.code == 2, command
+        assert "-o is the file that is read" in done.stderr
+    done = assay("validate-refs", results, "-g", "contains:x", "-o", results, "--overwrite")
+    assert done.code == 2
+    assert results.read_text() == before
+
+
 def test_usage_empty_and_missing_input(assay: Callable[..., Any], tmp_path: Path):
     assert assay("summarize").code == 2
     assert assay("summarize", tmp_path / "none").code == 1

@@ -126,7 +126,9 @@ def test_looking_for_numbers_takes_linear_time() -> None:
     assert time.process_time() - began < 3
 
 
-SCHEMA = '{"schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}'
+SCHEMA = (
+    '{"schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}'
+)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,14 @@ values = st.recursive(
 rows = st.builds(lambda name, more: more | {"id": name}, texts, st.dictionaries(texts, values))
 
 
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """A folder where a sync to disk costs nothing."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 def write(path: Path, *lines: bytes, mode: str = "append") -> None:
     with Journal(path, mode) as journal:
         for line in lines:
@@ -31,9 +41,9 @@ def write(path: Path, *lines: bytes, mode: str = "append") -> None:
 @given(kept=st.lists(rows, max_size=3), torn=rows)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_row_torn_at_any_byte_is_dropped_and_the_rows_before_it_stay(
-    tmp_path_factory: pytest.TempPathFactory, kept: list[dict], torn: dict
+    memory: Path, kept: list[dict], torn: dict
 ) -> None:
-    path = tmp_path_factory.mktemp("journal") / "out.jsonl"
+    path = memory / "out.jsonl"
     before = b"".join(msgspec.json.encode(row) + b"\n" for row in kept)
     last = msgspec.json.encode(torn)
     for cut in range(len(last)):
@@ -44,10 +54,8 @@ def test_a_row_torn_at_any_byte_is_dropped_and_the_rows_before_it_stay(
 
 @given(row=rows)
 @settings(max_examples=40, deadline=None)
-def test_a_whole_row_that_only_lacks_its_newline_is_kept(
-    tmp_path_factory: pytest.TempPathFactory, row: dict
-) -> None:
-    path = tmp_path_factory.mktemp("journal") / "out.jsonl"
+def test_a_whole_row_that_only_lacks_its_newline_is_kept(memory: Path, row: dict) -> None:
+    path = memory / "out.jsonl"
     line = msgspec.json.encode(row)
     path.write_bytes(line)
     write(path, b'{"id":"next"}', mode="resume")
@@ -144,7 +152,7 @@ def test_rows_give_id_and_hash_and_name_a_line_that_is_none(tmp_path: Path) -> N
 def test_a_row_nested_deeper_than_can_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     write(path, b'{"id":"a","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
-    with Journal(path, "resume") as journal, pytest.raises(InputError, match="out.jsonl:1"):
+    with Journal(path, "resume") as journal, pytest.raises(InputError, match=r"out\.jsonl:1"):
         list(journal.rows())
 
 

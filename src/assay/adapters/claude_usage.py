@@ -51,6 +51,9 @@ def _of_result(result: dict[str, Any], model: str | None) -> Usage | None:
     usage = _counted(fields if isinstance(fields, dict) else {}, _OF_API)
     if not (usage.input_tokens or usage.output_tokens):
         return None  # an API error: nothing was answered
+    models = result.get("modelUsage")
+    if model is None and isinstance(models, dict) and len(models) == 1:
+        model = next(iter(models))
     return with_cost(model, usage, output_includes_reasoning=True)
 
 

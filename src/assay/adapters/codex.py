@@ -5,7 +5,12 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.adapters.codex_command import codex_command
-from assay.adapters.codex_failure import start_failure, turn_failure, waiting_failure
+from assay.adapters.codex_failure import (
+    failed_servers,
+    never_started,
+    turn_failure,
+    waiting_failure,
+)
 from assay.adapters.codex_merge import Family, assign_segments, merge_turn
 from assay.adapters.codex_rollout import (
     Rollout,
@@ -19,13 +24,14 @@ from assay.adapters.codex_rollout import (
 from assay.adapters.codex_stream import CodexTurn
 from assay.adapters.moments import TrialClock
 from assay.adapters.prices import with_cost
-from assay.adapters.vendor import add_events, vendor_options
+from assay.adapters.vendor import TURN_TIMEOUT_MS, add_events, add_usage, vendor_options
 from assay.records.capture import AgentInfo, Usage
 from assay.records.failure import Cause, Failure
 from assay.records.recording import Recording
 from assay.records.trajectory import AnyStep, ToolCall
 from assay.seams import Ask, Command, Dialogue, Reading, Watch
 
+TESTED = ("0.166.0",)
 _LINGER_S = 10.0
 _LIMITED_LINGER_S = 0.5
 """Codex has no turn limit of its own: the sooner it is ended the better."""
@@ -35,17 +41,17 @@ class CodexAdapter:
     """One process for each turn; later turns resume the thread."""
 
     name = "codex"
-    timeout_ms: float | None = None
 
     def __init__(
         self,
+        argument: str = "",
         model: str | None = None,
         args: tuple[str, ...] = (),
         max_turns: int | None = None,
         mcp: dict[str, Any] | None = None,
-        argument: str = "",
     ) -> None:
         self._options = vendor_options("codex", argument, model, args, max_turns, mcp)
+        self.timeout_ms: float | None = TURN_TIMEOUT_MS
         self.linger_s = _LINGER_S if max_turns is None else _LIMITED_LINGER_S
 
     def command(self, ask: Ask) -> Command:
@@ -88,20 +94,24 @@ class CodexAdapter:
             events=add_events(
                 (reader.events for reader in turns), terminal=bool(turns) and turns[-1].ended
             ),
-            usage=_total(usages),
-            turn_usage=usages if several and all(tokens is not None for tokens in used) else [],
+            usage=add_usage(usages),
+            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
             session_id=session_id,
             agent=_agent(main, model),
             failure=_failure(recording, turns, segments),
-            setup=self._setup(turns, segments, main),
+            setup=self._setup(turns, segments, main, recording.stderr),
             permission_denials=sum(_is_denied(step) for step in steps),
             provider_retries=sum(reader.retries for reader in turns),
         )
 
     def _setup(
-        self, turns: list[CodexTurn], segments: list[Segment | None], main: Rollout | None
+        self,
+        turns: list[CodexTurn],
+        segments: list[Segment | None],
+        main: Rollout | None,
+        stderr: str,
     ) -> dict[str, Any]:
-        """Say what the agent had; MCP servers are required, so a thread has all of them."""
+        """Say what the agent had; of MCP servers it tells only, on stderr, which failed."""
         known = [segment for segment in segments if segment is not None]
         context = known[-1].context if known else {}
         sandbox = context.get("sandbox_policy")
@@ -114,10 +124,12 @@ class CodexAdapter:
             "tools": list(dict.fromkeys(name for segment in known for name in segment.tools)),
             "warnings": list(dict.fromkeys(text for turn in turns for text in turn.warnings)),
         }
-        started = any(turn.session_id for turn in turns)
-        if self._options.mcp:
-            state = "connected" if started else "unknown"
-            setup["mcpServers"] = dict.fromkeys(self._options.mcp, state)
+        if self._options.mcp and any(turn.session_id for turn in turns):
+            failed = failed_servers(stderr)
+            setup["mcpServers"] = [
+                {"name": name, "status": "failed" if name in failed else "connected"}
+                for name in self._options.mcp
+            ]
         return {name: value for name, value in setup.items() if value}
 
 
@@ -135,10 +147,10 @@ def _own_tokens(
     return subtract_tokens(total, take_tokens(earlier[-1].usage) if earlier else None)
 
 
-def _usage(tokens: Tokens | None, model: str | None) -> Usage:
+def _usage(tokens: Tokens | None, model: str | None) -> Usage | None:
     """Say it as Codex does: input includes what was cached, output includes reasoning."""
     if tokens is None:
-        return Usage()
+        return None
     usage = Usage(
         input_tokens=tokens.get("input_tokens", UNSET),
         output_tokens=tokens.get("output_tokens", UNSET),
@@ -147,13 +159,6 @@ def _usage(tokens: Tokens | None, model: str | None) -> Usage:
         reasoning_tokens=tokens.get("reasoning_output_tokens", UNSET),
     )
     return with_cost(model, usage, input_includes_cache=True, output_includes_reasoning=True)
-
-
-def _total(usages: list[Usage]) -> Usage | None:
-    total = Usage()
-    for usage in usages:
-        total = total.plus(usage)
-    return None if total == Usage() else total
 
 
 def _failure(
@@ -169,7 +174,7 @@ def _failure(
     if last.error is not None:
         return turn_failure(last.error, segment.error if segment is not None else None)
     if last.session_id is None and not last.events.total:
-        return start_failure(end, recording.stderr)
+        return never_started(end, recording.stderr)
     if not last.ended and last.notice is not None:
         return waiting_failure(last.notice)
     return None

@@ -39,11 +39,16 @@ _REJECTED = re.compile(
 )
 
 
-def belongs(item: Item, call: Call) -> bool:
-    """Whether the stream's item and the rollout's call are the same doing."""
+def belongs(item: Item, call: Call, care: int) -> bool:
+    """Whether the stream's item and the rollout's call are the same doing.
+
+    care 2: in all that both tell; 1: but for the output, which a rollout has only in part; 0: they
+    are of one kind, and nothing else of that kind is left.
+    """
     made = call.item
     if made is not None:
-        return _TYPES.get(str(made.get("type"))) == item.type and _is_same(item, made)
+        kind = _TYPES.get(str(made.get("type")))
+        return kind == item.type and (care == 0 or _is_same(item, made, whole=care == 2))
     if item.ended_ms is not None and item.type != "web_search":
         return False
     if item.type == "command_execution":
@@ -124,13 +129,12 @@ def rejection(call: Call) -> str | None:
     return text if _REJECTED.match(text) else None
 
 
-def _is_same(item: Item, made: dict[str, Any]) -> bool:
+def _is_same(item: Item, made: dict[str, Any], *, whole: bool) -> bool:
     value = item.value
     if item.type == "command_execution":
+        names = ("exit_code", "aggregated_output") if whole else ()
         return command_words(value.get("command")) == command_words(made.get("command")) and (
-            item.ended_ms is None
-            or (value.get("aggregated_output"), value.get("exit_code"))
-            == (made.get("aggregated_output"), made.get("exit_code"))
+            item.ended_ms is None or all(value.get(name) == made.get(name) for name in names)
         )
     if item.type == "file_change":
         return {change["path"] for change in _changes(value)} == {

@@ -30,6 +30,8 @@ _BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 _OWN_SANDBOX = ("-s", "--sandbox", "--full-auto", "-a", "--ask-for-approval", _BYPASS, "--yolo")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LOG = "error,codex_mcp=warn"
+"""Makes it say on stderr which MCP servers did not start; nothing else tells."""
 _LONGEST_ARGUMENT = 100_000
 _TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -43,7 +45,7 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     argv += ["--json", "--skip-git-repo-check", *_sandbox(options.args)]
     if options.model is not None:
         argv += ["-m", options.model]
-    for setting in _mcp_settings(servers):
+    for setting in _mcp_settings(servers, required=frozenset(ask.mcp_servers)):
         argv += ["-c", setting]
     argv += options.args
     if ask.session_id is not None:
@@ -51,6 +53,8 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     on_stdin = len(ask.text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT or ask.text == "-"
     argv += ["-"] if on_stdin else ["--", ask.text]
     env, files, keep = _home(ask)
+    if servers:
+        env = {**env, "RUST_LOG": _LOG}
     return Command(
         argv=tuple(argv),
         env=env,
@@ -103,20 +107,21 @@ def _sandbox(args: tuple[str, ...]) -> list[str]:
     return [] if chosen else [_BYPASS]
 
 
-def _mcp_settings(servers: dict[str, McpServer]) -> list[str]:
+def _mcp_settings(servers: dict[str, McpServer], required: frozenset[str]) -> list[str]:
+    """Give the settings of all servers; without those of its world a trial measures nothing."""
     settings: list[str] = []
     for name, server in servers.items():
         if not _SERVER_NAME.fullmatch(name):
             msg = f"mcpServers.{name}: Codex takes only letters, digits, _ and - in a server's name"
             raise InputError(msg)
-        for key, value in _server_table(server).items():
+        table = _server_table(server) | ({"required": True} if name in required else {})
+        for key, value in table.items():
             settings.append(f"mcp_servers.{name}.{key}={_toml(value)}")
     return settings
 
 
 def _server_table(server: McpServer) -> dict[str, Any]:
-    """Give the settings of one server; required: else one that fails is silently not there."""
-    table: dict[str, Any] = {"required": True}
+    table: dict[str, Any] = {}
     if server.url is not None:
         table["url"] = _filled(server.url)
         if server.headers:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from assay.adapters.vendor import status_cause, text_cause
+from assay.adapters.vendor import start_failure, status_cause, text_cause
 from assay.records.failure import Cause, Failure
 from assay.records.recording import TurnEnd
 
@@ -46,6 +46,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Cause], ...] = (
     ),
 )
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
+_SERVER = re.compile(r"MCP server startup failed server_name=\"([^\"]+)\"")
 _NOISE = re.compile(r"^(WARNING: proceeding|Reading additional input from stdin|\s|\[redacted)")
 
 
@@ -63,17 +64,15 @@ def waiting_failure(notice: str) -> Failure | None:
     return Failure(cause=cause, message=notice[:2000])
 
 
-def start_failure(end: TurnEnd, stderr: str) -> Failure | None:
-    """Judge a process that ended before its first event: it never worked on the task."""
-    if not end.exit_code:
-        return None
-    said = [line for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
-    errors = [line for line in said if line.lower().startswith(("error", "not "))] or said
-    text = errors[0] if errors else f"exit code {end.exit_code}"
-    cause = text_cause(text)
-    if cause is not Cause.AUTH:
-        cause = Cause.SPAWN
-    return Failure(cause=cause, message=f"codex did not start: {text[:500]}")
+def never_started(end: TurnEnd, stderr: str) -> Failure | None:
+    """Judge a process that ended before its first event."""
+    words = "\n".join(line for line in stderr.splitlines() if not _NOISE.match(line))
+    return start_failure("codex", end, words)
+
+
+def failed_servers(stderr: str) -> set[str]:
+    """Name the MCP servers that did not start."""
+    return set(_SERVER.findall(stderr))
 
 
 def _info_cause(info: Any) -> Cause | None:

@@ -122,24 +122,26 @@ def _stream_steps(
 
 
 def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
-    """Find the entry of each item: the first like it that is not taken."""
+    """Find the entry of each item: the one most like it, and the first of those."""
     free = list(entries)
     found: dict[int, Entry] = {}
-    for index, item in enumerate(items):
-        for place, entry in enumerate(free):
-            if _fits(item, entry):
+    for care in (2, 1, 0):
+        for index, item in enumerate(items):
+            if index in found:
+                continue
+            place = next((n for n, entry in enumerate(free) if _fits(item, entry, care)), None)
+            if place is not None:
                 found[index] = free.pop(place)
-                break
     return found
 
 
-def _fits(item: Item, entry: Entry) -> bool:
+def _fits(item: Item, entry: Entry, care: int) -> bool:
     if isinstance(entry, Said):
         text = item.value.get("text")
         return entry.type == item.type and isinstance(text, str) and _is_like(entry.text, text)
     if item.type == "todo_list":
         return _ticked(plan_of(entry)) == _ticked(plan_entries(item.value))
-    return item.is_tool and entry.name != PLAN and belongs(item, entry)
+    return item.is_tool and entry.name != PLAN and belongs(item, entry, care)
 
 
 def _is_like(one: str, other: str) -> bool:

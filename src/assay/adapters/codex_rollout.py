@@ -262,7 +262,7 @@ def _fill_tokens(segments: list[Segment]) -> None:
     """Use the running totals where there is no record for each answer."""
     before: Tokens | None = None
     for segment in segments:
-        if segment.tokens is None and segment.total is not None:
+        if segment.tokens is None and segment.total and any(segment.total.values()):
             segment.tokens = subtract_tokens(segment.total, before)
         before = segment.total or before
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from assay.cli.whole_output import whole_output
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.prompts.balance import analyse, category_of
 from assay.records.prompt import Prompt
 from assay.records.row_file import open_rows
@@ -39,6 +39,7 @@ def command(
     debug: bool,
 ) -> None:
     """Count the PROMPTS of each category, name those with too few, and suggest what to add."""
+    refuse_same_file(prompts, output)
     with open_rows(prompts) as rows:
         decoder = msgspec.json.Decoder(Prompt)
         found = analyse((category_of(prompt, key) for prompt in rows.rows(decoder)), threshold)

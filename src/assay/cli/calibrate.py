@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.label_comparison import compare_with_labels
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.whole_output import whole_output
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.errors import InputError
 from assay.grade.samples import read_samples, rescored, sheet_lines
 from assay.grade.sampling import FAILURES_DRAWN, SHEET_ROWS, draw_failures, draw_sheet
@@ -53,6 +53,8 @@ def command(**options: Any) -> None:
     if options["labels"] and options["export"]:
         msg = "--labels and --export exclude each other: first export, then label, then compare"
         raise click.UsageError(msg)
+    for target in (options["output"], options["export"]):
+        refuse_same_file(options["results"], target)
     with open_rows(options["results"]) as rows:
         if options["export"]:
             _export(rows, options)

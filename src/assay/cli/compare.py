@@ -2,26 +2,34 @@
 
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import click
 
 from assay.cli.run_labels import Named, name_runs
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.compare.columns import Kind, Run
-from assay.compare.custom import custom_judge
 from assay.compare.load import load_run
 from assay.compare.pairs import judge
-from assay.compare.report import Comparison, Wish, compare
+from assay.compare.report import Comparison, Judge, Wish, compare
 from assay.compare.rows import detect_kind
-from assay.errors import InputError, OutputError
-from assay.pipeline import AskingHost
+from assay.errors import InputError
 from assay.report.comparison_json import write_json
-from assay.report.comparison_text import health_lines, markdown, tables
+from assay.report.comparison_text import health_lines, markdown, plain, tables
 from assay.stats.gates import GateName
 
 _SEED = 20_260_101
 _TWO = 2
+
+
+def check_margin(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Refuse what is no share; "nan" would pass for one."""
+    if not 0.0 <= value < 1.0:
+        msg = f"{value:g} does not lie in 0..1; 0.02 is two points"
+        raise click.BadParameter(msg)
+    return value
 
 
 @click.command(short_help="Compare runs, with honest statistics.")
@@ -45,8 +53,14 @@ _TWO = 2
 )
 @click.option("--input-format", type=click.Choice(["auto", "capture", "trials"]), default="auto")
 @click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
-@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
-@click.option("--seed", type=int, default=_SEED, help="For resampling.")
+@click.option(
+    "--margin",
+    type=float,
+    default=0.02,
+    callback=check_margin,
+    help="Difference in pass rate that is none; 0.02.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=_SEED, help="For resampling.")
 @click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Gate for CI.")
 @click.option("--strict", is_flag=True, help="Refuse runs that are unlike.")
 @click.option("--progress", is_flag=True, help="Say on stderr what happens.")
@@ -65,13 +79,15 @@ def command(**options: Any) -> None:
     if options["strategy"] == "custom" and not options["grader"]:
         msg = "--strategy custom needs --grader"
         raise click.UsageError(msg)
+    for _, path in named:
+        refuse_same_file(path, options["output"])
     runs = _load(named, options)
     wish = Wish(
         strategy=options["strategy"],
         margin=options["margin"],
         seed=options["seed"],
         env=os.environ,
-        judge=custom_judge(options["grader"], AskingHost()) if options["grader"] else None,
+        judge=_judge(options["grader"]) if options["strategy"] == "custom" else None,
     )
     comparison = compare(runs, wish)
     for warning in comparison.warnings:
@@ -82,6 +98,14 @@ def command(**options: Any) -> None:
     _write(comparison, options)
     if options["fail_on"]:
         raise click.exceptions.Exit(_gate(comparison, options["fail_on"], options["margin"]))
+
+
+def _judge(grader: str) -> Judge:
+    """Make the user's strategy; only here is the machinery needed that starts programs."""
+    from assay.compare.custom import custom_judge
+    from assay.pipeline import AskingHost
+
+    return custom_judge(grader, AskingHost())
 
 
 def _load(named: Named, options: dict[str, Any]) -> list[Run]:
@@ -104,15 +128,20 @@ def _load(named: Named, options: dict[str, Any]) -> list[Run]:
 def _write(comparison: Comparison, options: dict[str, Any]) -> None:
     output: Path | None = options["output"]
     style = options["style"] or _usual_style(output)
-    if style == "table":
-        _show(comparison.sections)
-    elif style == "markdown":
-        _put(output, markdown(comparison.sections).encode())
-    elif output is None:
-        write_json(sys.stdout.buffer, comparison.sections, comparison.rows(), comparison.rows_key)
+    if output is None:
+        if style == "table":
+            _show(comparison.sections, sys.stdout)
+            return
+        _put(comparison, style, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-    else:
-        _put_json(output, comparison)
+        return
+    with whole_output(output, overwrite=True) as file:
+        if style == "table":
+            with TextIOWrapper(file, encoding="utf-8", write_through=True) as text:
+                _show(comparison.sections, text)
+                text.detach()
+        else:
+            _put(comparison, style, file)
 
 
 def _usual_style(output: Path | None) -> str:
@@ -121,42 +150,27 @@ def _usual_style(output: Path | None) -> str:
     return "table" if sys.stdout.isatty() else "json"
 
 
-def _put(output: Path | None, text: bytes) -> None:
-    if output is None:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(text)
-    except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise OutputError(msg) from error
+def _put(comparison: Comparison, style: str, file: BinaryIO) -> None:
+    if style == "markdown":
+        file.write(markdown(comparison.sections).encode())
+    else:
+        write_json(file, comparison.sections, comparison.rows(), comparison.rows_key)
 
 
-def _put_json(output: Path, comparison: Comparison) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("wb") as file:
-            write_json(file, comparison.sections, comparison.rows(), comparison.rows_key)
-    except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise OutputError(msg) from error
-
-
-def _show(sections: dict[str, Any]) -> None:
+def _show(sections: dict[str, Any], file: TextIO) -> None:
     """Draw tables for a person at a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    # In a file or a pipe nobody scrolls, and a cut cell cannot be read.
+    console = Console(file=file, width=None if file.isatty() else 160)
     for line in health_lines(sections):
         console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
     for verdict in sections["verdict"]:
         console.print(
-            escape(verdict["words"]), style=f"bold {colours.get(verdict['code'], 'yellow')}"
+            escape(plain(verdict["words"])), style=f"bold {colours.get(verdict['code'], 'yellow')}"
         )
     for title, header, rows in tables(sections):
         table = Table(*map(escape, header), title=escape(title), title_justify="left")

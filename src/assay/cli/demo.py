@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from assay.cli.group import run_command
-from assay.cli.starter import PROMPTS, TROUBLE, write_starter
+from assay.cli.starter import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.records.capture import Capture
 from assay.records.jsonl import decode_row, read_lines
 
@@ -17,19 +17,29 @@ from assay.records.jsonl import decode_row, read_lines
 )
 @click.help_option("-h", "--help")
 def command(folder: Path) -> None:
-    """Capture and grade scripted agents: real processes that print a real event stream."""
-    prompts, grader = write_starter(folder, PROMPTS + TROUBLE)
+    """Capture, grade, repeat and compare scripted agents: real processes, real event streams."""
+    prompts, grader = write_starter(folder)
+    more = write_prompts(folder / "prompts-with-trouble.jsonl", PROMPTS + TROUBLE)
     results = folder / "results.jsonl"
     _step(
-        f"1. Capture: {len(PROMPTS + TROUBLE)} prompts, one of two turns, one that crashes, "
+        f"1. Capture {len(PROMPTS + TROUBLE)} prompts, one of two turns, one that crashes, "
         "one that hangs",
-        f"capture {prompts} -s demo -g {grader} -j 4 "
+        f"capture {more} -s demo -g {grader} -j 4 "
         f"--workspace-dir {folder / 'work'} -o {results} --overwrite",
     )
     _show(results)
+    flaky, better = folder / "flaky.jsonl", folder / "better.jsonl"
+    common = f"-g contains -k 5 -j 4 --workspace-dir {folder / 'work'}"
+    for name, output in (("flaky", flaky), ("better", better)):
+        _step(
+            f"2. Repeat every prompt five times with the agent {name!r}",
+            f"trials {prompts} -s demo:{name} {common} -o {output} --overwrite",
+        )
+    _step("3. Is one better than the other?", f"compare {flaky} {better} --format table")
     click.echo("\nNext:")
-    click.echo(f"  jq . {results} | less            look at what was captured")
-    click.echo("  assay init                        start with your own prompts and agent")
+    click.echo(f"  less {results}              what was captured")
+    click.echo(f"  assay plan {flaky} {better}    how many prompts a small difference needs")
+    click.echo("  assay init                  start with your own prompts and agent")
 
 
 def _step(title: str, line: str) -> None:

@@ -12,6 +12,7 @@ from assay.cli.sink import open_sink
 from assay.errors import InputError
 from assay.pipeline import extract_row
 from assay.records.capture import Events
+from assay.records.journal import DERIVED, Mode
 from assay.records.jsonl import decode_row, encode_row, read_lines
 from assay.records.raw_output import RawOutput
 
@@ -39,7 +40,8 @@ def command(**options: Any) -> None:
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0
-    with open_sink(options["output"], "overwrite" if options["overwrite"] else "new") as sink:
+    mode: Mode = "overwrite" if options["overwrite"] else "new"
+    with open_sink(options["output"], mode, DERIVED) as sink:
         for place, line in read_lines(source):
             row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)

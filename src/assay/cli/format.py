@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from assay.cli.prompt_source import refuse_terminal
-from assay.cli.whole_output import whole_output
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.errors import InputError
 from assay.records.row_file import open_rows
 from assay.report.format_rows import STYLES, Style, write_rows
@@ -14,9 +14,7 @@ from assay.report.format_rows import STYLES, Style, write_rows
 
 @click.command(short_help="Turn results into JSONL, Markdown or CSV.")
 @click.argument("results", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-f", "--style", type=click.Choice(STYLES), default="jsonl", help="Default: jsonl.", metavar=""
-)
+@click.option("-f", "--style", type=click.Choice(STYLES), default="jsonl", help="Default: jsonl.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
 @click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
 @click.option("--progress", is_flag=True, help="Say on stderr what happens.")
@@ -35,6 +33,7 @@ def command(
 
     jsonl keeps every field; csv has score columns only where some row is graded.
     """
+    refuse_same_file(results, output)
     if results is None:
         refuse_terminal()
     generated = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,7 +17,7 @@ from assay.grade.rows import GradedRow
 from assay.pipeline import grade_all
 from assay.records.jsonl import Place, read_lines
 
-_BATCH_BYTES = 128 * 1024
+_BATCH_BYTES = 64 * 1024
 _BATCH_S = 0.02
 
 
@@ -143,8 +143,10 @@ def _shown(row: GradedRow) -> str:
 
 
 def _first(broken: dict[str, str]) -> str:
+    """Say in one line how a grader failed; the last line of what it said often tells most."""
     name, why = next(iter(broken.items()))
-    return f"{name}: {why.splitlines()[0] if why else ''}"
+    lines = why.splitlines() or [""]
+    return f"{name}: {lines[0]}" + (f" … {lines[-1].strip()}" if len(lines) > 1 else "")
 
 
 def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:

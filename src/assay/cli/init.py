@@ -22,7 +22,7 @@ def command(folder: Path, *, force: bool) -> None:
     if taken and not force:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
-    prompts, grader = write_starter(folder, PROMPTS)
+    prompts, grader = write_starter(folder)
     click.echo(f"wrote {prompts} ({len(PROMPTS)} prompts) and {grader}")
     agents = _found()
     if agents == ["demo"]:

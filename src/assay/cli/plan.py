@@ -1,5 +1,6 @@
 """assay plan: how many prompts and trials before it is worth running anything."""
 
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,28 @@ from assay.compare.planning import (
     power_with,
     rates_of_pilot,
     reach,
+    reach_of_rate,
     spread_of_pilot,
     spread_of_rates,
 )
 from assay.compare.rows import detect_kind
+from assay.stats.feasibility import GateReach
 
 _TRIALS = (1, 3, 5, 10)
+_MOST_PILOTS = 2
+
+
+class Share(click.FloatRange):
+    """A number in a range; "nan" is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number."""
+        number: float = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 @click.command(short_help="Say how many prompts and trials a difference needs.")
@@ -27,19 +44,17 @@ _TRIALS = (1, 3, 5, 10)
 @click.option(
     "-d",
     "--difference",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     default=0.1,
     help="Difference in pass rate that must be seen; 0.1.",
 )
-@click.option(
-    "--power", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.8, help="0.8."
-)
-@click.option("--rate", type=click.FloatRange(0, 1), help="Assumed pass rate, without a pilot.")
+@click.option("--power", type=Share(0, 1, min_open=True, max_open=True), default=0.8, help="0.8.")
+@click.option("--rate", type=Share(0, 1), help="Assumed pass rate, without a pilot.")
 @click.option("-k", "trials", type=click.IntRange(min=1), multiple=True, help="Trials a prompt.")
 @click.option("-n", "--prompts", "n_prompts", type=click.IntRange(min=1), help="Prompts at hand.")
 @click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="For the time.")
 @click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Planned gate.")
-@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
+@click.option("--margin", type=Share(0, 1, max_open=True), default=0.02, help="Of the gate; 0.02.")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")
@@ -48,9 +63,7 @@ def command(**options: Any) -> None:
 
     Exit 4 when --fail-on names a gate that could never pass, or never fail, with these prompts.
     """
-    if not options["pilot"] and options["rate"] is None:
-        msg = "plan from what? give one or two pilot files, or --rate"
-        raise click.UsageError(msg)
+    _check_usage(options)
     runs = [load_run(path.stem, path, detect_kind(path), "category") for path in options["pilot"]]
     if runs:
         spread, source = spread_of_pilot(runs)
@@ -69,16 +82,39 @@ def command(**options: Any) -> None:
     told: dict[str, Any] = {"source": source, "difference": options["difference"]}
     told |= {"power": options["power"], "spread": msgspec.to_builtins(spread), "rows": rows}
     told["atHand"] = _at_hand(runs, options, spread)
-    if options["fail_on"] and runs:
-        told["gate"] = msgspec.to_builtins(reach(runs[0], options["fail_on"], options["margin"]))
+    if options["fail_on"]:
+        told["gate"] = msgspec.to_builtins(_reach(runs, options))
     if options["as_json"]:
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
     else:
         _say(told)
     gate = told.get("gate")
+    if gate and gate["canPass"] and gate["canFail"] and not options["as_json"]:
+        click.echo(f"Gate {options['fail_on']} with margin {options['margin']:g}: {gate['words']}.")
     if gate and not (gate["canPass"] and gate["canFail"]):
         click.echo(f"refused: {gate['words']}", err=True)
         raise click.exceptions.Exit(4)
+
+
+def _check_usage(options: dict[str, Any]) -> None:
+    if not options["pilot"] and options["rate"] is None:
+        msg = "plan from what? give one or two pilot files, or --rate"
+        raise click.UsageError(msg)
+    if len(options["pilot"]) > _MOST_PILOTS:
+        msg = "a plan compares two runs: give one or two pilot files"
+        raise click.UsageError(msg)
+    if options["fail_on"] and not options["pilot"] and not options["n_prompts"]:
+        msg = "--fail-on needs to know how many prompts there are: give -n, or a pilot"
+        raise click.UsageError(msg)
+
+
+def _reach(runs: list[Run], options: dict[str, Any]) -> GateReach:
+    """Try the gate on the pilot, or on as many prompts as there will be."""
+    n, gate, margin = options["n_prompts"], options["fail_on"], options["margin"]
+    if runs:
+        return reach(runs[0], gate, margin, n)
+    k = options["trials"][0] if options["trials"] else 1
+    return reach_of_rate(options["rate"], (n, k), gate, margin)
 
 
 def _at_hand(runs: list[Run], options: dict[str, Any], spread: Any) -> dict[str, Any] | None:

@@ -36,13 +36,19 @@ def _split(text: str) -> tuple[str | None, Path]:
 
 
 def _distinct(paths: list[Path], taken: set[str]) -> list[str]:
-    for depth in range(1, 20):
-        labels = [_tail(path, depth) for path in paths]
-        if len(set(labels)) == len(labels) and not taken.intersection(labels):
-            return labels
-    return [f"{_tail(path, 1)}-{n}" for n, path in enumerate(paths, 1)]
+    """Give the shortest ends of the paths that differ; the file's ending only where it must."""
+    whole = [path.absolute() for path in paths]
+    for shorten in (_stem, _same):
+        for depth in range(1, max((len(path.parts) for path in whole), default=1) + 1):
+            labels = ["/".join(shorten(path).parts[-depth:]) for path in whole]
+            if len(set(labels)) == len(labels) and not taken.intersection(labels):
+                return labels
+    return [f"{path.stem}-{n}" for n, path in enumerate(paths, 1)]
 
 
-def _tail(path: Path, depth: int) -> str:
-    parts = path.resolve().with_suffix("").parts[-depth:]
-    return "/".join(parts)
+def _stem(path: Path) -> Path:
+    return path.with_suffix("")
+
+
+def _same(path: Path) -> Path:
+    return path

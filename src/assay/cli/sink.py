@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assay.errors import InputError, OutputError
-from assay.records.journal import Journal, Mode
+from assay.records.journal import RESUMABLE, Journal, Mode
 from assay.records.trial import TrialSpec
 
 
@@ -57,10 +57,10 @@ def _print(line: bytes) -> None:
 
 
 @contextmanager
-def open_sink(output: Path | None, mode: Mode) -> Iterator[Sink]:
+def open_sink(output: Path | None, mode: Mode, ways: str = RESUMABLE) -> Iterator[Sink]:
     """Open the output for one command."""
     if output is None:
         yield Sink(None)
         return
-    with Journal(output, mode) as journal:
+    with Journal(output, mode, ways) as journal:
         yield Sink(journal)

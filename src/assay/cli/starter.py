@@ -89,16 +89,22 @@ print(json.dumps({
 '''
 
 
-def write_starter(folder: Path, prompts: list[dict[str, Any]]) -> tuple[Path, Path]:
+def write_starter(folder: Path) -> tuple[Path, Path]:
     """Write prompts and grader; give their paths."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        prompt_file, grader = folder / "prompts.jsonl", folder / "grader.py"
-        lines = [json.dumps(prompt, ensure_ascii=False) for prompt in prompts]
-        prompt_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        grader = folder / "grader.py"
+        prompts = write_prompts(folder / "prompts.jsonl", PROMPTS)
         grader.write_text(GRADER, encoding="utf-8")
         grader.chmod(0o755)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror}"
         raise OutputError(msg, hint="choose another folder") from error
-    return prompt_file, grader
+    return prompts, grader
+
+
+def write_prompts(path: Path, prompts: list[dict[str, Any]]) -> Path:
+    """Write a prompt file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in prompts]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.whole_output import whole_output
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.records.row_file import open_rows
 from assay.report.summary import write_summary
 from assay.report.summary_markdown import write_summary_markdown
@@ -24,6 +24,7 @@ def command(
 
     Where they are known, pass, score and the cause of a failure stand behind them.
     """
+    refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary
     with open_rows(results) as rows, whole_output(output, overwrite=overwrite) as out:
         write(rows, out)

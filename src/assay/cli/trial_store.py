@@ -7,7 +7,7 @@ from types import TracebackType
 
 import msgspec
 
-from assay.errors import InputError
+from assay.errors import InputError, OutputError
 from assay.records.journal import Journal, Mode
 from assay.records.jsonl import decode_row, read_lines
 from assay.records.trial import TrialSpec
@@ -23,16 +23,20 @@ class TrialStore:
         self._path = None
         if output is not None and (output.is_file() or not output.exists()):
             self._path = output.with_name(f"{output.name}.partial")
-        self._resume = mode == "resume"
+        self._mode = mode
         self._journal: Journal | None = None
         self._entries: dict[str, Entries] = {}
         self._hashes: dict[str, str] = {}
         self._open: set[str] = set()
+        self._known = False
+        """Whether it is known which prompts are open: before that nothing may be thrown away."""
 
     def __enter__(self) -> "TrialStore":
         if self._path is not None:
-            self._journal = Journal(self._path, "resume" if self._resume else "overwrite")
-            if self._resume:
+            self._refuse_surprise(self._path)
+            resume = self._mode == "resume"
+            self._journal = Journal(self._path, "resume" if resume else "overwrite")
+            if resume:
                 self._load()
         return self
 
@@ -44,21 +48,24 @@ class TrialStore:
     ) -> None:
         if self._journal is not None:
             self._journal.__exit__(kind, error, trace)
-        if self._path is not None and not self._open:
+        if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
-    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        """Give the trials that have not finished yet."""
-        self._open = {spec.prompt.id for spec in specs}
-        self._entries = {id_: e for id_, e in self._entries.items() if id_ in self._open}
-        hashes = {spec.prompt.id: spec.hash for spec in specs}
-        for prompt_id in self._entries:
-            if self._hashes[prompt_id] != hashes[prompt_id]:
-                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
-                raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
-                )
+    def missing(
+        self, specs: list[TrialSpec], k: int, all_specs: list[TrialSpec] | None = None
+    ) -> list[TrialSpec]:
+        """Give the trials that have not finished yet.
+
+        all_specs are those of prompts that have their row, too: trials of any other prompt belong
+        to a part of the run that was not asked for this time, and are kept for later.
+        """
+        self._check(specs, k)
+        ours = {spec.prompt.id for spec in all_specs or specs}
+        wanted = {spec.prompt.id for spec in specs}
+        self._open = wanted | (self._entries.keys() - ours)
+        self._entries = {id_: e for id_, e in self._entries.items() if id_ in wanted}
+        self._known = True
         done = {(id_, e.trial_num) for id_, entries in self._entries.items() for e in entries}
         return [spec for spec in specs if (spec.prompt.id, spec.number) not in done]
 
@@ -80,6 +87,25 @@ class TrialStore:
             return None
         self._open.discard(spec.prompt.id)
         return self._entries.pop(spec.prompt.id)
+
+    def _check(self, specs: list[TrialSpec], k: int) -> None:
+        """Refuse trials that were made from other prompts or agents, or for another k."""
+        hashes = {spec.prompt.id: spec.hash for spec in specs}
+        for prompt_id in self._entries.keys() & hashes.keys():
+            if self._hashes[prompt_id] != hashes[prompt_id]:
+                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
+                raise InputError(
+                    msg, hint="go on with the same prompts and agent, or use another -o"
+                )
+            most = max(entry.trial_num for entry in self._entries[prompt_id])
+            if most > k:
+                msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {k}'
+                raise InputError(msg, hint=f"go on with the -k of that run, at least {most}")
+
+    def _refuse_surprise(self, path: Path) -> None:
+        if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
+            msg = f"{path} holds finished trials of a run that was broken off"
+            raise OutputError(msg, hint="--resume goes on with them, --overwrite starts anew")
 
     def _load(self) -> None:
         assert self._path is not None

@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ):
         batch.clear_leftovers()
         open_specs = sink.missing(batch.specs, k) if batch.mode == "resume" else batch.specs
-        specs = store.missing(open_specs)
+        specs = store.missing(open_specs, k, batch.specs)
         for spec, entries in store.complete(open_specs, k):
             sink.append(encode_row(gather_trials(spec, entries, graded=bool(graders)), spec.extra))
         with batch.progress(specs) as progress:

@@ -10,6 +10,7 @@ import msgspec
 
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.sink import open_sink
+from assay.cli.whole_output import refuse_same_file
 from assay.grade.references import answer_row, answers, validation
 from assay.pipeline import grade_all
 from assay.records.prompt import Prompt
@@ -39,6 +40,7 @@ def command(**options: Any) -> None:
     if not options["graders"]:
         msg = "by which grader? give -g GRADER"
         raise click.UsageError(msg)
+    refuse_same_file(options["prompts"], options["output"])
     graders = grader_refs(options)
     tally = _Tally()
     with open_rows(options["prompts"]) as rows:

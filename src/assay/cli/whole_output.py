@@ -10,9 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from assay.errors import OutputError
 
 _BLOCK = 1 << 20
+
+
+def refuse_same_file(source: Path | None, output: Path | None) -> None:
+    """Refuse to write over what is being read: results cannot be made again from a view."""
+    if source and output and source.exists() and output.exists() and output.samefile(source):
+        msg = f"-o is the file that is read: {output}"
+        raise click.UsageError(msg)
 
 
 @contextmanager

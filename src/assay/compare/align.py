@@ -58,9 +58,10 @@ def unlike(aligned: Aligned) -> list[str]:
     ks = {run.label: sorted(set(run.k.tolist())) for run in runs}
     if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
         notes.append("trials per prompt differ: " + _list(ks))
-    adapters = {run.label: sorted(run.agents) for run in runs if len(run.agents) > 1}
-    if adapters:
-        notes.append("a run mixes agents or versions: " + _list(adapters))
+    mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}
+    if mixed:
+        notes.append("a run mixes agents or versions: " + _list(mixed))
+    notes += _other_versions(runs)
     notes += [
         f"{run.label}: {run.health.n_repeated} rows have an id that comes again; the last counts"
         for run in runs
@@ -88,6 +89,20 @@ def _graded_otherwise(runs: Sequence[Run]) -> list[str]:
         versions = {run.label: sorted(run.graders.get(name, {"none"})) for run in graded}
         if len({tuple(v) for v in versions.values()}) > 1:
             notes.append(f"grader {name} differs: " + _list(versions))
+    return notes
+
+
+def _other_versions(runs: Sequence[Run]) -> list[str]:
+    """Name adapters that two runs used in different versions."""
+    notes = []
+    for adapter in sorted({agent[0] for run in runs for agent in run.agents}):
+        versions = {
+            run.label: sorted({a[1] or "unknown" for a in run.agents if a[0] == adapter})
+            for run in runs
+        }
+        used = {label: seen for label, seen in versions.items() if seen}
+        if len({tuple(seen) for seen in used.values()}) > 1:
+            notes.append(f"versions of {adapter} differ: " + _list(used))
     return notes
 
 

@@ -66,7 +66,13 @@ class Run:
     richness: str | None = None
     graders: dict[str, set[str]] = field(default_factory=dict)
     """Versions seen, by grader."""
-    agents: set[str] = field(default_factory=set)
+    agents: set[tuple[str, str, str]] = field(default_factory=set)
+    """Adapter, version and model."""
+
+    @property
+    def agent_names(self) -> list[str]:
+        """Agents with version and model, as people write them."""
+        return [" ".join(filter(None, agent)) for agent in sorted(self.agents)]
 
     @cached_property
     def place(self) -> dict[str, int]:
@@ -85,6 +91,8 @@ class Run:
 
     def mean_of(self, column: Floats) -> Floats:
         """Mean over the trials of each prompt; NaN where none has a value."""
+        if self._one_trial_each:
+            return column
         known = ~np.isnan(column)
         n = np.bincount(self.prompt[known], minlength=len(self.ids))
         total = np.bincount(self.prompt[known], weights=column[known], minlength=len(self.ids))
@@ -92,6 +100,12 @@ class Run:
             means: Floats = total / n
         return means
 
+    @cached_property
+    def _one_trial_each(self) -> bool:
+        return bool(np.array_equal(self.prompt, np.arange(len(self.ids))))
+
     def _count(self, weights: NDArray[np.bool_] | Floats) -> Ints:
+        if self._one_trial_each:
+            return weights.astype(np.int64)
         counted = np.bincount(self.prompt, weights=weights, minlength=len(self.ids))
         return np.rint(counted).astype(np.int64)

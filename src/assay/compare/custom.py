@@ -6,8 +6,9 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,8 @@ from assay.compare.head_to_head import Totals
 from assay.errors import InputError, PluginError
 from assay.seams import Host
 
-_EXPORTS = ("grade", "compare", "default")
+_EXPORTS = ("grade", "default", "compare")
+_FIELDS = ("id", "input", "hint", "metadata", "runs")
 type Ask = Callable[[dict[str, Any]], Any]
 
 
@@ -50,10 +52,9 @@ def custom_judge(path: str, host: Host, timeout_s: float = 60.0) -> Callable[[Al
         totals = [np.full(len(run.ids), np.nan) for run in aligned.runs]
         labels = {run.label: number for number, run in enumerate(aligned.runs)}
         for prompt, question in _questions(aligned):
-            for place, value in _answer(ask(question), question["id"]).items():
-                if place in labels:
-                    where = aligned.where[prompt, labels[place]]
-                    totals[labels[place]][where] = value
+            for place, value in _answer(ask(question), question).items():
+                where = aligned.where[prompt, labels[place]]
+                totals[labels[place]][where] = value
         return totals
 
     return rank
@@ -105,13 +106,22 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answer(value: Any, prompt_id: str) -> dict[str, float]:
+def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
     """Give a total for each run: its score, unless the ranks say otherwise."""
+    where = f"the comparison grader's answer for {question['id']!r}"
     try:
         ranking = msgspec.convert(value, _Ranking).rankings
-    except msgspec.ValidationError as error:
-        msg = f"the comparison grader's answer for {prompt_id!r} is no ranking: {error}"
+    except (msgspec.ValidationError, TypeError) as error:
+        msg = f"{where} is no ranking: {error}"
         raise PluginError(msg, hint='{"rankings": [{"run", "rank", "score"}]}') from error
+    names = [place.run for place in ranking]
+    strange = [name for name in names if name not in question["runs"] or names.count(name) > 1]
+    if strange:
+        msg = f"{where} ranks {strange[0]!r}, which is no run of this prompt, or ranks it twice"
+        raise PluginError(msg, hint=f"the runs are: {', '.join(question['runs'])}")
+    if not all(isfinite(place.score) and place.rank >= 1 for place in ranking):
+        msg = f"{where} has a rank below 1 or a score that is no number"
+        raise PluginError(msg)
     ordered = sorted(ranking, key=lambda place: place.rank)
     agree = all(a.score >= b.score for a, b in pairwise(ordered))
     return {place.run: place.score if agree else 1.0 / place.rank for place in ranking}
@@ -123,17 +133,38 @@ def _python(file: Path) -> Ask | None:
     source = file.read_text(encoding="utf-8", errors="replace")
     if not any(f"def {name}(" in source for name in _EXPORTS):
         return None
-    found = runpy.run_path(str(file), run_name="assay_comparison_grader")
-    function = next(found[name] for name in _EXPORTS if callable(found.get(name)))
+    found = _guarded(lambda: runpy.run_path(str(file), run_name="assay_comparison_grader"), file)
+    function = next((found[name] for name in _EXPORTS if callable(found.get(name))), None)
+    if function is None:
+        return None
 
-    def ask(question: dict[str, Any]) -> Any:
-        wanted = inspect.signature(function).parameters
-        single = len(wanted) == 1 and next(iter(wanted)) not in question
-        usable = {name: question.get(name) for name in wanted}
-        answer = function(question) if single else function(**usable)
+    def call(question: dict[str, Any]) -> Any:
+        answer = function(**_arguments(function, question))
         return asyncio.run(answer) if inspect.isawaitable(answer) else answer  # type: ignore[arg-type]
 
-    return ask
+    return lambda question: _guarded(lambda: call(question), file, question["id"])
+
+
+def _arguments(function: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
+    """Give what the function asks for by name; a single argument of another name gets it all."""
+    asked = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in asked.values()):
+        return question
+    if len(asked) == 1 and (name := next(iter(asked))) not in _FIELDS:
+        return {name: question}
+    optional = [name for name, p in asked.items() if p.default is not p.empty]
+    return {name: question.get(name) for name in asked if name in question or name not in optional}
+
+
+def _guarded(work: Callable[[], Any], file: Path, prompt_id: str | None = None) -> Any:
+    """Run the user's code. What it prints goes to stderr; what it raises becomes a message."""
+    where = "" if prompt_id is None else f" on {prompt_id!r}"
+    try:
+        with redirect_stdout(sys.stderr):
+            return work()
+    except (Exception, SystemExit) as error:
+        msg = f"the comparison grader {file} failed{where}: {type(error).__name__}: {error}"
+        raise PluginError(msg) from error
 
 
 def _program(file: Path, host: Host, timeout_s: float) -> Ask:

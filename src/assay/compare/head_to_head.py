@@ -103,7 +103,8 @@ class _Rows:
         chosen = aligned.in_several
         self._where = aligned.where[chosen]
         self._labels = [run.label for run in aligned.runs]
-        self._ids = [msgspec.json.encode(aligned.ids[i]) for i in chosen.tolist()]
+        encode = msgspec.json.Encoder().encode
+        self._ids = [encode(aligned.ids[i]) for i in chosen.tolist()]
 
     def write(self, fields: dict[str, Any]) -> Iterator[bytes]:
         """Give the rows as JSON; a field holds a winner per prompt, or a column per run."""

@@ -3,9 +3,8 @@
 import gc
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
 from math import nan
 from operator import attrgetter
 from pathlib import Path
@@ -14,13 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.compare.columns import Health, Kind, Run
-from assay.compare.rows import CaptureRow, TrialsRow, read_blocks, rows_about
+from assay.compare.columns import Floats, Health, Ints, Kind, Run
+from assay.compare.rows import (
+    NO_AGENT,
+    NO_FAILURE,
+    NOTHING_USED,
+    CaptureRow,
+    TrialsRow,
+    read_blocks,
+    rows_about,
+)
+from assay.errors import InputError
 from assay.records.failure import Cause
 
 _RICHNESS = ("full", "messages-only", "minimal")
 _AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 _TIMEOUT = Cause.AGENT_TIMEOUT.value
+_PROMPT_COLUMNS = ("inputs", "categories", "k", "pass_at_k", "pass_exp_k")
 _TRIAL_COLUMNS = (
     "passed",
     "score",
@@ -63,41 +72,36 @@ def _no_collector() -> Iterator[None]:
 
 
 class _Loader:
-    """Collects columns while a file is read."""
+    """Collects columns while a file is read. Every pass over the rows counts: there are many."""
 
     def __init__(self) -> None:
         self._ids: list[str] = []
-        self._categories = array("q")
         self._category_names: dict[str, int] = {}
-        self._place: dict[str, int] = {}
-        self._replaced: list[int] = []
-        self._inputs, self._k = array("q"), array("q")
-        self._at_k, self._exp_k = array("d"), array("d")
-        self._prompt = array("q")
-        self._columns: dict[str, list[NDArray[np.float64]]] = {name: [] for name in _TRIAL_COLUMNS}
-        self._health = Health()
+        self._columns: dict[str, list[NDArray[Any]]] = {
+            name: [] for name in ("per_prompt", *_PROMPT_COLUMNS, *_TRIAL_COLUMNS)
+        }
+        self._n_attempts = 0
         self._n_said = 0
+        self._seen = _Seen()
         self._richness: str | None = None
         self._graders: dict[str, set[str]] = {}
-        self._agents: set[str] = set()
+        self._agents: set[tuple[str, str, str]] = set()
 
     def add_captures(self, rows: list[CaptureRow]) -> None:
         """Take captures: prompts with one trial each."""
         n = len(rows)
-        self._prompt.extend(range(len(self._ids), len(self._ids) + n))
-        self._add_prompts(rows)
-        self._k.extend(repeat(1, n))
-        self._at_k.extend(repeat(nan, n))
-        self._exp_k.extend(repeat(nan, n))
-        causes = _each(rows, "failure.cause")
+        ones, unknown = np.ones(n, dtype=np.int64), np.full(n, nan)
+        self._add_prompts(rows, per_prompt=ones, k=ones, pass_at_k=unknown, pass_exp_k=unknown)
+        causes = _causes(rows)
         errors = _each(rows, "errors")
-        if any(errors) or any(_each(rows, "metadata.timed_out")):
+        erred = np.fromiter(map(bool, errors), np.bool_, n)
+        if erred.any() or any(_each(rows, "metadata.timed_out")):
             causes = [row.failure.cause or _old_cause(row) for row in rows]
         lengths = _floats(_each(rows, "timing.total"))
         if np.isnan(lengths).any():
             ends, starts = _each(rows, "timing.end"), _each(rows, "timing.start")
             lengths = np.where(np.isnan(lengths), _floats(ends) - _floats(starts), lengths)
-        empty = np.array(list(map(len, _each(rows, "output")))) <= _EMPTY_TEXT
+        empty = _floats(list(map(len, _each(rows, "output")))) <= _EMPTY_TEXT
         self._add_attempts(
             rows,
             causes,
@@ -105,138 +109,173 @@ class _Loader:
             score=_floats(_each(rows, "score.score")),
             duration_ms=lengths,
             first_response_ms=_floats(_each(rows, "timing.first_response")),
-            complete=~(empty | np.array(list(map(bool, errors)))),
+            complete=(~(empty | erred)).astype(np.float64),
         )
 
     def add_trials(self, rows: list[TrialsRow]) -> None:
         """Take prompts with all their trials."""
-        for number, row in enumerate(rows, len(self._ids)):
-            self._prompt.extend(repeat(number, len(row.trials)))
-        self._add_prompts(rows)
-        self._k.extend([max(int(row.k or 0), len(row.trials)) for row in rows])
-        self._at_k.extend(_floats(_each(rows, "pass_at_k")).tolist())
-        self._exp_k.extend(_floats(_each(rows, "pass_exp_k")).tolist())
+        counts = list(map(len, _each(rows, "trials")))
+        self._add_prompts(
+            rows,
+            per_prompt=np.array(counts, dtype=np.int64),
+            k=np.maximum(np.nan_to_num(_floats(_each(rows, "k"))), counts).astype(np.int64),
+            pass_at_k=_floats(_each(rows, "pass_at_k")),
+            pass_exp_k=_floats(_each(rows, "pass_exp_k")),
+        )
         entries = [entry for row in rows for entry in row.trials]
         passed, score = _floats(_each(entries, "pass_")), _floats(_each(entries, "score"))
         score = np.where(np.isnan(score), passed, np.where(np.isnan(passed), nan, score))
         self._add_attempts(
             entries,
-            _each(entries, "failure.cause"),
+            _causes(entries),
             passed=passed,
             score=score,
             duration_ms=_floats(_each(entries, "duration")),
             first_response_ms=_floats(_each(entries, "first_response")),
-            complete=np.ones(len(entries), dtype=bool),
+            complete=np.ones(len(entries)),
         )
 
     def run(self, label: str, path: Path, kind: Kind) -> Run:
         """Give the columns, without rows that were replaced by a later one."""
-        n = len(self._ids)
-        alive = np.ones(n, dtype=bool)
-        alive[self._replaced] = False
-        prompt = np.array(self._prompt, dtype=np.int64)
-        kept = alive[prompt] if n else np.zeros(0, dtype=bool)
-        renumbered = np.cumsum(alive) - 1
-        columns = {
-            name: np.concatenate([*parts, np.zeros(0)])[kept]
-            for name, parts in self._columns.items()
-        }
-        where = np.flatnonzero(alive)
+        columns = {name: _joined(parts) for name, parts in self._columns.items()}
+        alive = _last_ones(self._ids)
+        per_prompt = columns.pop("per_prompt").astype(np.int64)
+        ids = self._ids
+        if not alive.all():
+            ids = [id_ for id_, keep in zip(ids, alive.tolist(), strict=True) if keep]
+        kept = np.repeat(alive, per_prompt)
+        for names, mask in ((_PROMPT_COLUMNS, alive), (_TRIAL_COLUMNS, kept)):
+            columns |= {name: columns[name][mask] for name in names if not mask.all()}
         if not self._n_said:  # nobody graded this run: its failures are no measurement either
             columns["passed"][:] = columns["score"][:] = nan
-        self._health.n_repeated = len(self._replaced)
-        self._health.n_trials = int(kept.sum())
-        self._health.n_graded = int((~np.isnan(columns["passed"])).sum())
-        whole = not self._replaced
+        _check(columns, path)
+        health = self._seen.health(kept)
+        health.n_repeated = int((~alive).sum())
+        health.n_graded = int((~np.isnan(columns["passed"])).sum())
+        per_kept = per_prompt[alive]
         return Run(
             label=label,
             path=path,
             kind=kind,
-            ids=self._ids if whole else [self._ids[i] for i in where],
-            inputs=np.array(self._inputs, dtype=np.int64)[where],
-            categories=np.array(self._categories, dtype=np.int64)[where],
+            ids=ids,
             category_names=list(self._category_names),
-            k=np.array(self._k, dtype=np.int64)[where],
-            pass_at_k=np.array(self._at_k)[where],
-            pass_exp_k=np.array(self._exp_k)[where],
-            prompt=renumbered[prompt[kept]] if n else prompt,
-            health=self._health,
+            prompt=np.repeat(np.arange(len(per_kept), dtype=np.int64), per_kept),
+            health=health,
             richness=self._richness,
             graders=self._graders,
             agents=self._agents,
             **columns,
         )
 
-    def _add_prompts(self, rows: list[Any]) -> None:
-        ids = _each(rows, "id")
-        start = len(self._ids)
-        fresh = dict(zip(ids, range(start, start + len(ids)), strict=True))
-        if len(fresh) < len(ids) or not self._place.keys().isdisjoint(ids):
-            for number, id_ in enumerate(ids, start):
-                if id_ in self._place:
-                    self._replaced.append(self._place[id_])
-                self._place[id_] = number
-        else:
-            self._place.update(fresh)
-        self._ids += ids
-        self._inputs.extend(map(zlib.crc32, _each(rows, "input")))
-        names = self._category_names
-        found = map(_category, _each(rows, "metadata.category"))
-        self._categories.extend([names.setdefault(name, len(names)) for name in found])
+    def _add_prompts(self, rows: list[Any], **columns: NDArray[Any]) -> None:
+        self._ids += _each(rows, "id")
+        columns["inputs"] = np.fromiter(map(zlib.crc32, _each(rows, "input")), np.int64, len(rows))
+        columns["categories"] = self._numbers(_each(rows, "metadata.category"))
+        for name, values in columns.items():
+            self._columns[name].append(values)
         if self._richness is None:
             seen = _each(rows, "metadata.trajectory_richness")
             self._richness = next((value for value in seen if value in _RICHNESS), None)
 
-    def _add_attempts(
-        self,
-        attempts: list[Any],
-        causes: list[str],
-        **known: NDArray[np.float64] | NDArray[np.bool_],
-    ) -> None:
+    def _numbers(self, categories: list[Any]) -> Ints:
+        """Give each category its number; those met before need no look at their type."""
+        known = self._category_names
+        try:
+            return np.fromiter(map(known.__getitem__, categories), np.int64, len(categories))
+        except (KeyError, TypeError):
+            names = map(_category, categories)
+            numbers = [known.setdefault(name, len(known)) for name in names]
+            return np.array(numbers, dtype=np.int64)
+
+    def _add_attempts(self, attempts: list[Any], causes: list[str], **known: Floats) -> None:
         self._n_said += int((~np.isnan(known["passed"])).sum())
         self._count_health(attempts, causes, known)
         self._count_agents(attempts)
-        inputs = _floats(_each(attempts, "usage.input_tokens"))
-        outputs = _floats(_each(attempts, "usage.output_tokens"))
-        tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
+        n = len(attempts)
+        cost, tokens = _usage(_each(attempts, "usage"))
         known |= {
-            "cost_usd": _floats(_each(attempts, "usage.cost_usd")),
-            "tokens": np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens),
+            "cost_usd": cost,
+            "tokens": tokens,
             "n_steps": _floats(list(map(len, _each(attempts, "trajectory")))),
             "tool_error": _floats(_each(attempts, "tool_errors")),
-            "timed_out": _floats([cause == _TIMEOUT for cause in causes]),
+            "timed_out": _floats([cause == _TIMEOUT for cause in causes])
+            if any(causes)
+            else np.zeros(n),
         }
         for name, values in known.items():
-            self._columns[name].append(values.astype(np.float64))
+            self._columns[name].append(values)
+        self._n_attempts += n
 
     def _count_health(self, attempts: list[Any], causes: list[str], known: dict[str, Any]) -> None:
-        """Count what went wrong; an agent's own failure without a grade is a failed trial."""
-        health = self._health
-        health.n_grader_failures += sum(map(bool, _each(attempts, "grader_failures")))
-        health.n_permission_denials += sum(_each(attempts, "permission_denials"))
-        unsaid = np.isnan(known["passed"])
-        for i in np.flatnonzero(unsaid | np.array(list(map(bool, causes)))).tolist():
+        """Note what went wrong; an agent's own failure without a grade is a failed trial."""
+        seen, first = self._seen, self._n_attempts
+        broken = _each(attempts, "grader_failures")
+        if any(broken):
+            seen.grader_failures.extend(first + i for i, why in enumerate(broken) if why)
+        denials = _each(attempts, "permission_denials")
+        if any(denials):
+            for i, n in enumerate(denials):
+                seen.denials.extend([first + i] * n)
+        odd = unsaid = np.isnan(known["passed"])
+        if any(causes):
+            odd = unsaid | np.fromiter(map(bool, causes), np.bool_, len(causes))
+        for i in np.flatnonzero(odd).tolist():
             cause, attempt = causes[i], attempts[i]
             if cause and not attempt.failure.answered:
-                known["complete"][i] = False
+                known["complete"][i] = 0.0
             if cause in _AGENT_CAUSES:
-                health.failed[cause] = health.failed.get(cause, 0) + 1
+                seen.note(seen.failed, cause, first + i)
                 if unsaid[i] and not attempt.failure.answered:
                     known["passed"][i] = known["score"][i] = 0.0
                     continue
             if unsaid[i]:
                 why = cause or ("grader failed" if attempt.grader_failures else "not graded")
-                health.not_measured[why] = health.not_measured.get(why, 0) + 1
+                seen.note(seen.not_measured, why, first + i)
 
     def _count_agents(self, attempts: list[Any]) -> None:
-        for agent in set(_each(attempts, "agent")):
-            if agent.adapter:
-                self._agents.add(
-                    " ".join(filter(None, (agent.adapter, agent.version, agent.model)))
-                )
+        agents = _each(attempts, "agent")
+        if agents.count(NO_AGENT) < len(agents):
+            self._agents |= {
+                (agent.adapter, agent.version or "", agent.model or "")
+                for agent in set(agents)
+                if agent.adapter
+            }
         for grades in filter(None, _each(attempts, "grades")):
             for name, grade in grades.items():
                 self._graders.setdefault(name, set()).add(grade.version or "unknown")
+
+
+class _Seen:
+    """Which trials something happened to; they are counted once it is known which rows stay."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, array[int]] = {}
+        self.not_measured: dict[str, array[int]] = {}
+        self.grader_failures = array("q")
+        self.denials = array("q")
+
+    def note(self, book: "dict[str, array[int]]", why: str, attempt: int) -> None:
+        """Write down that this happened to a trial."""
+        if why not in book:
+            book[why] = array("q")
+        book[why].append(attempt)
+
+    def health(self, kept: NDArray[np.bool_]) -> Health:
+        """Count over the trials that stay."""
+
+        def count(attempts: "array[int]") -> int:
+            return int(kept[np.array(attempts, dtype=np.int64)].sum())
+
+        def counts(book: "dict[str, array[int]]") -> dict[str, int]:
+            return {why: n for why, attempts in book.items() if (n := count(attempts))}
+
+        return Health(
+            n_trials=int(kept.sum()),
+            not_measured=counts(self.not_measured),
+            failed=counts(self.failed),
+            n_grader_failures=count(self.grader_failures),
+            n_permission_denials=count(self.denials),
+        )
 
 
 def _each(rows: list[Any], name: str) -> list[Any]:
@@ -244,9 +283,59 @@ def _each(rows: list[Any], name: str) -> list[Any]:
     return list(map(attrgetter(name), rows))
 
 
-def _floats(values: list[Any]) -> NDArray[np.float64]:
+def _floats(values: list[Any]) -> Floats:
     """Give numbers as a column; what is not there is NaN."""
     return np.array(values, dtype=np.float64)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Put the blocks of a column together, and let go of them."""
+    whole = np.concatenate(parts) if parts else np.zeros(0)
+    parts.clear()
+    return whole
+
+
+def _last_ones(ids: list[str]) -> NDArray[np.bool_]:
+    """Say of each row whether it is the last with its id."""
+    alive = np.ones(len(ids), dtype=bool)
+    if len(set(ids)) < len(ids):
+        alive[:] = False
+        alive[list({id_: n for n, id_ in enumerate(ids)}.values())] = True
+    return alive
+
+
+def _causes(attempts: list[Any]) -> list[str]:
+    failures = _each(attempts, "failure")
+    if failures.count(NO_FAILURE) == len(failures):
+        return [""] * len(failures)
+    return _each(failures, "cause")
+
+
+def _usage(used: list[Any]) -> tuple[Floats, Floats]:
+    """Give cost and tokens."""
+    if used.count(NOTHING_USED) == len(used):
+        unknown = np.full(len(used), nan)
+        return unknown, unknown
+    inputs, outputs = _floats(_each(used, "input_tokens")), _floats(_each(used, "output_tokens"))
+    tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
+    tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
+    return _floats(_each(used, "cost_usd")), tokens
+
+
+def _check(columns: dict[str, Floats], path: Path) -> None:
+    """Refuse numbers that mean nothing; other tools write such rows."""
+    rules: Iterable[tuple[str, str, float]] = (
+        ("score", "a score must lie in 0..1", 1.0),
+        ("duration_ms", "a duration cannot be negative", np.inf),
+        ("cost_usd", "a cost cannot be negative", np.inf),
+        ("tokens", "a number of tokens cannot be negative", np.inf),
+    )
+    for name, rule, most in rules:
+        values = columns[name]
+        wrong = values[(values < 0.0) | (values > most)]
+        if wrong.size:
+            msg = f"{path}: {rule}, got {wrong[0]:g} ({wrong.size} times)"
+            raise InputError(msg, hint="grade the rows again, or mend them")
 
 
 def _old_cause(row: CaptureRow) -> str:

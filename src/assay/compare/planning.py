@@ -99,6 +99,16 @@ def power_with(
     }
 
 
-def reach(run: Run, gate: GateName, margin: float) -> GateReach:
-    """Ask whether a gate against this run could pass, and could fail."""
-    return reach_of_gate(gate, run.n_passed, run.n_measured, margin=margin)
+def reach(run: Run, gate: GateName, margin: float, n_prompts: int | None = None) -> GateReach:
+    """Ask whether a gate against this run, or so many prompts like it, could pass, and fail."""
+    n = n_prompts or len(run.ids)
+    passed, measured = np.resize(run.n_passed, n), np.resize(run.n_measured, n)
+    return reach_of_gate(gate, passed, measured, margin=margin)
+
+
+def reach_of_rate(rate: float, size: tuple[int, int], gate: GateName, margin: float) -> GateReach:
+    """Ask the same of a run of (prompts, trials) that passes as often as assumed."""
+    n_prompts, n_trials = size
+    # Spread evenly: as many prompts pass all their trials as the rate asks for.
+    passed = np.diff(np.rint(rate * np.arange(n_prompts + 1))).astype(np.int64) * n_trials
+    return reach_of_gate(gate, passed, np.full(n_prompts, n_trials), margin=margin)

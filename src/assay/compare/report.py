@@ -119,7 +119,7 @@ def _meta(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
         "seed": wish.seed,
         "promptsInAllRuns": int((aligned.where >= 0).all(axis=1).sum()),
         "files": {run.label: run.path.name for run in runs},
-        "agents": {run.label: sorted(run.agents) for run in runs},
+        "agents": {run.label: run.agent_names for run in runs},
         "graders": {
             run.label: {name: sorted(seen) for name, seen in sorted(run.graders.items())}
             for run in runs

@@ -9,31 +9,31 @@ import msgspec
 from assay.compare.columns import Kind
 from assay.errors import InputError
 
-_BLOCK = 4 * 1024 * 1024
+_BLOCK = 1024 * 1024
 _HINT = "compare reads the output of capture, grade or trials"
 
 
-class Score(msgspec.Struct, frozen=True):
+class Score(msgspec.Struct, frozen=True, gc=False):
     """The grade of a capture."""
 
     pass_: bool | None = msgspec.field(name="pass", default=None)
     score: float | None = None
 
 
-class Version(msgspec.Struct):
+class Version(msgspec.Struct, gc=False):
     """Which grader it was."""
 
     version: str | None = None
 
 
-class CauseOf(msgspec.Struct, frozen=True):
+class CauseOf(msgspec.Struct, frozen=True, gc=False):
     """Why a trial did not go well."""
 
     cause: str = ""
     answered: bool = False
 
 
-class Used(msgspec.Struct, rename="camel", frozen=True):
+class Used(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """What a trial used up."""
 
     input_tokens: float | None = None
@@ -41,7 +41,7 @@ class Used(msgspec.Struct, rename="camel", frozen=True):
     cost_usd: float | None = None
 
 
-class Clock(msgspec.Struct, rename="camel", frozen=True):
+class Clock(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """When it began and ended."""
 
     start: float | None = None
@@ -50,7 +50,7 @@ class Clock(msgspec.Struct, rename="camel", frozen=True):
     first_response: float | None = None
 
 
-class AgentOf(msgspec.Struct, frozen=True):
+class AgentOf(msgspec.Struct, frozen=True, gc=False):
     """Which agent it was."""
 
     adapter: str = ""
@@ -58,11 +58,15 @@ class AgentOf(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
+NO_FAILURE, NOTHING_USED, NO_AGENT = CauseOf(), Used(), AgentOf()
+"""What most rows have; one object for all of them, so that a whole column is looked at quickly."""
+
+
 class Step(msgspec.Struct, gc=False):
     """Only counted."""
 
 
-class About(msgspec.Struct, rename="camel", frozen=True):
+class About(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """The metadata that counts; the category stands under a name of the user's choice."""
 
     category: Any = None
@@ -70,20 +74,20 @@ class About(msgspec.Struct, rename="camel", frozen=True):
     timed_out: Any = None
 
 
-class Attempt(msgspec.Struct, rename="camel", kw_only=True):
+class Attempt(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """What a capture and an entry of trials have in common."""
 
     trajectory: list[Step]
     tool_errors: bool = False
     grades: dict[str, Version] | None = None
     grader_failures: dict[str, str] | None = None
-    failure: CauseOf = CauseOf()
-    usage: Used = Used()
-    agent: AgentOf = AgentOf()
+    failure: CauseOf = NO_FAILURE
+    usage: Used = NOTHING_USED
+    agent: AgentOf = NO_AGENT
     permission_denials: int = 0
 
 
-class CaptureRow(Attempt, rename="camel", kw_only=True):
+class CaptureRow(Attempt, rename="camel", kw_only=True, gc=False):
     """A row of results.jsonl, or of what grade wrote."""
 
     id: str
@@ -91,11 +95,11 @@ class CaptureRow(Attempt, rename="camel", kw_only=True):
     output: msgspec.Raw
     timing: Clock
     metadata: About = About()
-    errors: list[str] = []
+    errors: tuple[str, ...] = ()
     score: Score = Score()
 
 
-class EntryRow(Attempt, rename="camel", kw_only=True):
+class EntryRow(Attempt, rename="camel", kw_only=True, gc=False):
     """One trial in a row of trials.jsonl."""
 
     duration: float
@@ -104,7 +108,7 @@ class EntryRow(Attempt, rename="camel", kw_only=True):
     first_response: float | None = None
 
 
-class TrialsRow(msgspec.Struct, rename="camel", kw_only=True):
+class TrialsRow(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """A row of trials.jsonl."""
 
     id: str

@@ -156,9 +156,11 @@ def _with_verdict(line: bytes, row: _Row, verdict: Verdict) -> bytes:
         return _encode({**old, **new})
     if verdict.broken:
         added.errors = list(verdict.broken.values())
-    said = _encode(added)
     text = line if line.endswith(b"}\n") else line.strip() + b"\n"
-    return text[:-1] if said == b"{}" else b"%b,%b" % (text[:-2], said[1:])
+    said = _encode(added)
+    if said == b"{}":
+        return text[:-1]
+    return text[:-2] + b"," + said[1:]
 
 
 def _errors(line: bytes, verdict: Verdict) -> list[str] | UnsetType:

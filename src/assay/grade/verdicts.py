@@ -26,6 +26,8 @@ def judge(
     trial: Trial, failure: Failure | None, graders: Sequence[PluginRef], host: Host
 ) -> Verdict:
     """Ask every grader, unless the trial's failure has decided already."""
+    if not graders:
+        return Verdict()
     return decided(failure) or ask_all([plugins.grader(ref) for ref in graders], trial, host)
 
 
@@ -60,8 +62,9 @@ def ask_all(graders: Sequence[Grader], trial: Trial, host: Host) -> Verdict:
             broken[name] = error.message
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
             broken[name] = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
-    score = combine(list(grades.values())) if grades and not broken else None
-    return Verdict(score=score, grades=grades, broken=broken)
+    if broken or not grades:
+        return Verdict(grades=grades, broken=broken)
+    return Verdict(score=combine(tuple(grades.values())), grades=grades)
 
 
 def combine(grades: Sequence[Grade]) -> Grade:

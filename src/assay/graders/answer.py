@@ -1,4 +1,4 @@
-"""Read what a grader answered, strictly: types, 0..1, no NaN."""
+"""Get and read what a grader answered, strictly: types, 0..1, no NaN."""
 
 import math
 from typing import Any
@@ -7,6 +7,16 @@ import msgspec
 
 from assay.errors import PluginError
 from assay.records.grade import Grade
+from assay.seams import Served
+
+
+def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
+    """Put a question to a running program; say in its failures who failed."""
+    try:
+        return served.ask(question, timeout_s)
+    except PluginError as error:
+        msg = f"Grader {error.message}"
+        raise PluginError(msg) from error
 
 
 def parse_answer(answer: bytes) -> Grade:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import PluginError
+from assay.graders.answer import ask_served
 from assay.graders.fingerprint import built_in_version, options_of
 from assay.records.grade import Grade
 from assay.records.trial import PluginRef
@@ -26,7 +27,9 @@ from assay.seams import Host, Trial
 
 _MAIN_THREAD = threading.main_thread().ident
 _TICK_S = 0.1
-"""How exact the alarm is; code that swallowed one gets the next."""
+"""How exact the alarm is."""
+_AGAIN_S = 0.5
+"""Code that swallowed the alarm gets another so much later."""
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
@@ -68,9 +71,8 @@ class PythonCode:
         return self._judge_apart(trial, host)
 
     def _judge_apart(self, trial: Trial, host: Host) -> Grade:
-        answer = _ANSWER.decode(
-            host.serve(self._child).ask(msgspec.json.encode(trial), self.timeout_s)
-        )
+        said = ask_served(host.serve(self._child), msgspec.json.encode(trial), self.timeout_s)
+        answer = _ANSWER.decode(said)
         if answer.grade is None:
             raise PluginError(answer.error)
         return answer.grade
@@ -88,18 +90,21 @@ class _TooLong(BaseException):
 
 def within(seconds: float, judge: Callable[[Trial], Grade], trial: Trial) -> Grade:
     """Call judge in the main thread; interrupt it when the time is over."""
-    if not _alarm.is_set:
-        _alarm.set()
-    outer = _alarm.deadline_s
+    alarm, outer_s = _alarm, _alarm.deadline_s
     try:
-        _alarm.deadline_s = time.monotonic() + seconds
-        try:
-            return judge(trial)
-        finally:
-            _alarm.deadline_s = outer
+        alarm.deadline_s = time.monotonic() + seconds
+        if not alarm.is_set:  # looked at only now: with a deadline it does not clear itself
+            alarm.set()
+        grade = judge(trial)
+        alarm.deadline_s = outer_s
     except _TooLong:
+        alarm.deadline_s = outer_s
         msg = f"Grader gave no answer in {seconds:g} s"
         raise PluginError(msg) from None
+    except BaseException:
+        alarm.deadline_s = outer_s
+        raise
+    return grade
 
 
 class _Alarm:
@@ -123,6 +128,7 @@ class _Alarm:
         if self.deadline_s is None:
             self._clear()
         elif time.monotonic() >= self.deadline_s:
+            self.deadline_s = time.monotonic() + _AGAIN_S
             raise _TooLong
 
     def _clear(self) -> None:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from assay.errors import PluginError
-from assay.graders.answer import parse_answer
+from assay.graders.answer import ask_served, parse_answer
 from assay.graders.executable import ExecutableGrader, program, question
 from assay.records.grade import Grade
 from assay.seams import Host, Trial
@@ -18,9 +17,5 @@ class ServingGrader(ExecutableGrader):
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the program that runs already."""
         served = host.serve(program(self.path))
-        try:
-            answer = served.ask(msgspec.json.encode(question(trial)), self.timeout_s)
-        except PluginError as error:
-            msg = f"Grader {error.message}"
-            raise PluginError(msg) from error
-        return parse_answer(answer)
+        asked = msgspec.json.encode(question(trial))
+        return parse_answer(ask_served(served, asked, self.timeout_s))

@@ -15,7 +15,8 @@ import msgspec
 
 from assay.errors import InputError
 
-_BLOCK = 256 * 1024
+_BLOCK = 64 * 1024
+"""Small enough that a block and its rows stay in the processor's cache."""
 _BOM = b"\xef\xbb\xbf"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -1,11 +1,12 @@
 """Write a comparison as JSON, its rows per prompt one at a time."""
 
 from collections.abc import Iterable
+from itertools import batched
 from typing import Any, BinaryIO
 
 import msgspec
 
-_FLUSH = 512
+_AT_ONCE = 512
 
 
 def write_json(
@@ -41,16 +42,11 @@ def _write_with_rows(
 
 def _write_rows(out: BinaryIO, rows: Iterable[bytes], indent: bytes, closing: bytes) -> None:
     out.write(b"[")
-    held: list[bytes] = []
-    first = True
-    for row in rows:
-        held.append((b"\n" if first else b",\n") + indent + row)
-        first = False
-        if len(held) >= _FLUSH:
-            out.write(b"".join(held))
-            held.clear()
-    out.write(b"".join(held))
-    out.write(b"]" if first else b"\n" + closing + b"]")
+    comma, written = b",\n" + indent, False
+    for some in batched(rows, _AT_ONCE):
+        out.write((comma if written else b"\n" + indent) + comma.join(some))
+        written = True
+    out.write(b"\n" + closing + b"]" if written else b"]")
 
 
 def _indented(value: Any) -> bytes:

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 _SHOWN_FLIPS = 10
+_SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
+type Table = tuple[str, list[str], list[list[str]]]
+"""Title, header, rows."""
 
 
 def markdown(sections: dict[str, Any]) -> str:
@@ -13,7 +16,7 @@ def markdown(sections: dict[str, Any]) -> str:
     lines += ["", "## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
     lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
     for title, header, rows in tables(sections):
-        lines += ["", f"## {title}", "", _row(header), _row("---" for _ in header)]
+        lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
         lines += [_row(_escape(cell) for cell in row) for row in rows]
     lines += _flips(sections)
     meta = sections["meta"]
@@ -32,12 +35,22 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
             parts.append(f"{health['permissionDenials']} permission denials")
         if not health["healthy"]:
             parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
-        lines.append(f"{label}: {', '.join(parts)}")
+        lines.append(plain(f"{label}: {', '.join(parts)}"))
     return lines
 
 
-def tables(sections: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+def tables(sections: dict[str, Any]) -> Iterator[Table]:
     """Give title, header and rows of each table of the report."""
+    for title, header, rows in _tables(sections):
+        yield title, [plain(cell) for cell in header], [[plain(c) for c in row] for row in rows]
+
+
+def plain(text: str) -> str:
+    """Keep names from moving the cursor: a control character becomes a space."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _tables(sections: dict[str, Any]) -> Iterator[Table]:
     yield _runs_table(sections)
     yield _pairs_table(sections)
     yield _amounts_table(sections)
@@ -49,7 +62,7 @@ def tables(sections: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list
         yield _ranking_table(sections)
 
 
-def _runs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _runs_table(sections: dict[str, Any]) -> Table:
     trials = "capability" in sections
     rows = []
     for label in sections["meta"]["runs"]:
@@ -79,7 +92,7 @@ def _runs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str
     return "Runs", [*header, "score", "p50 ms", "p90 ms", "cost"], rows
 
 
-def _pairs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _pairs_table(sections: dict[str, Any]) -> Table:
     rows = []
     for pair in sections["pairs"]:
         rate = pair["passRate"]
@@ -101,7 +114,7 @@ def _pairs_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[st
     return "Pairs", [*header, "open bounds", "verdict"], rows
 
 
-def _amounts_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _amounts_table(sections: dict[str, Any]) -> Table:
     rows = []
     for pair in sections["pairs"]:
         for name, told in pair["amounts"].items():
@@ -116,7 +129,7 @@ def _amounts_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[
     return "Cost and time", ["pair", "what", "difference per prompt", "ratio"], rows
 
 
-def _pass_k_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _pass_k_table(sections: dict[str, Any]) -> Table:
     rows = []
     for label in sections["meta"]["runs"]:
         for told in sections["capability"][label]["perK"]:
@@ -132,7 +145,7 @@ def _pass_k_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[s
     return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
 
 
-def _categories_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _categories_table(sections: dict[str, Any]) -> Table:
     labels = sections["meta"]["runs"]
     names = sorted({name for told in sections["categories"].values() for name in told})
     rows = []
@@ -145,7 +158,7 @@ def _categories_table(sections: dict[str, Any]) -> tuple[str, list[str], list[li
     return "Pass rate by category", ["category", *labels], rows
 
 
-def _ranking_table(sections: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+def _ranking_table(sections: dict[str, Any]) -> Table:
     rows = [
         [
             str(told["rank"]),
@@ -166,7 +179,7 @@ def _flips(sections: dict[str, Any]) -> list[str]:
             if ids:
                 more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
                 shown = ", ".join(_escape(i) for i in ids[:_SHOWN_FLIPS])
-                lines.append(f"- {pair['runB']} {name} on {shown}{more}")
+                lines.append(f"- {_escape(pair['runB'])} {name} on {shown}{more}")
     return ["", "## Flipped prompts", "", *lines] if lines else []
 
 
@@ -194,7 +207,5 @@ def _row(cells: Any) -> str:
 
 
 def _escape(text: str) -> str:
-    """Keep names of runs and prompts from being read as Markdown."""
-    for sign in "\\`*_[]<>|":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", " ")
+    """Keep names of runs and prompts from being read as Markdown or HTML."""
+    return plain(text).translate(_SPECIAL)

@@ -130,7 +130,7 @@ def _file(given: dict[str, Any]) -> str:
     mark = fence(content)
     name = path.rpartition("/")[2]
     language = name.rpartition(".")[2] if "." in name else "typescript"
-    shown = "\n   ".join(_excerpt(content))
+    shown = _excerpt(content).replace("\n", "\n   ")
     return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n   {shown}\n   {mark}"
 
 
@@ -141,13 +141,15 @@ def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def _excerpt(content: str) -> list[str]:
+def _excerpt(content: str) -> str:
+    if len(content) <= _LONG_CONTENT:
+        return content
     lines = content.split("\n")
     left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
-    if len(content) <= _LONG_CONTENT or left_out <= 0:
-        return lines
+    if left_out <= 0:
+        return content
     note = f"// ... {left_out} lines omitted ..."
-    return [*lines[:_HEAD_LINES], "", note, "", *lines[-_TAIL_LINES:]]
+    return "\n".join([*lines[:_HEAD_LINES], "", note, "", *lines[-_TAIL_LINES:]])
 
 
 def _value(value: Any) -> str:

@@ -33,14 +33,15 @@ _adopting = False
 def adopt_orphans() -> None:
     """Make orphans of our agents children of this process, where the system can."""
     global _adopting
-    if _adopting:
-        return
-    _adopting = True
-    if Path("/proc/self/task").exists():
-        import ctypes
+    with _births:  # no process may be started before we are ready for its orphans
+        if _adopting:
+            return
+        if Path("/proc/self/task").exists():
+            import ctypes
 
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _adopting = True
 
 
 class Mark:

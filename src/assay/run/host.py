@@ -64,7 +64,9 @@ class LocalHost:
         """Give this thread's running copy of a program; start it when there is none."""
         key = (threading.get_ident(), tuple(argv))
         served = _served.get(key)
-        if served is None or not served.is_alive:
+        if served is not None and served.has_ended:
+            served.close()
+        if served is None or not served.is_open:
             served = _served[key] = ServedProgram(argv)
         return served
 
@@ -150,8 +152,13 @@ class ServedProgram:
         finally:
             os.close(inlet)
         os.set_blocking(self._out, False)
-        self._heard = b""
-        self.is_alive = True
+        self._heard = bytearray()
+        self.is_open = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program went away by itself since it was last asked."""
+        return self.is_open and self._process.poll()
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """Write one line, give the one that comes back."""
@@ -170,9 +177,9 @@ class ServedProgram:
 
     def close(self, term_s: float = 2.0) -> None:
         """End the program: closed stdin first, then as with everything else."""
-        if not self.is_alive:
+        if not self.is_open:
             return
-        self.is_alive = False
+        self.is_open = False
         self._process.close_stdin()
         with contextlib.suppress(Interrupted):
             until_s = time.monotonic() + min(term_s, 0.5)
@@ -185,15 +192,19 @@ class ServedProgram:
         self._err.close()
 
     def _answer(self, deadline_s: float, timeout_s: float) -> bytes:
-        while b"\n" not in self._heard:
+        looked_at = 0
+        while (end := self._heard.find(b"\n", looked_at)) < 0:
+            looked_at = len(self._heard)
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
             self._wait(min(left_s, 0.1))
-            if not self._hear() or len(self._heard) > _MOST_BYTES:
+            can_come = self._hear()
+            if len(self._heard) > _MOST_BYTES or (not can_come and len(self._heard) == looked_at):
                 raise PluginError(self._last_words())
-        answer, _, self._heard = self._heard.partition(b"\n")
+        answer = bytes(self._heard[:end])
+        del self._heard[: end + 1]
         return answer
 
     def _wait(self, longest_s: float) -> None:
@@ -214,10 +225,10 @@ class ServedProgram:
             while len(self._heard) <= _MOST_BYTES:
                 heard = os.read(self._out, 65536)
                 if not heard:
-                    return b"\n" in self._heard
+                    return False
                 self._heard += heard
         except BlockingIOError:
-            return b"\n" in self._heard or not self._process.wait(0)
+            return not self._process.wait(0)
         return True
 
     def _last_words(self) -> str:
@@ -261,6 +272,6 @@ def _run_out(process: Process, timeout_s: float) -> bool:
 
 
 def _end_of(file: BinaryIO, n_bytes: int) -> bytes:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - n_bytes))
-    return file.read()
+    """Read the end without moving the place at which a living program writes."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), n_bytes, max(0, size - n_bytes))

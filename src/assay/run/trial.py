@@ -5,7 +5,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutputError
 from assay.records.failure import Cause, Failure
-from assay.records.recording import Recording, Turn
+from assay.records.recording import Recording
 from assay.records.trial import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
@@ -77,13 +76,12 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         kept = raw / "files"
         if conversation.keep:
             home = places.home or Path.home()
-            session = escape(conversation.session_id or "none")
-            patterns = [p.replace("{session_id}", session) for p in conversation.keep]
+            patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
             keep_files(patterns, home, workspace, kept, conversation.secrets)
     return Recording(
         start_ms=start_ms,
         end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
-        turns=_turns(conversation, spec.limits.line_bytes),
+        turns=tuple(spoken.turn(spec.limits.line_bytes) for spoken in conversation.turns),
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         kept=kept if kept.exists() else None,
@@ -118,13 +116,6 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
         return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
-def _turns(conversation: Conversation, line_bytes: int) -> tuple[Turn, ...]:
-    return tuple(
-        Turn(text=spoken.text, end=spoken.end, lines=partial(spoken.lines, line_bytes))
-        for spoken in conversation.turns
-    )
-
-
 @contextmanager
 def _raw_folder(spec: TrialSpec) -> Iterator[Path]:
     if spec.surroundings.raw_dir is None:
@@ -155,6 +146,12 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> Path | None:
         return None
     folder = tempfile.TemporaryDirectory(prefix="assay-home-", ignore_cleanup_errors=True)
     return Path(stack.enter_context(folder))
+
+
+def _for_session(pattern: str, session_id: str | None) -> str:
+    session = session_id or "none"
+    pattern = pattern.replace("{session_id:8}", escape(session[:8]))
+    return pattern.replace("{session_id}", escape(session))
 
 
 def _raw_name(spec: TrialSpec) -> str | None:

@@ -68,7 +68,10 @@ def _verdicts(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
     delta = comparison.overall_delta["score_delta_points"]
     relative = comparison.overall_delta["score_delta_percent"]
     words = f" ({signed(relative)}% of the first)" if relative is not None else ""
-    lines.append(f"- Overall: {signed(delta, 2)} points{words}")
+    lines.append(
+        f"- Overall, {entries[1].run.label} against {entries[0].run.label}: "
+        f"{signed(delta, 2)} points{words}"
+    )
     return lines
 
 
@@ -155,7 +158,8 @@ def _trend(entries: Sequence[Entry]) -> list[str]:
     """The seed's two tables for three runs and more."""
     if len(entries) < 3:
         return []
-    rows, before = [], None
+    rows: list[list[str]] = []
+    before: float | None = None
     for entry in entries:
         percent = entry.card.percent
         delta = None if before is None or percent is None else percent - before

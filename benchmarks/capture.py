@@ -1,0 +1,185 @@
+"""Overhead of a trial, against the bare limit and against the reference, measured in one run.
+
+usage: python -m benchmarks.capture [--trials 500] [--rounds 3]
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REFERENCE = ("bun@1.4.4", "@plaited/agent-eval-harness@0.12.2")
+AGENT = """#!/bin/sh
+echo '{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]}}'
+echo '{"type":"result","result":"hi"}'
+"""
+SLEEPER = '#!/bin/sh\nsleep SECONDS\necho \'{"type":"result","result":"hi"}\'\n'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        reference = install_reference()
+        schema = write_agent(folder / "agent", AGENT)
+        sleeper = write_agent(folder / "sleeper", SLEEPER.replace("SECONDS", "0.2"))
+        prompts = write_prompts(folder / "prompts.jsonl", options.trials)
+        rows = []
+        for jobs, goal in ((1, 0.7), (8, 0.4)):
+            bare, ours, theirs = [], [], []
+            for _ in range(options.rounds):  # in turn, so that other load hits all alike
+                bare.append(timed(xargs(folder / "agent", options.trials, jobs)))
+                theirs.append(timed(harness(reference, prompts, schema, folder, jobs)))
+                ours.append(timed(assay(prompts, schema, folder, jobs)))
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            rows.append((f"{options.trials} trials, -j {jobs}", bare, ours, theirs, ratio, goal))
+        few = write_prompts(folder / "few.jsonl", 160)
+        slept = [timed(assay(few, sleeper, folder, 8)) for _ in range(options.rounds)]
+        report(rows)
+        ideal = 160 * 0.2 / 8
+        share = statistics.median(slept) / ideal
+        print(
+            f"| 160 agents of 0.2 s, -j 8 | ideal {ideal:.1f} s | {statistics.median(slept):.2f} s "
+            f"| | {share:.3f} of ideal (goal 1.05) |"
+        )
+        print_help(reference)
+        print_many(folder)
+
+
+def report(rows: list[tuple]) -> None:
+    print("| case | bare (xargs) | assay | reference | assay / reference |")
+    print("|---|---|---|---|---|")
+    for name, bare, ours, theirs, ratio, goal in rows:
+        cells = [f"{statistics.median(times):.2f} s" for times in (bare, ours, theirs)]
+        verdict = "met" if ratio <= goal else "MISSED"
+        print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} (goal {goal}: {verdict}) |")
+
+
+def print_help(reference: list[str]) -> None:
+    ours = statistics.median(timed([sys.executable, "-m", "assay", "--help"]) for _ in range(9))
+    program = [str(Path(sys.executable).parent / "assay"), "--help"]
+    ours = statistics.median(timed(program) for _ in range(9))
+    theirs = statistics.median(timed([*reference, "--help"]) for _ in range(9))
+    imports = [sys.executable, "-c", "import msgspec, click"]
+    bare = statistics.median(timed(imports) for _ in range(9))
+    print(
+        f"| --help | {bare * 1000:.0f} ms (import msgspec, click) | {ours * 1000:.0f} ms "
+        f"| {theirs * 1000:.0f} ms | {ours / theirs:.2f} |"
+    )
+
+
+def print_many(folder: Path) -> None:
+    """200 agents at once that sleep 5 s."""
+    schema = write_agent(folder / "long", SLEEPER.replace("SECONDS", "5"))
+    prompts = write_prompts(folder / "many.jsonl", 200)
+    command = assay(prompts, schema, folder, 200)
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - started
+    assert status == 0
+    print(
+        f"| 200 agents of 5 s, -j 200 | | {seconds:.1f} s, {usage.ru_maxrss / 1024:.0f} MB peak "
+        "(goal 300 MB) | | |"
+    )
+
+
+def timed(command: list[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - started
+
+
+def xargs(agent: Path, n: int, jobs: int) -> list[str]:
+    return ["sh", "-c", f"seq {n} | xargs -n 1 -P {jobs} {agent} -p"]
+
+
+def assay(prompts: Path, schema: Path, folder: Path, jobs: int) -> list[str]:
+    shutil.rmtree(folder / "ours.raw", ignore_errors=True)
+    program = str(Path(sys.executable).parent / "assay")
+    return [
+        program,
+        "capture",
+        "-q",
+        str(prompts),
+        "-s",
+        str(schema),
+        "-j",
+        str(jobs),
+        "-o",
+        str(folder / "ours.jsonl"),
+        "--overwrite",
+    ]
+
+
+def harness(
+    reference: list[str], prompts: Path, schema: Path, folder: Path, jobs: int
+) -> list[str]:
+    return [
+        *reference,
+        "capture",
+        str(prompts),
+        "-s",
+        str(schema),
+        "-j",
+        str(jobs),
+        "-o",
+        str(folder / "theirs.jsonl"),
+    ]
+
+
+def write_agent(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    schema = {
+        "version": 1,
+        "name": path.name,
+        "command": [str(path)],
+        "sessionMode": "stream",
+        "prompt": {"flag": "-p"},
+        "output": {"flag": "", "value": ""},
+        "outputEvents": [
+            {
+                "match": {"path": "$.type", "value": "assistant"},
+                "emitAs": "message",
+                "extract": {"content": "$.message.content[0].text"},
+            }
+        ],
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+    }
+    file = path.with_suffix(".json")
+    file.write_text(json.dumps(schema))
+    return file
+
+
+def write_prompts(path: Path, n: int) -> Path:
+    path.write_text("".join(f'{{"id": "p{i}", "input": "hello {i}"}}\n' for i in range(n)))
+    return path
+
+
+def install_reference() -> list[str]:
+    """Install the reference harness once; give the words that start it."""
+    cache = Path(os.environ.get("ASSAY_BENCH_CACHE", Path.home() / ".cache" / "assay-bench"))
+    modules = cache / "node_modules"
+    if not (modules / "@plaited").exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["npm", "install", "--silent", "--prefix", str(cache), *REFERENCE], check=True
+        )
+    return [
+        str(modules / ".bin" / "bun"),
+        str(modules / "@plaited" / "agent-eval-harness" / "bin" / "cli.ts"),
+    ]
+
+
+if __name__ == "__main__":
+    main()

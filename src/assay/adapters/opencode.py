@@ -1,0 +1,172 @@
+"""The adapter for OpenCode: `opencode run --format json`, and its database for what that lacks."""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.moments import TrialClock
+from assay.adapters.opencode_config import config_text, key_names
+from assay.adapters.opencode_db import OpenCodeDb, read_db
+from assay.adapters.opencode_failure import failure_of_turn
+from assay.adapters.opencode_log import OpenCodeLog, read_log
+from assay.adapters.opencode_stream import OpenCodeTurn
+from assay.adapters.opencode_subagents import Completer
+from assay.adapters.prices import with_cost
+from assay.adapters.vendor import (
+    TURN_TIMEOUT_MS,
+    add_events,
+    add_usage,
+    mcp_servers,
+    variables_of,
+    vendor_options,
+)
+from assay.records.capture import AgentInfo, Usage
+from assay.records.failure import Failure
+from assay.records.recording import Recording
+from assay.seams import Ask, Command, Dialogue, Reading, Watch
+
+TESTED = ("1.18.33",)
+_ENV = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_SHARE": "1",
+    "OPENCODE_DISABLE_TERMINAL_TITLE": "1",
+}
+_QUIET = {
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+}
+_NO_INSTALL = {
+    "node_modules/.keep": "",
+    "package-lock.json": '{"lockfileVersion":3,"packages":{"":{"dependencies":'
+    '{"@opencode-ai/plugin":"*"}}}}',
+}
+"""With these OpenCode does not fetch its plugin package from the npm registry."""
+_KEPT = ("~/.local/share/opencode/opencode*.db*", "~/.local/share/opencode/log/*.log")
+
+
+class OpenCodeAdapter:
+    """One process for each turn; later turns go on with the session of the first."""
+
+    def __init__(
+        self,
+        argument: str = "",
+        model: str | None = None,
+        args: tuple[str, ...] = (),
+        max_turns: int | None = None,
+        mcp: dict[str, Any] | None = None,
+    ) -> None:
+        self._options = vendor_options("opencode", argument, model, args, max_turns, mcp)
+        self.name = "opencode"
+        self.timeout_ms: float | None = TURN_TIMEOUT_MS
+        self.linger_s = 10.0
+
+    def command(self, ask: Ask) -> Command:
+        """Run one prompt, given on stdin: as an argument it would arrive in quotes."""
+        options = self._options
+        servers = mcp_servers(options, ask)
+        argv = [options.program, "run", "--format", "json", "--thinking", "--auto"]
+        argv += ["--print-logs", "--log-level", "WARN", "--title", "assay", "--dir", ask.cwd]
+        if options.model:
+            argv += ["--model", options.model]
+        if ask.home:
+            argv.append("--pure")
+        if ask.session_id:
+            argv += ["--session", ask.session_id]
+        config = config_text(servers)
+        files, env = {}, dict(_ENV)
+        if ask.home:
+            folder = f"{ask.home}/.config/opencode"
+            files = {f"{folder}/{name}": text for name, text in _NO_INSTALL.items()}
+            files[f"{folder}/opencode.json"] = config
+            env |= _QUIET
+        elif servers:
+            env["OPENCODE_CONFIG_CONTENT"] = config
+        return Command(
+            argv=(*argv, *options.args),
+            env=env,
+            stdin=ask.text,
+            files=files,
+            pass_env=(*key_names(options.model), *variables_of(servers.values())),
+            keep=_KEPT if ask.home else (),
+        )
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return OpenCodeTurn(max_turns=self._options.max_turns)
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Each turn has a process of its own."""
+        return None
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn from the agent's lines, and its database where it was kept."""
+        several = len(recording.turns) > 1
+        database, log = read_db(recording.kept), read_log(recording.kept, recording.stderr)
+        completer = Completer(database, TrialClock(recording))
+        turns: list[OpenCodeTurn] = []
+        steps, usages = [], []
+        for number, turn in enumerate(recording.turns, 1):
+            reader = OpenCodeTurn(number if several else None, self._options.max_turns)
+            for line in turn.lines():
+                reader.feed(line)
+            turns.append(reader)
+            model = self._model(reader, database)
+            last = number == len(recording.turns)
+            done = completer.complete(reader, number if several else None, last=last)
+            steps += done.steps
+            main = with_cost(model, reader.usage) if reader.usage else None
+            usages.append(add_usage([main, *done.usages]))
+        return Reading(
+            steps=steps,
+            outputs=[turn.output() for turn in turns],
+            events=add_events((t.events for t in turns), terminal=bool(turns) and turns[-1].ended),
+            usage=add_usage(usages),
+            session_id=next((t.session_id for t in reversed(turns) if t.session_id), None),
+            agent=self._agent(turns, database),
+            failure=_failure(turns, recording, log),
+            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
+            setup=self._setup(turns, database, log),
+            permission_denials=sum(len(turn.parts.denied) for turn in turns),
+            provider_retries=_n_retries(turns, log),
+        )
+
+    def _model(self, turn: OpenCodeTurn, database: OpenCodeDb) -> str | None:
+        return database.models.get(turn.session_id or "") or self._options.model
+
+    def _agent(self, turns: list[OpenCodeTurn], database: OpenCodeDb) -> AgentInfo:
+        model = self._model(turns[0], database) if turns else self._options.model
+        return AgentInfo(
+            adapter="opencode", version=database.version or UNSET, model=model or UNSET
+        )
+
+    def _setup(
+        self, turns: list[OpenCodeTurn], database: OpenCodeDb, log: OpenCodeLog
+    ) -> dict[str, Any] | None:
+        """Say what is known: the log names only servers that failed."""
+        started = any(turn.n_calls for turn in turns)
+        names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
+        setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
+        if names:
+            setup["mcpServers"] = [
+                {"name": n, "status": "failed" if n in log.failed_servers else "connected"}
+                for n in names
+            ]
+        return setup or None
+
+
+def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) -> Failure | None:
+    """Give the first turn's that failed: after some of them OpenCode could be asked again."""
+    for number, (turn, spoken) in enumerate(zip(turns, recording.turns, strict=True), 1):
+        last = number == len(turns)
+        stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog())
+        failure = failure_of_turn(turn, spoken.end, stderr, known)
+        if failure is not None:
+            return failure
+    return None
+
+
+def _n_retries(turns: list[OpenCodeTurn], log: OpenCodeLog) -> int:
+    """Every error of the provider was followed by another try, save one that was final."""
+    final = 1 if turns and turns[-1].error is not None else 0
+    return max(0, len(log.errors) - final)

@@ -1,0 +1,68 @@
+"""What the first page says: comparison, health and pictures of the runs that are looked at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from assay import __version__
+from assay.compare.load import load_run
+from assay.compare.report import Wish, compare
+from assay.viewer.charts import charts
+from assay.viewer.index import Index
+from assay.viewer.prompts import Prompts
+
+
+class Shown(NamedTuple):
+    """A run that is looked at."""
+
+    label: str
+    index: Index
+
+    @property
+    def path(self) -> Path:
+        """Give the file."""
+        return self.index.path
+
+
+def overview(title: str, shown: Sequence[Shown], wish: Wish, by: str = "category") -> dict[str, Any]:
+    """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
+    categories = {name for run in shown for name in run.index.meta.categories}
+    causes = {name for run in shown for name in run.index.meta.causes if name}
+    return {
+        "title": title,
+        "made": f"Made by assay {__version__}.",
+        "runs": [_about(run) for run in shown],
+        "categories": sorted(categories),
+        "causes": sorted(causes),
+        "groups": [
+            _group([run for run in shown if run.index.kind == kind and run.index.meta.n], wish, by)
+            for kind in ("capture", "trials")
+            if any(run.index.kind == kind and run.index.meta.n for run in shown)
+        ],
+    }
+
+
+def _about(run: Shown) -> dict[str, Any]:
+    meta = run.index.meta
+    return {
+        "label": run.label,
+        "kind": run.index.kind,
+        "file": run.path.name,
+        "trials": meta.n,
+        "size": meta.size,
+        "nBad": meta.n_bad,
+        "bad": meta.bad,
+    }
+
+
+def _group(shown: list[Shown], wish: Wish, by: str) -> dict[str, Any]:
+    kind = "trials" if shown[0].index.meta.is_trials else "capture"
+    runs = [load_run(run.label, run.path, kind, by) for run in shown]  # type: ignore[arg-type]
+    comparison = compare(runs, wish)
+    indexes = [run.index for run in shown]
+    labels = [run.label for run in shown]
+    return {
+        "kind": kind,
+        "sections": comparison.sections,
+        "charts": charts(labels, indexes, Prompts(indexes)),
+    }

@@ -1,0 +1,65 @@
+"""demo, init and schemas: what a newcomer types first."""
+
+import json
+
+import jsonschema
+import pytest
+
+
+def test_demo_runs_the_whole_flow(assay, tmp_path):
+    done = assay("demo", "-o", tmp_path / "out")
+    assert done.code == 0, done.stderr
+    assert "better is better than flaky" in done.stdout or "not enough data" in done.stdout
+    rows = [
+        json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    ]
+    causes = {row["id"]: row["failure"]["cause"] for row in rows if "failure" in row}
+    assert causes == {"crash": "agent_crash", "hang": "agent_timeout"}
+    assert (tmp_path / "out" / "work" / "prompt-file" / "notes.txt").exists()
+    assert len(rows) == 10
+
+
+def test_init_writes_what_it_says_and_refuses_to_write_over_it(assay, tmp_path):
+    first = assay("init", "evals")
+    assert first.code == 0
+    line = next(text for text in first.stdout.splitlines() if "assay capture" in text)
+    done = assay(*line.split()[1:])
+    assert done.code == 0, done.stderr
+    again = assay("init", "evals")
+    assert again.code == 1
+    assert "--force" in again.stderr
+    assert assay("init", "evals", "--force").code == 0
+
+
+def test_schemas_are_valid_and_describe_our_rows(assay, tmp_path, agent, prompts):
+    everything = json.loads(assay("schemas", "--json").stdout)
+    for name, schema in everything.items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["title"] == name
+    assert {"PromptInput", "PromptCase", "AdapterSchema", "CaptureResult"} <= everything.keys()
+    path = agent()
+    jsonschema.validate(json.loads(path.read_text()), everything["AdapterSchema"])
+    rows = assay("capture", prompts("hello"), "-s", path).rows
+    jsonschema.validate(rows[0], everything["CaptureResult"])
+
+
+def test_schemas_split_and_unknown_names(assay, tmp_path):
+    assert assay("schemas", "--split", "-o", "out").code == 0
+    one = json.loads((tmp_path / "out" / "TrialResult.json").read_text())
+    assert one["$schema"].endswith("2020-12/schema")
+    assert assay("schemas", "--split").code == 2
+    unknown = assay("schemas", "Nope")
+    assert unknown.code == 1
+    assert "CaptureResult" in unknown.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], []])
+def test_help_lists_every_command(assay, words):
+    done = assay(*words)
+    assert done.code == 0
+    for name in ("capture", "trials", "compare", "schemas", "demo"):
+        assert f"  {name} " in done.stdout
+
+
+def test_version(assay):
+    assert assay("--version").stdout.strip() == assay("-v").stdout.strip() == "0.1.0"

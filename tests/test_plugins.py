@@ -1,0 +1,45 @@
+"""Plugins are found by name, and the quick table says what the package metadata says."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from assay import plugins
+from assay.errors import InputError, PluginError
+from assay.records.trial import PluginRef
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_table_of_built_ins_equals_the_entry_points():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == plugins.BUILT_IN
+
+
+@pytest.mark.parametrize("group", plugins.BUILT_IN)
+def test_every_built_in_can_be_loaded(group):
+    for name in plugins.BUILT_IN[group]:
+        assert callable(plugins._load(group, name))
+
+
+def test_an_unknown_plugin_is_named_with_what_there_is():
+    with pytest.raises(PluginError, match="no adapter is called 'nope'") as error:
+        plugins.adapter(PluginRef(name="nope"))
+    assert "demo" in error.value.hint
+
+
+def test_wrong_options_are_named():
+    with pytest.raises(PluginError, match="does not accept"):
+        plugins.adapter(PluginRef(name="shell", options={"template": "x", "zz": 1}))
+
+
+def test_schema_files_are_read_where_they_are(tmp_path):
+    with pytest.raises(InputError, match="schema not found"):
+        plugins.adapter_ref(str(tmp_path / "none.json"))
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(InputError, match=r"bad\.json: not JSON"):
+        plugins.adapter_ref(str(tmp_path / "bad.json"))
+    assert plugins.adapter_ref("demo:flaky") == PluginRef(
+        name="demo", options={"argument": "flaky"}
+    )
