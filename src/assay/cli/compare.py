@@ -17,7 +17,7 @@ from assay.compare.report import Comparison, Judge, Wish, compare
 from assay.compare.rows import detect_kind
 from assay.errors import InputError
 from assay.report.comparison_json import write_json
-from assay.report.comparison_text import health_lines, markdown, plain, tables
+from assay.report.comparison_text import health_lines, markdown, tables, verdict_lines
 from assay.stats.gates import GateName
 
 _SEED = 20_260_101
@@ -168,10 +168,8 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
     for line in health_lines(sections):
         console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
-    for verdict in sections["verdict"]:
-        console.print(
-            escape(plain(verdict["words"])), style=f"bold {colours.get(verdict['code'], 'yellow')}"
-        )
+    for code, words in verdict_lines(sections):
+        console.print(escape(words), style=f"bold {colours.get(code, 'yellow')}")
     for title, header, rows in tables(sections):
         table = Table(*map(escape, header), title=escape(title), title_justify="left")
         for row in rows:

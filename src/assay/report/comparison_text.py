@@ -12,8 +12,9 @@ type Table = tuple[str, list[str], list[list[str]]]
 def markdown(sections: dict[str, Any]) -> str:
     """Give the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
-    lines += [f"**{_escape(verdict['words'])}**" for verdict in sections["verdict"]]
-    lines += ["", "## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
+    for _, words in verdict_lines(sections):
+        lines += [f"**{_escape(words)}**", ""]
+    lines += ["## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
     lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
     for title, header, rows in tables(sections):
         lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
@@ -22,6 +23,16 @@ def markdown(sections: dict[str, Any]) -> str:
     meta = sections["meta"]
     lines += ["", f"Margin {meta['margin']:g}, 95 % intervals, seed {meta['seed']}.", ""]
     return "\n".join(lines)
+
+
+def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give code and words of each verdict; among several each says whom it is about."""
+    several = len(sections["verdict"]) > 1
+    for verdict in sections["verdict"]:
+        words = verdict["words"]
+        if several and verdict["code"] == "not-enough-data":
+            words = f"{verdict['runB']} against {verdict['runA']}: {words}"
+        yield verdict["code"], plain(words)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
     runs = {}
     for label, column in zip(labels, times, strict=True):
         counts, _ = np.histogram(column, edges)
-        p50, p90 = np.percentile(column, (50, 90)) if column.size else (None, None)
+        p50, p90 = np.percentile(column, (50, 90)).tolist() if column.size else (None, None)
         runs[label] = {"counts": counts.tolist(), "p50": p50, "p90": p90, "n_trials": column.size}
     return {"edges": edges.tolist(), "runs": runs}
 

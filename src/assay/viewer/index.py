@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.compare.columns import Kind
 from assay.viewer.entries import UNREADABLE, Line, id_hash, read_line
 
 _BLOCK = 4 * 1024 * 1024
@@ -62,7 +63,7 @@ class Meta(msgspec.Struct, rename="camel"):
     bad: list[int] = []
     """Numbers of the first lines that could not be read."""
     categories: list[str] = []
-    causes: list[str] = [""]
+    causes: list[str] = msgspec.field(default_factory=lambda: [""])
     tools: dict[str, list[int]] = {}
     """Calls and failed calls of each tool."""
 
@@ -94,7 +95,7 @@ class Index:
         return before != (self.meta.n, self.meta.n_bad)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """Say whether rows hold one trial or several."""
         return "trials" if self.meta.is_trials else "capture"
 

@@ -1,12 +1,17 @@
 """What the first page says: comparison, health and pictures of the runs that are looked at."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from assay import __version__
+from assay.compare.columns import Run
 from assay.compare.load import load_run
 from assay.compare.report import Wish, compare
+from assay.errors import InputError
 from assay.viewer.charts import charts
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
@@ -56,13 +61,32 @@ def _about(run: Shown) -> dict[str, Any]:
 
 
 def _group(shown: list[Shown], wish: Wish, by: str) -> dict[str, Any]:
-    kind = "trials" if shown[0].index.meta.is_trials else "capture"
-    runs = [load_run(run.label, run.path, kind, by) for run in shown]  # type: ignore[arg-type]
+    runs = [_load(run, by) for run in shown]
     comparison = compare(runs, wish)
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
     return {
-        "kind": kind,
+        "kind": shown[0].index.kind,
         "sections": comparison.sections,
         "charts": charts(labels, indexes, Prompts(indexes)),
     }
+
+
+def _load(run: Shown, by: str) -> Run:
+    """Read the columns of a run; lines that nobody can read are left out, and counted elsewhere."""
+    try:
+        return load_run(run.label, run.path, run.index.kind, by)
+    except InputError:
+        with tempfile.TemporaryDirectory(prefix="assay-rows-") as folder:
+            copy = Path(folder, run.path.name)
+            _copy_rows(run.index, copy)
+            return load_run(run.label, copy, run.index.kind, by)
+
+
+def _copy_rows(index: Index, target: Path) -> None:
+    offsets, first = np.unique(index.records["offset"], return_index=True)
+    lengths = index.records["length"][first]
+    with index.path.open("rb") as source, target.open("wb") as copy:
+        for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
+            source.seek(offset)
+            copy.write(source.read(length).rstrip(b"\r\n") + b"\n")

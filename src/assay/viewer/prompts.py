@@ -15,6 +15,7 @@ from assay.viewer.index import Index, Records
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 type Bools = NDArray[np.bool_]
+_KEY_BYTES = 24
 _FIELDS = {"score": "score", "time": "ms", "cost": "usd", "steps": "steps"}
 
 
@@ -179,7 +180,7 @@ class Prompts:
         else:
             return chosen
         mine = keys[chosen]
-        if query.sort == "id" or query.sort == "category":
+        if query.sort in ("id", "category"):
             order = np.argsort(mine, kind="stable")
             return chosen[order[::-1] if query.down else order]
         # Not measured goes to the end, whichever way.
@@ -189,21 +190,28 @@ class Prompts:
 
     def _names(self, sort: str) -> NDArray[Any]:
         """Give something that sorts as the names do."""
-        places = np.zeros(len(self.ids), dtype=np.int64)
-        ranks: dict[str, int] = {}
-        texts: list[str] = []
-        for prompt in range(len(self.ids)):
-            run = next(n for n, c in enumerate(self.columns) if c.trials(prompt).size)
-            last = int(self.columns[run].trials(prompt)[-1])
+        names = np.zeros(len(self.ids), dtype=f"S{_KEY_BYTES}")
+        for run in reversed(range(len(self._indexes))):
+            column, records = self.columns[run], self._records[run]
+            here = np.flatnonzero(column.first[1:] > column.first[:-1])
+            last = column.order[column.first[here + 1] - 1]
             if sort == "category":
-                texts.append(
-                    self._indexes[run].meta.categories[int(self._records[run]["category"][last])]
-                )
+                known = [name.encode()[:_KEY_BYTES] for name in self._indexes[run].meta.categories]
+                names[here] = np.array(known, names.dtype)[records["category"][last]]
             else:
-                texts.append(self._indexes[run].text(last)[0])
-        ranks = {text: n for n, text in enumerate(sorted(set(texts)))}
-        places[:] = [ranks[text] for text in texts]
-        return places
+                offsets, keys = self._id_keys(run)
+                names[here] = keys[np.searchsorted(offsets, records["text"][last])]
+        return names
+
+    def _id_keys(self, run: int) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Give where each text begins, and the beginning of the id that stands there."""
+        offsets, keys = [], []
+        for start, block in self._indexes[run].text_blocks():
+            for line in block.splitlines(keepends=True):
+                offsets.append(start)
+                keys.append(line[2 : 2 + _KEY_BYTES].partition(b'","')[0])
+                start += len(line)
+        return np.array(offsets, np.uint64), np.array(keys, f"S{_KEY_BYTES}")
 
     def _cell(self, run: int, prompt: int) -> dict[str, Any] | None:
         trials = self.columns[run].trials(prompt)

@@ -213,6 +213,7 @@ class SessionLog:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                self._file.close()
                 raise DriverError(f"{path} is in use by another driver") from None
         self.records = self._read()
         self.seq = max(0, len(self.records) - 1)

@@ -1,0 +1,70 @@
+"""assay agents: which agents there are, and what can be read of them."""
+
+import re
+import shutil
+from typing import Any
+
+import click
+import msgspec
+
+from assay import plugins
+from assay.adapters.known import KNOWN, KnownAgent
+from assay.errors import AssayError
+from assay.pipeline import AskingHost
+
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
+_VERSION_S = 20.0
+
+
+@click.command(short_help="List the agents: installed or not, and what is captured of them.")
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(*, as_json: bool, debug: bool) -> None:
+    """List the adapters that -s takes by name."""
+    found = [look_for(agent) for agent in KNOWN]
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    for row in found:
+        state = (
+            f"version {row['version']}" if row["installed"] else f"not installed: {row['install']}"
+        )
+        click.secho(f"{row['name']:10} {state}", bold=row["installed"])
+        for note in row["notes"]:
+            click.echo(f"           {note}")
+        click.echo(f"           tested with {', '.join(row['tested'])}; cost {row['cost']}")
+        click.echo(
+            f"           thoughts: {row['thoughts']}; tool output: {row['toolOutput']}; "
+            f"tokens: {row['tokens']}"
+        )
+    others = [name for name in plugins.names("assay.adapters") if name not in _names()]
+    click.echo(f"also: {', '.join(others)} (acp:COMMAND drives any agent of the protocol),")
+    click.echo("      and any schema file: docs/adapters.md")
+
+
+def look_for(agent: KnownAgent) -> dict[str, Any]:
+    """Say whether an agent is installed and which version it has."""
+    path = shutil.which(agent.program)
+    told: dict[str, Any] = msgspec.to_builtins(agent)
+    told |= {"installed": path is not None, "path": path, "version": None, "notes": []}
+    if path is not None:
+        told["version"] = _version(path)
+        if told["version"] is None:
+            told["notes"].append("does not tell its version")
+        elif told["version"] not in agent.tested:
+            told["notes"].append("this version is not among those we test; it will probably work")
+    return told
+
+
+def _version(path: str) -> str | None:
+    try:
+        done = AskingHost().run([path, "--version"], timeout_s=_VERSION_S)
+    except AssayError:
+        return None
+    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    return found.group() if found else None
+
+
+def _names() -> set[str]:
+    return {agent.name for agent in KNOWN} | {"declared", "simple", "shell"}

@@ -1,0 +1,104 @@
+"""assay doctor: start an agent with a trivial prompt and say exactly what is wrong."""
+
+import os
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.adapters.known import KNOWN, KnownAgent, known_agent
+from assay.cli.agents import look_for
+from assay.cli.options import agent_options, agent_ref, with_options
+from assay.executors.local import LocalExecutor
+from assay.pipeline import capture_all
+from assay.prompts.plan import Setting, folder_names, plan
+from assay.records.capture import Capture
+from assay.records.prompt import Prompt
+from assay.records.trial import Limits, Surroundings
+
+_QUESTION = "Reply with the single word ready."
+
+
+@click.command(short_help="Start an agent with a trivial prompt and say what is wrong.")
+@click.argument("agents", nargs=-1)
+@with_options(agent_options[1:])
+@click.option("--no-start", is_flag=True, help="Only look; start nothing (costs nothing).")
+@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=60_000.0)
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(agents: tuple[str, ...], **options: Any) -> None:
+    """Check AGENTS (names or schema files); without any, look at all that we know.
+
+    Starting an agent asks its model one short question, which may cost a little.
+    """
+    told = []
+    for name in agents or tuple(agent.name for agent in KNOWN):
+        start = bool(agents) and not options["no_start"]
+        told.append(_check(name, options, start=start))
+    if options["as_json"]:
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    else:
+        for row in told:
+            sign, colour = ("ok", "green") if row["ok"] else ("!!", "red")
+            click.secho(f"{sign} {row['agent']}: {row['words']}", fg=colour)
+            for advice in row["advice"]:
+                click.echo(f"   {advice}")
+    if any(not row["ok"] for row in told) and agents:
+        raise click.exceptions.Exit(1)
+
+
+def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]:
+    known = known_agent(name)
+    seen = look_for(known) if known else None
+    if known and seen and not seen["installed"]:
+        return _row(name, ok=False, words="not installed", advice=[known.install])
+    words = f"version {seen['version']}" if seen else "declared by a schema"
+    notes = list(seen["notes"]) if seen else []
+    if not start:
+        return _row(name, ok=True, words=f"installed, {words}; not started", advice=notes)
+    captured = _ask(name, options)
+    return _judge(name, known, captured, words, notes)
+
+
+def _ask(name: str, options: dict[str, Any]) -> Capture:
+    agent = agent_ref({**options, "schema": name})
+    prompt = Prompt(id="doctor", input=_QUESTION)
+    with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
+        setting = Setting(
+            agent=agent,
+            limits=Limits(turn_s=options["timeout"] / 1000),
+            surroundings=Surroundings(cwd=str(Path(folder).resolve())),
+            run_token=f"doctor-{os.getpid()}",
+        )
+        specs = plan([(prompt, {})], folder_names(["doctor"]), setting)
+        return next(captured for _, captured in capture_all(specs, LocalExecutor(1)))
+
+
+def _judge(
+    name: str, known: KnownAgent | None, captured: Capture, words: str, notes: list[str]
+) -> dict[str, Any]:
+    row = partial(_row, name)
+    failure = captured.failure or None
+    if failure is None:
+        answer = captured.output.strip().splitlines()[:1] or ["nothing"]
+        return row(ok=True, words=f"{words}, answered {answer[0][:60]!r}", advice=notes)
+    advice = {
+        "auth": known.login if known else "check its key",
+        "spawn": known.install if known else "check the command of its schema",
+        "provider": "its model provider does not answer; try again, or check the network",
+        "agent_timeout": "it did not answer in time; try -t with more ms",
+    }.get(failure.cause, "see its stderr below")
+    lines = [advice, *notes]
+    if "root" in (captured.stderr or "") and "privileges" in (captured.stderr or ""):
+        lines.insert(0, "it refuses to run as root: use another user, or set IS_SANDBOX=1")
+    if captured.stderr:
+        lines.append(f"stderr: {captured.stderr.splitlines()[-1][:300]}")
+    return row(ok=False, words=f"{failure.cause}: {failure.message}", advice=lines)
+
+
+def _row(name: str, *, ok: bool, words: str, advice: list[str]) -> dict[str, Any]:
+    return {"agent": name, "ok": ok, "words": words, "advice": advice}

@@ -1,0 +1,104 @@
+"""assay report: everything about some runs in one HTML file, or in short for CI."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from assay.cli.run_labels import Named, name_runs
+from assay.cli.whole_output import whole_output
+from assay.compare.report import Wish
+from assay.errors import InputError
+from assay.report.junit import write_junit
+from assay.report.markdown_short import short_markdown
+from assay.viewer.bundle import lines, write_bundle
+from assay.viewer.index import Index
+from assay.viewer.overview import Shown, overview
+
+_SEED = 20_260_101
+
+
+@click.command(short_help="Make one HTML file, Markdown or JUnit of runs.")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--run", "labelled", multiple=True, metavar="LABEL:PATH", help="A run by name.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; report.html if none.")
+@click.option(
+    "-f",
+    "--format",
+    "style",
+    type=click.Choice(["html", "markdown", "junit"]),
+    help="Default: by the output's ending; html.",
+)
+@click.option("--title", help="On top of the report.")
+@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
+@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
+@click.option("--seed", type=int, default=_SEED, help="For resampling.")
+@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Report on FILES (captures, trials, results of `arc run`), each FILE or label:FILE.
+
+    Several runs are compared; the first is what the others are judged against. Markdown and JUnit
+    go to stdout unless -o says otherwise.
+    """
+    named = name_runs(options["files"], options["labelled"])
+    for _, path in named:
+        if not path.is_file():
+            msg = f"{path}: {'is a folder' if path.is_dir() else 'no such file'}"
+            raise InputError(msg, hint="give result files; `assay view FOLDER` lists those of one")
+    style: str = options["style"] or _usual_style(options["output"])
+    output: Path | None = options["output"]
+    if style == "html" and output is None:
+        output = Path("report.html")
+    with whole_output(output, overwrite=options["overwrite"]) as out, _opened(named, options) as shown:
+        _write(out, style, shown, options)
+    if output is not None and not options["quiet"]:
+        click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+
+
+def _usual_style(output: Path | None) -> str:
+    suffix = output.suffix if output is not None else ""
+    return {".md": "markdown", ".markdown": "markdown", ".xml": "junit"}.get(suffix, "html")
+
+
+@contextmanager
+def _opened(named: Named, options: dict[str, Any]) -> Iterator[list[Shown]]:
+    shown = []
+    try:
+        for label, path in named:
+            shown.append(Shown(label, Index(path, options["category_key"], keep=False)))
+            shown[-1].index.refresh()
+            _check(path, shown[-1].index)
+        yield shown
+    finally:
+        for run in shown:
+            run.index.close()
+
+
+def _check(path: Path, index: Index) -> None:
+    """Refuse a file without a single row of ours; say which lines of another are left out."""
+    meta = index.meta
+    if not meta.n:
+        what = "neither captures nor trials" if meta.n_bad else "no rows"
+        msg = f"{path}: {what}"
+        raise InputError(msg, hint="report reads the output of capture, grade, trials or arc run")
+    if meta.n_bad:
+        lines = ", ".join(map(str, meta.bad))
+        click.echo(f"note: {path}: {meta.n_bad} lines cannot be read (line {lines})", err=True)
+
+
+def _write(out: BinaryIO, style: str, shown: list[Shown], options: dict[str, Any]) -> None:
+    wish = Wish(margin=options["margin"], seed=options["seed"])
+    by = options["category_key"]
+    title = options["title"] or " · ".join(run.label for run in shown)
+    if style == "html":
+        write_bundle(out, title, shown, wish, by)
+    elif style == "markdown":
+        told = overview(title, shown, wish, by)
+        out.write(short_markdown(told, heading=options["title"]).encode())
+    else:
+        write_junit(out, ((run.label, lines(run.index)) for run in shown))

@@ -1,0 +1,72 @@
+"""A report as one file: the rows of all runs with what belongs to them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from assay.compare.report import Wish
+from assay.report.html import HtmlFile, HtmlRow, write_html
+from assay.viewer.index import Index
+from assay.viewer.overview import Shown, overview
+from assay.viewer.prompts import Prompts
+from assay.viewer.trial_files import game_log, raw_files
+
+_MOST_RAW = 64 * 1024
+_ALL_RAW = 24 * 1024 * 1024
+_ALL_LOGS = 128 * 1024 * 1024
+
+
+def write_bundle(
+    out: BinaryIO, title: str, shown: Sequence[Shown], wish: Wish, by: str = "category"
+) -> None:
+    """Write overview, table and every row of these runs as one HTML file."""
+    prompts = Prompts([run.index for run in shown])
+    table = [prompts.row(n) for n in range(len(prompts.ids))]
+    told = overview(title, shown, wish, by)
+    write_html(out, told, table, _Rows(shown, prompts, table))
+
+
+def lines(index: Index) -> Iterator[bytes]:
+    """Give the row of each prompt of one run; of repeated ones the last."""
+    prompts = Prompts([index])
+    for prompt in range(len(prompts.ids)):
+        trial = prompts.trial(0, prompt)
+        if trial is not None:
+            yield index.line(trial)
+
+
+class _Rows:
+    """Gives the rows run by run; raw streams and logs only as long as there is room."""
+
+    def __init__(
+        self, shown: Sequence[Shown], prompts: Prompts, table: list[dict[str, Any]]
+    ) -> None:
+        self._shown, self._prompts, self._table = shown, prompts, table
+        self._raw_left, self._logs_left = _ALL_RAW, _ALL_LOGS
+
+    def __iter__(self) -> Iterator[HtmlRow]:
+        for number, run in enumerate(self._shown):
+            for prompt, told in enumerate(self._table):
+                trial = self._prompts.trial(number, prompt)
+                if trial is not None:
+                    line = run.index.line(trial)
+                    yield HtmlRow(run.label, told["id"], line, list(self._files(run, line)))
+
+    def _files(self, run: Shown, line: bytes) -> Iterator[HtmlFile]:
+        if b'"raw"' not in line and b'"evidence"' not in line:
+            return
+        row = msgspec.json.decode(line)
+        entries = row["trials"] if "trials" in row else [row]
+        for entry in entries:
+            n = int(entry.get("trialNum", 1))
+            log = game_log(run.path.parent, entry)
+            if log is not None and log.stat().st_size <= self._logs_left:
+                data = log.read_bytes()
+                self._logs_left -= len(data)
+                yield HtmlFile(n, "game", data)
+            raw = raw_files(run.path.parent, entry, _MOST_RAW)
+            size = sum(len(file["text"]) for file in raw)
+            if raw and size <= self._raw_left:
+                self._raw_left -= size
+                yield HtmlFile(n, "raw", msgspec.json.encode({"files": raw}))

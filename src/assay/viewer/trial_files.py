@@ -1,0 +1,63 @@
+"""What a trial left beside its row: raw streams and the log of its game. Never outside its folder."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MOST_RAW = 2 * 1024 * 1024
+MOST_LOG = 64 * 1024 * 1024
+_MOST_FILES = 40
+
+
+def entry_of(row: dict[str, Any], number: int) -> dict[str, Any] | None:
+    """Give the part of a row that one trial is."""
+    if "trials" not in row:
+        return row
+    trials = row["trials"] if isinstance(row["trials"], list) else []
+    return next((one for one in trials if one.get("trialNum") == number), None)
+
+
+def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
+    """Find the event log of a game; evidence names it relative to the folder of the results."""
+    metadata = entry.get("metadata")
+    evidence = metadata.get("evidence") if isinstance(metadata, dict) else None
+    name = evidence.get("log") if isinstance(evidence, dict) else None
+    path = _inside(base, name)
+    if path is None or not path.is_file() or path.stat().st_size > MOST_LOG:
+        return None
+    return path
+
+
+def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[dict[str, Any]]:
+    """Read the raw streams of a trial, turn by turn; of long ones the beginning."""
+    folder = _inside(base, entry.get("raw"))
+    if folder is None or not folder.is_dir():
+        return []
+    return list(_read(folder, most))
+
+
+def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
+    names = sorted(
+        (name for name in os.listdir(folder) if name.endswith((".out", ".err"))),
+        key=lambda name: (len(name), name),
+    )
+    for name in names[:_MOST_FILES]:
+        path = folder / name
+        if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+            continue
+        with path.open("rb") as file:
+            text = file.read(most).decode("utf-8", "replace")
+        size = path.stat().st_size
+        yield {"name": name, "size": size, "cut": size > most, "text": text}
+
+
+def _inside(base: Path, name: Any) -> Path | None:
+    if not isinstance(name, str) or not name or "\x00" in name:
+        return None
+    root = base.resolve()
+    try:
+        path = (root / name).resolve()
+    except OSError:
+        return None
+    return path if path.is_relative_to(root) and path != root else None

@@ -1,0 +1,84 @@
+"""agents and doctor: what there is, and exactly what is wrong with it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from assay.adapters.known import KNOWN
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Put programs of these names and bodies on an otherwise bare PATH."""
+
+    def write(**bodies: str) -> dict[str, str]:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name, body in bodies.items():
+            (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    return write
+
+
+def test_agents_are_listed_with_how_to_get_them(assay):
+    done = assay("agents", env={"PATH": "/usr/bin:/bin"})
+    assert done.code == 0
+    for agent in KNOWN:
+        assert agent.install in done.stdout
+
+
+def test_versions_are_found_and_an_untested_one_is_named(assay, fake):
+    tested = next(a for a in KNOWN if a.name == "codex").tested[0]
+    env = fake(codex=f"echo codex-cli {tested}", gemini="echo 99.0.1", claude="exit 1")
+    rows = {row["name"]: row for row in json.loads(assay("agents", "--json", env=env).stdout)}
+    assert (rows["codex"]["version"], rows["codex"]["notes"]) == (tested, [])
+    assert "not among those we test" in rows["gemini"]["notes"][0]
+    assert rows["claude"]["notes"] == ["does not tell its version"]
+
+
+def test_doctor_says_not_installed(assay):
+    done = assay("doctor", "codex", env={"PATH": "/usr/bin:/bin"})
+    assert done.code == 1
+    assert "not installed" in done.stdout
+    assert "npm install -g @openai/codex" in done.stdout
+
+
+def test_doctor_without_names_starts_nothing(assay, fake, tmp_path):
+    env = fake(claude=f'[ "$1" = --version ] || touch {tmp_path}/started; echo 1.0.0')
+    done = assay("doctor", env=env)
+    assert done.code == 0
+    assert "not started" in done.stdout
+    assert not (tmp_path / "started").exists()
+
+
+def test_doctor_names_a_missing_login(assay, fake):
+    line = json.dumps(
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": True,
+            "result": "Invalid API key · Please run /login",
+            "api_error_status": 401,
+            "terminal_reason": "api_error",
+            "session_id": "s",
+        }
+    )
+    env = fake(
+        claude=f"[ \"$1\" = --version ] && echo 2.1.325 && exit 0\ncat <<'X'\n{line}\nX\nexit 1"
+    )
+    done = assay("doctor", "claude", env=env)
+    assert done.code == 1
+    assert "auth" in done.stdout
+    assert "ANTHROPIC_API_KEY" in done.stdout
+
+
+def test_doctor_starts_a_declared_agent(assay, agent):
+    done = assay("doctor", agent())
+    assert done.code == 0, done.stdout
+    broken = assay("doctor", agent(command=[str(Path("/no/such/program"))]))
+    assert broken.code == 1
+    assert "spawn" in broken.stdout
