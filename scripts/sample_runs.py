@@ -1,6 +1,6 @@
 """Makes runs to look at: captures and trials with every kind of step. Tests, pictures, benchmarks.
 
-    python scripts/sample_runs.py FOLDER        small ones
+python scripts/sample_runs.py FOLDER        small ones
 """
 
 import json

@@ -3,14 +3,17 @@
 import json
 import os
 import pty
+import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from assay.cli.group import run_command
 
 
 def capture(id_: str, score: float | None, **more: Any) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def trials(id_: str, passes: list[bool | None], **more: Any) -> dict[str, Any]:
     entries = []
     for number, passed in enumerate(passes, 1):
         entry = {"trialNum": number, "output": "o", "trajectory": [], "duration": 100}
-        entries.append(entry if passed is None else entry | {"pass": passed, "score": passed})
+        entries.append(entry if passed is None else entry | {"pass": passed, "score": int(passed)})
     row = {"id": id_, "input": f"ask {id_}", "k": len(passes), "trials": entries, "metadata": {}}
     return row | more
 
@@ -40,6 +43,31 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def assay(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., Done]]:
+    """Run assay inside this process, in the test's folder: comparing starts nothing."""
+    monkeypatch.chdir(tmp_path)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in signals]
+
+    def run(*args: Any) -> Done:
+        capfd.readouterr()
+        code = run_command([str(arg) for arg in args])
+        return Done(code, *capfd.readouterr())
+
+    yield run
+    for number, handler in zip(signals, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -55,8 +83,8 @@ def run(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def report(assay: Callable) -> Callable[..., dict[str, Any]]:
-    def compare(*args: Any, **more: Any) -> dict[str, Any]:
-        done = assay("compare", *args, **more)
+    def compare(*args: Any) -> dict[str, Any]:
+        done = assay("compare", *args)
         assert done.code == 0, done.stderr
         told: dict[str, Any] = json.loads(done.stdout)
         return told
@@ -432,7 +460,8 @@ def test_the_same_input_gives_the_same_bytes(assay: Callable, tmp_path: Path):
 RANK = """
     order = sorted(runs, key=lambda label: len(runs[label]["output"]), reverse=True)
     return {"rankings": [
-        {"run": r, "rank": n, "score": float(len(runs[r]["output"]))} for n, r in enumerate(order, 1)
+        {"run": label, "rank": rank, "score": float(len(runs[label]["output"]))}
+        for rank, label in enumerate(order, 1)
     ]}
 """
 

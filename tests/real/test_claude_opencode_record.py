@@ -47,7 +47,10 @@ def plan(agent: str) -> list[dict[str, Any]]:
     ]
 
 
-SUB = [{"text": "sub says", "calls": [shell("echo sub")]}, {"text": "Sub report."}]
+SUB = {
+    "when": {"firstUserContains": "SUBJOB"},
+    "steps": [{"text": "sub says", "calls": [shell("echo sub")]}, {"text": "Sub report."}],
+}
 USAGE = {"input": 120, "output": 30, "cacheRead": 40, "cacheWrite": 8, "reasoning": 7}
 MCP = [
     {"tool": "mcp", "server": "adder", "name": "add", "arguments": {"a": 2, "b": 3}},
@@ -63,7 +66,7 @@ def always(**fault: Any) -> dict[str, Any]:
 
 SCENARIOS: dict[str, Callable[[str], dict[str, Any]]] = {
     "answer": lambda _: {"steps": [{"thinking": "I add.", "text": "Four ✓.", "usage": USAGE}]},
-    "tool": lambda _: {"steps": [{"text": "I write.", "calls": [shell("echo hi > a.txt; cat a.txt")]},
+    "tool": lambda _: {"steps": [{"text": "I write.", "calls": [shell("echo hi > a; cat a")]},
                                  {"text": "Done."}]},
     "fail": lambda _: {"steps": [{"calls": [shell("echo oops >&2; exit 3"),
                                             {"name": "no_such_tool", "arguments": {"a": 1}}]},
@@ -71,7 +74,7 @@ SCENARIOS: dict[str, Callable[[str], dict[str, Any]]] = {
     "parallel": lambda _: {"steps": [{"calls": [shell("sleep 0.3; echo a"), shell("echo b")]},
                                      {"text": "Both."}]},
     "subagent": lambda agent: {"steps": [{"calls": [task(agent)]}, {"text": "Main end."}],
-                               "threads": [{"when": {"firstUserContains": "SUBJOB"}, "steps": SUB}]},
+                               "threads": [SUB]},
     "plan": lambda agent: {"steps": [{"calls": plan(agent)}, {"text": "Planned."}]},
     "turns": lambda _: {"steps": [*ONE, *TWO]},
     "mcp": lambda _: {"steps": [{"calls": MCP}, {"text": "Five."}]},

@@ -13,7 +13,26 @@ import pytest
 pytestmark = pytest.mark.real
 
 AGENTS = ("codex", "gemini")
-MCP_SERVER = Path(__file__).with_name("mcp_adder.py")
+MCP_SERVER = """
+import json, os, sys
+ANY = {"type": "object", "properties": {}}
+TOOLS = [{"name": n, "description": n, "inputSchema": ANY} for n in ("add", "boom", "whoami")]
+def call(name, given):
+    texts = {"add": lambda: str(given["a"] + given["b"]), "whoami": lambda: os.environ["WHO"]}
+    text = texts.get(name, lambda: "boom failed")()
+    return {"content": [{"type": "text", "text": text}], "isError": name == "boom"}
+for line in sys.stdin:
+    asked = json.loads(line)
+    given, method = asked.get("params") or {}, asked["method"]
+    answer = {"tools": TOOLS} if method == "tools/list" else {}
+    if method == "initialize":
+        answer = {"protocolVersion": given.get("protocolVersion"), "capabilities": {"tools": {}}}
+        answer["serverInfo"] = {"name": "adder", "version": "1"}
+    if method == "tools/call":
+        answer = call(given["name"], given.get("arguments") or {})
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+"""
 MODELS = {"codex": "gpt-5.5", "gemini": "gemini-2.5-pro"}
 Play = Callable[..., Any]
 
@@ -189,8 +208,9 @@ def test_two_turns_by_resume(play: Play, agent: str) -> None:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_mcp_tools(play: Play, agent: str, tmp_path: Path) -> None:
-    adder = {"command": sys.executable, "args": [str(MCP_SERVER)], "env": {"WHO": "${ASKED_BY}"}}
-    config = tmp_path / "mcp.json"
+    config, server = tmp_path / "mcp.json", tmp_path / "server.py"
+    server.write_text(MCP_SERVER)
+    adder = {"command": sys.executable, "args": [str(server)], "env": {"WHO": "${ASKED_BY}"}}
     broken = {"command": "/no/such/program"}
     config.write_text(json.dumps({"mcpServers": {"adder": adder, "broken": broken}}))
     tool = {"tool": "mcp", "server": "adder"}

@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from assay.adapters.gemini_calls import is_denied
 from assay.adapters.gemini_command import gemini_command
-from assay.adapters.gemini_failure import count_retries, failure_of_turn
+from assay.adapters.gemini_failure import count_retries, failure_of_turn, server_states
 from assay.adapters.gemini_merge import Merge, assign_segments
 from assay.adapters.gemini_session import Segment, Session, Tokens, read_sessions
 from assay.adapters.gemini_stream import GeminiTurn, Use
@@ -80,22 +80,20 @@ class GeminiAdapter:
             session_id=session_id,
             agent=AgentInfo(adapter="gemini", model=_model(turns, main) or UNSET),
             failure=failure,
-            setup=self._setup(turns),
+            setup=self._setup(turns, recording.stderr),
             permission_denials=sum(map(is_denied, uses)),
             provider_retries=count_retries(recording.stderr),
         )
 
-    def _setup(self, turns: list[GeminiTurn]) -> dict[str, Any] | None:
-        """Say what the agent was given; its stream does not tell what came of it."""
+    def _setup(self, turns: list[GeminiTurn], stderr: str) -> dict[str, Any] | None:
+        """Say what the agent was given, and which MCP servers came of it."""
         asked = next((turn.model for turn in turns if turn.model), None)
         if asked is None:
             return None
         setup: dict[str, Any] = {"model": asked, "approvalMode": self._approval()}
         if self._options.mcp:
-            setup["mcpServers"] = [
-                {"name": name, "status": self._server_status(name, turns)}
-                for name in self._options.mcp
-            ]
+            states = server_states(self._options.mcp, turns, stderr)
+            setup["mcpServers"] = [{"name": n, "status": state} for n, state in states.items()]
         warnings = [text for turn in turns for severity, text in turn.errors]
         return setup | ({"warnings": list(dict.fromkeys(warnings))} if warnings else {})
 
@@ -107,16 +105,6 @@ class GeminiAdapter:
             if arg.startswith("--approval-mode="):
                 return arg.split("=", 1)[1]
         return "yolo"
-
-    def _server_status(self, name: str, turns: list[GeminiTurn]) -> str:
-        """A server that answered was connected; of others nothing is known."""
-        for turn in turns:
-            for part in turn.parts:
-                if isinstance(part, Use) and part.name.startswith(f"mcp_{name}_") and part.result:
-                    error = part.result.get("error")
-                    if not isinstance(error, dict) or error.get("type") != "tool_not_registered":
-                        return "connected"
-        return "configured"
 
 
 def _read_turn(lines: Any) -> GeminiTurn:

@@ -1,10 +1,11 @@
 """How a turn of Gemini CLI went: from its result event, its error events, and only then codes."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from assay.adapters.gemini_stream import GeminiTurn
+from assay.adapters.gemini_stream import GeminiTurn, Use
 from assay.adapters.vendor import start_failure, status_cause, text_cause
 from assay.records.failure import Cause, Failure
 from assay.records.recording import TurnEnd
@@ -37,7 +38,10 @@ _AUTH = re.compile(r"api.?key not valid|API_KEY_INVALID|PERMISSION_DENIED|UNAUTH
 _ATTEMPT = re.compile(r"^Attempt (\d+) failed(.*)$", re.MULTILINE)
 _STATUS = re.compile(r"\bstatus (\d{3})\b|\"code\":\s*(\d{3})\b|\b(429)\b|\b(5)xx\b")
 _STOPS = ("Loop detected", "Maximum session turns")
-_NOISE = re.compile(r"^(YOLO mode|Warning: 256-color|Ripgrep is not|Loaded cached|Approval mode)")
+_MCP_ISSUES = "MCP issues detected"
+_NOISE = re.compile(
+    r"^(YOLO mode|Warning: 256-color|Ripgrep is not|Loaded cached|Approval mode|MCP issues)"
+)
 
 
 def failure_of_turn(turn: GeminiTurn, end: TurnEnd, stderr: str) -> Failure | None:
@@ -54,6 +58,24 @@ def count_retries(stderr: str) -> int:
     """Count how often it asked again, as far as the end of its stderr tells."""
     tries = [int(n) for n, rest in _ATTEMPT.findall(stderr) if "Retrying" in rest]
     return max([len(tries), *tries])
+
+
+def server_states(names: Iterable[str], turns: Sequence[GeminiTurn], stderr: str) -> dict[str, str]:
+    """Say which MCP servers were there: it tells only that some were not, never which."""
+    names = tuple(names)
+    if _MCP_ISSUES not in stderr:
+        return dict.fromkeys(names, "connected")
+    uses = [part for turn in turns for part in turn.parts if isinstance(part, Use)]
+    answered = {name for use in uses for name in names if _has_answered(use, name)}
+    silent = [name for name in names if name not in answered]
+    state = "failed" if len(silent) == 1 else "unknown"
+    return {name: "connected" if name in answered else state for name in names}
+
+
+def _has_answered(use: Use, server: str) -> bool:
+    error = (use.result or {}).get("error")
+    missing = isinstance(error, dict) and error.get("type") == "tool_not_registered"
+    return use.name.startswith(f"mcp_{server}_") and use.result is not None and not missing
 
 
 def _of_result(turn: GeminiTurn) -> Failure:

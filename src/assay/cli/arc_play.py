@@ -4,6 +4,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ def command(game: str, **options: Any) -> None:
         click.echo(f"Starting {info.game_id} ...", err=True)
         try:
             world.open()
-            connection = GameConnection(world.env["ARC_PLAY_SOCKET"], world.env["ARC_PLAY_TOKEN"])
-            _play(connection)
+            with closing(world.connect()) as connection:
+                _play(connection)
             world.evidence(TurnEnd())
         finally:
             world.close()

@@ -4,6 +4,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import click
 
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
 from assay.benchmarks.arc_agi.catalog.games import BUILT_IN, list_games
-from assay.benchmarks.arc_agi.client.connection import GameConnection
 from assay.benchmarks.arc_agi.log.records import Limits
 from assay.benchmarks.arc_agi.store.config import CONFIG, Config, read_config
 from assay.benchmarks.arc_agi.store.files import write_json
@@ -97,10 +97,10 @@ def _smoke(games: list[GameInfo]) -> Check:
             )
             try:
                 world.open()
-                game = GameConnection(world.env["ARC_PLAY_SOCKET"], world.env["ARC_PLAY_TOKEN"])
-                action = game.ask(op="status")["availableActions"][0]
-                place = {"x": 0, "y": 0} if action == "ACTION6" else {}
-                done = game.ask(op="act", action=action, **place)
+                with closing(world.connect()) as game:
+                    action = game.ask(op="status")["availableActions"][0]
+                    place = {"x": 0, "y": 0} if action == "ACTION6" else {}
+                    done = game.ask(op="act", action=action, **place)
                 played = world.evidence(TurnEnd())["result"]["steps"]
             finally:
                 world.close()

@@ -17,7 +17,7 @@ from assay.compare.report import Comparison, Judge, Wish, compare
 from assay.compare.rows import detect_kind
 from assay.errors import InputError
 from assay.report.comparison_json import write_json
-from assay.report.comparison_text import health_lines, markdown, tables, verdict_lines
+from assay.report.comparison_text import advice_lines, health_lines, markdown, tables, verdict_lines
 from assay.stats.gates import GateName
 
 _SEED = 20_260_101
@@ -137,9 +137,9 @@ def _write(comparison: Comparison, options: dict[str, Any]) -> None:
         return
     with whole_output(output, overwrite=True) as file:
         if style == "table":
-            with TextIOWrapper(file, encoding="utf-8", write_through=True) as text:
-                _show(comparison.sections, text)
-                text.detach()
+            text = TextIOWrapper(file, encoding="utf-8")
+            _show(comparison.sections, text)
+            text.detach()
         else:
             _put(comparison, style, file)
 
@@ -164,7 +164,7 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
     from rich.table import Table
 
     # In a file or a pipe nobody scrolls, and a cut cell cannot be read.
-    console = Console(file=file, width=None if file.isatty() else 160)
+    console = Console(file=file, width=None if file.isatty() else 160, highlight=False)
     for line in health_lines(sections):
         console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
@@ -175,6 +175,8 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
         for row in rows:
             table.add_row(*map(escape, row))
         console.print(table)
+    for line in advice_lines(sections):
+        console.print(escape(line), style="dim")
 
 
 def _gate(comparison: Comparison, gate: GateName, margin: float) -> int:

@@ -54,7 +54,10 @@ def command(**options: Any) -> None:
     output: Path | None = options["output"]
     if style == "html" and output is None:
         output = Path("report.html")
-    with whole_output(output, overwrite=options["overwrite"]) as out, _opened(named, options) as shown:
+    with (
+        whole_output(output, overwrite=options["overwrite"]) as out,
+        _opened(named, options) as shown,
+    ):
         _write(out, style, shown, options)
     if output is not None and not options["quiet"]:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)

@@ -15,9 +15,7 @@ from assay.errors import InputError, OutputError
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 _BLOCK = 64 * 1024
-RESUMABLE = (
-    "--resume runs only what is missing in it, --append adds to it, --overwrite starts anew"
-)
+RESUMABLE = "--resume runs only what is missing in it, --append adds to it, --overwrite starts anew"
 """How to go on with an output that is there, for commands that can resume."""
 DERIVED = "choose another -o, or --overwrite what is there"
 """The same for commands whose output can be made again."""

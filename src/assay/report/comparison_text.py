@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _SHOWN_FLIPS = 10
+_DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
 type Table = tuple[str, list[str], list[list[str]]]
 """Title, header, rows."""
@@ -20,6 +21,8 @@ def markdown(sections: dict[str, Any]) -> str:
         lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
         lines += [_row(_escape(cell) for cell in row) for row in rows]
     lines += _flips(sections)
+    lines += ["", "## What would make it surer", ""]
+    lines += [f"- {_escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
     lines += ["", f"Margin {meta['margin']:g}, 95 % intervals, seed {meta['seed']}.", ""]
     return "\n".join(lines)
@@ -48,6 +51,11 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
             parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
         lines.append(plain(f"{label}: {', '.join(parts)}"))
     return lines
+
+
+def advice_lines(sections: dict[str, Any]) -> list[str]:
+    """Say for each run whether more prompts or more trials would help."""
+    return [plain(f"{label}: {told['words']}") for label, told in sections["variance"].items()]
 
 
 def tables(sections: dict[str, Any]) -> Iterator[Table]:
@@ -133,7 +141,12 @@ def _amounts_table(sections: dict[str, Any]) -> Table:
                 [
                     f"{pair['runB']} - {pair['runA']}",
                     name,
-                    _with_limits(told["difference"], _ends(told["differenceInterval"]), sign=True),
+                    _with_limits(
+                        told["difference"],
+                        _ends(told["differenceInterval"]),
+                        sign=True,
+                        digits=_DIGITS[name],
+                    ),
                     _with_limits(told["ratio"], _ends(told["ratioInterval"])),
                 ]
             )
@@ -198,11 +211,16 @@ def _ends(interval: dict[str, Any] | None) -> list[float] | None:
     return [interval["low"], interval["high"]] if interval else None
 
 
-def _with_limits(value: float | None, limits: list[float] | None, *, sign: bool = False) -> str:
+def _with_limits(
+    value: float | None, limits: list[float] | None, *, sign: bool = False, digits: int = 3
+) -> str:
     if value is None:
         return "not measured"
-    text = f"{value:+.3f}" if sign else f"{value:.3f}"
-    return f"{text} ({limits[0]:.3f} to {limits[1]:.3f})" if limits else text
+    form = f"{'+' if sign else ''}.{digits}f"
+    text = format(value, form)
+    if limits:
+        text += f" ({format(limits[0], form)} to {format(limits[1], form)})"
+    return text
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
-from xml.sax.saxutils import quoteattr
 from xml.sax.saxutils import escape as escape_text
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 

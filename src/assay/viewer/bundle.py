@@ -57,7 +57,7 @@ class _Rows:
         if b'"raw"' not in line and b'"evidence"' not in line:
             return
         row = msgspec.json.decode(line)
-        entries = row["trials"] if "trials" in row else [row]
+        entries = row.get("trials", [row])
         for entry in entries:
             n = int(entry.get("trialNum", 1))
             log = game_log(run.path.parent, entry)

@@ -82,9 +82,7 @@ def _differences(
                 "what": "score" if by_score else "pass rate",
                 "n": n,
                 "shown": len(order),
-                "diffs": [
-                    [prompts.row(int(i))["id"], round(float(change[i]), 6)] for i in order
-                ],
+                "diffs": [[prompts.row(int(i))["id"], round(float(change[i]), 6)] for i in order],
             }
         )
     return told

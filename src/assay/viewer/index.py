@@ -143,7 +143,7 @@ class Index:
             self._temporary.cleanup()
 
     def _claim(self, *, keep: bool) -> Path:
-        """Find a folder for the index that is ours alone: beside the file, in the cache, else new."""
+        """Find a folder that is ours alone: beside the file, in the cache, else a new one."""
         if keep:
             for folder in (_beside(self.path), _cached(self.path)):
                 with contextlib.suppress(OSError):
@@ -238,14 +238,11 @@ class _Extender:
         for entry in line.entries:
             cause = min(_number(self._causes, entry.cause), 255)
             passed = -1 if entry.passed is None else int(entry.passed)
-            numbers = tuple(
-                np.nan if value is None else value
-                for value in (entry.score, entry.ms, entry.usd, entry.tokens)
-            )
-            self._rows.append(
-                (prompt, offset, text, length, *numbers, entry.n_steps)
-                + (min(entry.number, 65_535), category, cause, passed)
-            )
+            amounts = (entry.score, entry.ms, entry.usd, entry.tokens)
+            numbers = [np.nan if value is None else value for value in amounts]
+            number = min(entry.number, 65_535)
+            where = (prompt, offset, text, length)
+            self._rows.append((*where, *numbers, entry.n_steps, number, category, cause, passed))
             meta.n += 1
             for name, failed in entry.tools:
                 calls = meta.tools.get(name)
@@ -302,4 +299,3 @@ def _cached(path: Path) -> Path:
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
     return Path(root, "assay", "index", name)
-

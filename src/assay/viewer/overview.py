@@ -2,8 +2,9 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True)
+class Shown:
     """A run that is looked at."""
 
     label: str
@@ -29,7 +31,9 @@ class Shown(NamedTuple):
         return self.index.path
 
 
-def overview(title: str, shown: Sequence[Shown], wish: Wish, by: str = "category") -> dict[str, Any]:
+def overview(
+    title: str, shown: Sequence[Shown], wish: Wish, by: str = "category"
+) -> dict[str, Any]:
     """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
     categories = {name for run in shown for name in run.index.meta.categories}
     causes = {name for run in shown for name in run.index.meta.causes if name}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -219,7 +220,7 @@ class Prompts:
             return None
         causes = self._indexes[run].meta.causes
         records = self._records[run][trials]
-        told = [
+        told: list[dict[str, Any]] = [
             {
                 "n": int(record["number"]),
                 "passed": None if record["passed"] < 0 else int(record["passed"]),
@@ -250,9 +251,7 @@ def _joined(parts: Sequence[Records]) -> tuple[NDArray[np.uint64], list[Ints]]:
     rank[by_first] = np.arange(len(ids))
     numbers = rank[inverse]
     ends = np.cumsum([0, *(len(records) for records in parts)])
-    return ids[by_first].astype(np.uint64), [
-        numbers[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)
-    ]
+    return ids[by_first].astype(np.uint64), [numbers[a:b] for a, b in pairwise(ends.tolist())]
 
 
 def _grouped(records: Records, prompts: Ints, n_prompts: int) -> Column:

@@ -1,6 +1,5 @@
-"""What a trial left beside its row: raw streams and the log of its game. Never outside its folder."""
+"""What a trial left beside its row: raw streams, the log of its game; never outside its folder."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,18 +37,14 @@ def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[d
 
 
 def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
-    names = sorted(
-        (name for name in os.listdir(folder) if name.endswith((".out", ".err"))),
-        key=lambda name: (len(name), name),
-    )
-    for name in names[:_MOST_FILES]:
-        path = folder / name
+    streams = [path for path in folder.iterdir() if path.suffix in (".out", ".err")]
+    for path in sorted(streams, key=lambda one: (len(one.name), one.name))[:_MOST_FILES]:
         if path.is_symlink() or not path.is_file() or not path.stat().st_size:
             continue
         with path.open("rb") as file:
             text = file.read(most).decode("utf-8", "replace")
         size = path.stat().st_size
-        yield {"name": name, "size": size, "cut": size > most, "text": text}
+        yield {"name": path.name, "size": size, "cut": size > most, "text": text}
 
 
 def _inside(base: Path, name: Any) -> Path | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
+from assay.benchmarks.arc_agi.client.connection import GameConnection
 from assay.benchmarks.arc_agi.client.launcher import write_launchers
 from assay.benchmarks.arc_agi.log.reader import has_header, read_log
 from assay.benchmarks.arc_agi.log.records import Limits
@@ -63,6 +64,11 @@ class GameWorld:
         self._start()
         self._watcher = threading.Thread(target=self._watch, name="arc-game", daemon=True)
         self._watcher.start()
+
+    def connect(self) -> GameConnection:
+        """Give a player's connection, for players that live in this process."""
+        config = self._plan.config
+        return GameConnection(str(config.socket), config.token)
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """Close the game and derive everything from its log; what the agent said is not asked."""

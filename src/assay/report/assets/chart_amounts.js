@@ -59,7 +59,7 @@ function barChart(title, words, things, names, valueOf, head, extra = () => null
   const each = names.length * 13 + 10;
   const height = things.length * each + 30;
   const most = Math.max(...things.flatMap((thing) => names.map((name) => valueOf(name, thing) || 0)), 1);
-  const x = scale(0, most, left, WIDTH - 40);
+  const x = scale(0, most, left, WIDTH - 84);
   const shape = figure(title, words,
     picture(height, `${title}: ${things.map((thing) => `${thing} ${names.map((name) => valueOf(name, thing) || 0).join(" / ")}`).join(", ")}`,
       xAxis({ ...x, ticks: x.ticks.filter(Number.isInteger) }, 4, height - 24, count),

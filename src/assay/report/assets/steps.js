@@ -121,5 +121,5 @@ function planView(step) {
     const done = entry?.status === "completed" ? "☑" : entry?.status === "in_progress" ? "◐" : "☐";
     return h("li", {}, `${done} `, String(text));
   });
-  return [h("ul", { class: "plan" }, entries), step.content ? markdown(step.content) : null];
+  return [h("ul", { class: "entries" }, entries), step.content ? markdown(step.content) : null];
 }

@@ -35,9 +35,9 @@ export async function trialPage(source, told, { run, prompt: id, trial: n, step 
     h("p", { class: "dim" }, `${run}, trial ${n} · `, h("a", { href: href("prompt", id) }, "all trials of this prompt")),
     resultView(trial),
     neighbours(told, about, run, id, n),
+    trial.metadata?.evidence?.log ? gameView(source, run, id, n, trial) : null,
     h("h2", {}, "Asked"), inputView(trial),
     h("h2", {}, "Answered"), trial.output ? markdown(trial.output) : h("p", { class: "dim" }, "nothing"),
-    trial.metadata?.evidence?.log ? gameView(source, run, id, n, trial) : null,
     h("h2", {}, `Steps (${trial.trajectory.length})`),
     h("div", { class: "timeline" }, timeline(trial.trajectory, trial.total, go)),
     steps,
@@ -61,7 +61,7 @@ export function resultView(trial) {
   const failure = trial.failure;
   const facts = [duration(trial.total), usageWords(trial.usage).replace(/^ · /, ""), agentWords(trial.agent)].filter(Boolean).join(" · ");
   return h("div", { class: `result ${kind}` },
-    h("p", {}, h("b", {}, `${sign} ${word}`), trial.grade?.score === undefined ? null : `, score ${decimal(trial.grade.score)}`, h("span", { class: "dim" }, ` ${facts}`)),
+    h("p", {}, h("b", {}, `${sign} ${word}`), trial.grade?.score === undefined ? null : `, score ${decimal(trial.grade.score)}`, h("span", { class: "dim" }, ` · ${facts}`)),
     failure ? h("p", {}, h("b", {}, String(failure.cause)), ": ", String(failure.message)) : null,
     trial.grade?.reasoning ? longText(trial.grade.reasoning, { class: "text plain" }, 4000) : null,
     gradeList(trial));

@@ -38,6 +38,9 @@ def take_sessions(claims: Sequence[Claim], source: Path, target: Path, seed: int
         if path.is_file():
             copy = _copy(path, target / path.name, claim)
             sessions.append(_compare(read_log(copy), copy, claim, seed))
+        elif claim.session_sha256 is not None:
+            msg = f"{path} is missing, but the result was collected from it"
+            raise ResultProblem(msg, hint="bring the whole sessions folder along")
     return sessions
 
 

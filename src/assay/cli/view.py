@@ -1,0 +1,63 @@
+"""assay view: look at runs in a browser, live while they are written."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.run_labels import name_runs
+from assay.errors import InputError, PluginError
+
+_SEED = 20_260_101
+
+
+@click.command(short_help="Look at runs in a browser, live while they are written.")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes any free one.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@click.option("--labels", type=click.Path(path_type=Path), help="Sheet that labels go to.")
+@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
+@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
+@click.option("--seed", type=int, default=_SEED, help="For resampling.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.help_option("-h", "--help")
+def command(**options: Any) -> None:
+    """Serve PATHS (result files, label:FILE, or folders) on 127.0.0.1 until Ctrl-C.
+
+    Several files are compared. A folder lists its runs. Labels for `calibrate` can be set on the
+    page Label; they go to --labels, or to RESULTS.labels.jsonl beside the results.
+    """
+    try:
+        from assay.viewer.serve import serve
+    except ImportError as error:
+        msg = f"the viewer needs {error.name}"
+        raise PluginError(msg, hint="pip install 'assay[view]'") from error
+    from assay.compare.report import Wish
+    from assay.viewer.desk import Desk
+    from assay.viewer.library import Library
+
+    folders = [Path(path) for path in options["paths"] if Path(path).is_dir()]
+    named = name_runs(tuple(p for p in options["paths"] if not Path(p).is_dir()), ())
+    for _, path in named:
+        if not path.is_file():
+            msg = f"{path}: no such file"
+            raise InputError(msg, hint="give result files, or folders that hold some")
+    library = Library(named, folders, options["category_key"])
+    try:
+        for run in library.chosen(""):
+            note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
+            click.echo(f"{run.label}: {run.index.meta.n} trials{note}", err=True)
+        wish = Wish(margin=options["margin"], seed=options["seed"])
+        desk = Desk(library, wish, options["category_key"], options["labels"])
+        serve(desk, options["port"], partial(_ready, open_page=options["open_page"]))
+    finally:
+        library.close()
+
+
+def _ready(address: str, *, open_page: bool) -> None:
+    click.echo(f"{address}\n(only this machine, only with this address; Ctrl-C ends it)")
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(address)

@@ -1,0 +1,173 @@
+"""What the viewer answers: overview, tables, rows, files and labels, from the runs it was given."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay import __version__
+from assay.compare.report import Wish
+from assay.viewer.labels import LabelSheet
+from assay.viewer.library import Library
+from assay.viewer.overview import Shown, overview
+from assay.viewer.prompts import Prompts, Query
+from assay.viewer.trial_files import entry_of, game_log, raw_files
+
+_MOST_AT_ONCE = 500
+_PATIENCE = 10.0
+"""A view that took a second to make is made again after ten at the earliest."""
+
+
+class _View:
+    """What was worked out about some runs, and for which state of their files."""
+
+    def __init__(self, sizes: tuple[int, ...], told: dict[str, Any], took_s: float) -> None:
+        self.sizes, self.told, self.took_s = sizes, told, took_s
+        self.made_s = time.monotonic()
+
+    def is_good(self, sizes: tuple[int, ...]) -> bool:
+        return sizes == self.sizes or time.monotonic() - self.made_s < _PATIENCE * self.took_s
+
+
+class Desk:
+    """Answers questions about runs; every answer is ready to be sent as JSON."""
+
+    def __init__(self, library: Library, wish: Wish, by: str, labels: Path | None = None) -> None:
+        self._library, self._wish, self._by = library, wish, by
+        self._labels = labels
+        self._views: dict[str, _View] = {}
+        self._prompts: dict[str, tuple[tuple[int, ...], Prompts]] = {}
+        self._sheets: dict[str, LabelSheet] = {}
+        self._making = threading.Lock()
+
+    def overview(self, runs: str) -> dict[str, Any]:
+        """Describe the chosen runs, with the list of all there are."""
+        version = self._library.refresh()
+        shown = self._library.chosen(runs)
+        told = self._viewed(runs, shown)
+        listed = self._library.listing() if self._library.has_folders else None
+        can_label = any(run.index.kind == "capture" for run in shown)
+        return told | {"version": version, "library": listed, "canLabel": can_label}
+
+    def state(self) -> dict[str, Any]:
+        """Say whether anything changed."""
+        return {"version": self._library.refresh()}
+
+    def prompts(self, runs: str, query: Query) -> dict[str, Any]:
+        """Give a page of the table."""
+        limited = msgspec.structs.replace(query, limit=min(query.limit, _MOST_AT_ONCE))
+        return self._joined(runs).page(limited)
+
+    def prompt(self, runs: str, prompt_id: str) -> dict[str, Any] | None:
+        """Give one prompt of the table."""
+        joined = self._joined(runs)
+        number = joined.find(prompt_id)
+        return None if number is None else joined.row(number)
+
+    def line(self, runs: str, label: str, prompt_id: str) -> bytes | None:
+        """Give the row of a prompt in a run, as it stands in the file."""
+        found = self._found(runs, label, prompt_id)
+        return found[1] if found else None
+
+    def game(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
+        """Give the log of a game, line by line."""
+        path, entry = self._entry(runs, label, prompt_id, number)
+        log = game_log(path.parent, entry) if path and entry else None
+        if log is None:
+            return None
+        return {"lines": log.read_text(encoding="utf-8", errors="replace").splitlines()}
+
+    def raw(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
+        """Give the raw streams of a trial."""
+        path, entry = self._entry(runs, label, prompt_id, number)
+        return {"files": raw_files(path.parent, entry)} if path and entry else None
+
+    def sheet(self, runs: str) -> dict[str, Any]:
+        """Give the rows to label; nothing of what a grader said."""
+        sheet = self._sheet(runs)
+        return sheet if isinstance(sheet, dict) else sheet.told()
+
+    def set_label(self, runs: str, number: int, label: str | None) -> dict[str, Any]:
+        """Put down what a person said."""
+        sheet = self._sheet(runs)
+        return sheet if isinstance(sheet, dict) else sheet.set(number, label)
+
+    def _viewed(self, runs: str, shown: Sequence[Shown]) -> dict[str, Any]:
+        sizes = _sizes(shown)
+        with self._making:
+            view = self._views.get(runs)
+            if view is None or not view.is_good(sizes):
+                began_s = time.monotonic()
+                told = self._kept(shown, sizes)
+                view = self._views[runs] = _View(sizes, told, time.monotonic() - began_s)
+        return view.told
+
+    def _kept(self, shown: Sequence[Shown], sizes: tuple[int, ...]) -> dict[str, Any]:
+        """Read the overview of runs that have not changed since; else make it and keep it."""
+        title = " · ".join(run.label for run in shown) or "Runs"
+        if not shown:
+            return overview(title, shown, self._wish, self._by)
+        names = [(run.label, str(run.path.resolve())) for run in shown]
+        about = (__version__, names, sizes, self._wish.margin, self._wish.seed, self._by)
+        mark = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:24]
+        folder = shown[0].index.folder
+        target = folder / f"overview-{mark}.json"
+        try:
+            kept: dict[str, Any] = msgspec.json.decode(target.read_bytes())
+            return kept
+        except (OSError, msgspec.MsgspecError):
+            pass
+        told = overview(title, shown, self._wish, self._by)
+        data = msgspec.json.encode(told)
+        for old in folder.glob("overview-*.json"):
+            old.unlink(missing_ok=True)
+        target.write_bytes(data)
+        plain: dict[str, Any] = msgspec.json.decode(data)
+        return plain
+
+    def _joined(self, runs: str) -> Prompts:
+        shown = self._library.chosen(runs)
+        sizes = _sizes(shown)
+        with self._making:
+            kept = self._prompts.get(runs)
+            if kept is None or kept[0] != sizes:
+                kept = self._prompts[runs] = (sizes, Prompts([run.index for run in shown]))
+        return kept[1]
+
+    def _found(self, runs: str, label: str, prompt_id: str) -> tuple[Shown, bytes] | None:
+        shown = self._library.chosen(runs)
+        number = next((n for n, run in enumerate(shown) if run.label == label), None)
+        joined = self._joined(runs)
+        prompt = joined.find(prompt_id)
+        if number is None or prompt is None:
+            return None
+        trial = joined.trial(number, prompt)
+        return None if trial is None else (shown[number], shown[number].index.line(trial))
+
+    def _entry(
+        self, runs: str, label: str, prompt_id: str, number: int
+    ) -> tuple[Path | None, dict[str, Any] | None]:
+        found = self._found(runs, label, prompt_id)
+        if found is None:
+            return None, None
+        return found[0].path, entry_of(msgspec.json.decode(found[1]), number)
+
+    def _sheet(self, runs: str) -> LabelSheet | dict[str, Any]:
+        shown = [run for run in self._library.chosen(runs) if run.index.kind == "capture"]
+        if not shown:
+            return {"why": "Labels are for captures; these are repeated trials."}
+        if runs not in self._sheets:
+            target = self._labels or shown[0].path.with_suffix(".labels.jsonl")
+            sheet = LabelSheet.open(shown[0].path, target, self._by)
+            if isinstance(sheet, str):
+                return {"why": sheet}
+            self._sheets[runs] = sheet
+        return self._sheets[runs]
+
+
+def _sizes(shown: Sequence[Shown]) -> tuple[int, ...]:
+    return tuple(run.index.meta.size for run in shown)

@@ -1,0 +1,99 @@
+"""A labelling sheet that people fill in in the browser; every label is on disk at once.
+
+The sheet is that of `assay calibrate --export`: rows drawn by shares, shuffled, without a word of
+what the grader said. An existing one is gone on with.
+"""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import AssayError
+from assay.grade.samples import sheet_lines
+from assay.grade.sampling import SHEET_ROWS, draw_sheet
+from assay.records.calibration import LabelRow
+from assay.records.row_file import open_rows
+
+WORDS = ("pass", "fail", "ambiguous")
+_MOST_STEPS_BYTES = 400_000
+
+
+class _Steps(msgspec.Struct):
+    id: str
+    output: str = ""
+    trajectory: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class LabelSheet:
+    """The rows to label, in their order; blind."""
+
+    def __init__(self, target: Path, rows: list[LabelRow], steps: dict[str, Any]) -> None:
+        self._target, self._rows, self._steps = target, rows, steps
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, results: Path, target: Path, key: str) -> "LabelSheet | str":
+        """Read the sheet, or draw one; a text says why there is none."""
+        try:
+            if target.is_file():
+                with open_rows(target) as sheet:
+                    rows = list(sheet.rows(msgspec.json.Decoder(LabelRow)))
+            else:
+                with open_rows(results) as file:
+                    rows = sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
+            if not rows:
+                return "Nothing here is graded yet: labels are for checking a grader."
+            return cls(target, rows, _steps_of(results, rows))
+        except AssayError as error:
+            return error.message
+
+    def told(self) -> dict[str, Any]:
+        """Give what a person needs to judge."""
+        with self._lock:
+            rows = [msgspec.to_builtins(row) for row in self._rows]
+        for row in rows:
+            row.pop("graderVersion", None)
+            row["trajectory"] = self._steps.get(row["id"], [])
+            row["label"] = _word(row.get("label"))
+        return {"file": str(self._target), "rows": rows}
+
+    def set(self, number: int, label: str | None) -> dict[str, Any]:
+        """Put one label down; the whole sheet takes its place on disk at once."""
+        if label not in (*WORDS, None) or not 0 <= number < len(self._rows):
+            return {"error": "no such row or label"}
+        with self._lock:
+            self._rows[number] = msgspec.structs.replace(self._rows[number], label=label)
+            data = msgspec.json.Encoder().encode_lines(self._rows)
+            fresh = self._target.with_name(f".{self._target.name}.new")
+            try:
+                with fresh.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                fresh.replace(self._target)
+            except OSError as error:
+                return {"error": f"cannot write {self._target}: {error.strerror}"}
+        return {"saved": str(self._target)}
+
+
+def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
+    """Read the steps of the drawn rows; very long ones are left out."""
+    wanted = {row.id: row.output for row in rows}
+    found: dict[str, Any] = {}
+    with open_rows(results) as file:
+        for row in file.rows(msgspec.json.Decoder(_Steps)):
+            output = wanted.get(row.id)
+            same = row.id in wanted and (output is UNSET or output == row.output)
+            if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:
+                found[row.id] = msgspec.json.decode(bytes(row.trajectory))
+    return found
+
+
+def _word(label: Any) -> str | None:
+    if isinstance(label, bool):
+        return "pass" if label else "fail"
+    return label if isinstance(label, str) else None

@@ -1,0 +1,138 @@
+"""The runs that a viewer was given: files, or whatever result files a folder holds."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.compare.rows import detect_kind
+from assay.errors import InputError
+from assay.viewer.index import Index
+from assay.viewer.overview import Shown
+
+_DEEPEST = 6
+_MOST_FILES = 2000
+_NOT_RUNS = (".raw", ".workspaces", ".assay-index")
+_PASSED_OVER = frozenset(
+    {"raw", "logs", "workspaces", "node_modules", ".git", ".venv", "__pycache__", "site-packages"}
+)
+
+
+class Library:
+    """Knows every run by a short key; opens an index when a run is first looked at."""
+
+    def __init__(
+        self, files: Sequence[tuple[str, Path]], folders: Sequence[Path], by: str = "category"
+    ) -> None:
+        self._files = [(label, path) for label, path in files]
+        self._folders = list(folders)
+        self._by = by
+        self._open: dict[str, Shown] = {}
+        self._labels: dict[str, tuple[str, Path]] = {}
+        self._kinds: dict[tuple[str, int], str | None] = {}
+        self.lock = threading.RLock()
+        self.version = 0
+        """Counts up with every change that was seen."""
+        self._scan()
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether there is a list to choose from."""
+        return bool(self._folders)
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Describe every run there is; counts only of those that are open."""
+        with self.lock:
+            self._scan()
+            return [self._listed(key) for key in self._labels]
+
+    def chosen(self, keys: str) -> list[Shown]:
+        """Open the runs of a comma-separated list; without one, the files that were named."""
+        with self.lock:
+            wanted = [key for key in keys.split(",") if key in self._labels]
+            if not keys:
+                wanted = [_key(path) for _, path in self._files]
+            return [self._opened(key) for key in wanted]
+
+    def refresh(self) -> int:
+        """Read what was added to the open runs; give the version."""
+        with self.lock:
+            changed = [run.index.refresh() for run in self._open.values() if run.path.is_file()]
+            if any(changed):
+                self.version += 1
+            return self.version
+
+    def close(self) -> None:
+        """Let go of all indexes."""
+        with self.lock:
+            for run in self._open.values():
+                run.index.close()
+            self._open.clear()
+
+    def _scan(self) -> None:
+        found = dict(self._labels)
+        for label, path in self._files:
+            found.setdefault(_key(path), (label, path))
+        for folder in self._folders:
+            for path in _result_files(folder):
+                if self._kind(path) is not None:
+                    name = path.relative_to(folder).with_suffix("").as_posix()
+                    found.setdefault(_key(path), (name, path))
+        self._labels = found
+
+    def _kind(self, path: Path) -> str | None:
+        """Say what a file holds; asked once for each size, as a new file may still be empty."""
+        size = path.stat().st_size
+        known = (str(path), min(size, 1))
+        if known not in self._kinds:
+            try:
+                self._kinds[known] = detect_kind(path) if size else None
+            except InputError:
+                self._kinds[known] = None
+        return self._kinds[known]
+
+    def _listed(self, key: str) -> dict[str, Any]:
+        label, path = self._labels[key]
+        about = path.stat() if path.is_file() else None
+        shown = self._open.get(key)
+        return {
+            "key": key,
+            "name": label,
+            "kind": self._kind(path) if about else "gone",
+            "size": about.st_size if about else 0,
+            "changed": about.st_mtime if about else 0,
+            "trials": shown.index.meta.n if shown else None,
+        }
+
+    def _opened(self, key: str) -> Shown:
+        if key not in self._open:
+            label, path = self._labels[key]
+            index = Index(path, self._by)
+            index.refresh()
+            self._open[key] = Shown(label, index)
+        return self._open[key]
+
+
+def _result_files(folder: Path) -> Iterator[Path]:
+    n_seen = 0
+    root = folder.resolve()
+    for name, folders, files in os.walk(root):
+        here = Path(name)
+        deep = len(here.relative_to(root).parts) >= _DEEPEST
+        folders[:] = [] if deep else sorted(one for one in folders if _may_hold_runs(one))
+        for file in sorted(files):
+            if file.endswith(".jsonl") and not (here / file).is_symlink():
+                n_seen += 1
+                if n_seen > _MOST_FILES:
+                    return
+                yield folder / here.relative_to(root) / file
+
+
+def _may_hold_runs(name: str) -> bool:
+    return name not in _PASSED_OVER and not name.endswith(_NOT_RUNS)
+
+
+def _key(path: Path) -> str:
+    return hashlib.blake2b(str(path.resolve()).encode(), digest_size=5).hexdigest()

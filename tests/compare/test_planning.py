@@ -1,0 +1,164 @@
+"""Plans from pilots: the spread they show, what it costs, and gates that could never speak."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from assay.compare.load import load_run
+from assay.compare.planning import (
+    Rates,
+    plan_rows,
+    power_with,
+    rates_of_pilot,
+    reach,
+    reach_of_rate,
+    spread_of_pilot,
+    spread_of_rates,
+)
+from assay.compare.rows import detect_kind
+from assay.errors import InputError
+
+
+def pilot(path: Path, passes: list[list[bool | None]], *, cost: float | None = None):
+    rows = []
+    for i, of_prompt in enumerate(passes):
+        entries = []
+        for number, passed in enumerate(of_prompt, 1):
+            entry = {"trialNum": number, "output": "o", "trajectory": [], "duration": 3000}
+            entry |= {} if passed is None else {"pass": passed, "score": int(passed)}
+            entry |= {} if cost is None else {"usage": {"costUsd": cost}}
+            entries.append(entry)
+        rows.append({"id": f"p{i}", "input": "i", "k": len(of_prompt), "trials": entries})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return load_run(path.stem, path, detect_kind(path), "category")
+
+
+def drawn(n: int, k: int, seed: int, rate: float = 0.6) -> list[list[bool | None]]:
+    chance = random.Random(seed)
+    return [[chance.random() < rate for _ in range(k)] for _ in range(n)]
+
+
+def rows_for(spread, difference=0.1, trials=(1, 3, 5, 10), **rates):
+    return plan_rows(
+        spread, difference, trials=trials, power=0.8, rates=Rates(**rates), concurrency=2
+    )
+
+
+def test_more_trials_need_fewer_prompts_but_more_runs_of_the_agent(tmp_path: Path):
+    run = pilot(tmp_path / "a.jsonl", drawn(60, 3, 1))
+    rows = rows_for(spread_of_pilot([run])[0])
+    prompts = [row["nPrompts"] for row in rows]
+    assert prompts == sorted(prompts, reverse=True)
+    assert all(row["nRunsOfAgent"] == 2 * row["nPrompts"] * row["nTrials"] for row in rows)
+
+
+def test_repeats_are_not_sample_size(tmp_path: Path):
+    """Where every prompt always passes or always fails, repeating it tells nothing new."""
+    firm = [[i % 2 == 0] * 4 for i in range(40)]
+    run = pilot(tmp_path / "a.jsonl", firm)
+    one, _, _, ten = rows_for(spread_of_pilot([run])[0])
+    assert ten["nPrompts"] > 0.8 * one["nPrompts"]
+
+
+def test_a_smaller_difference_needs_about_its_square_more(tmp_path: Path):
+    spread, _ = spread_of_rates(0.6, 0.1)
+    (large,), (small,) = (rows_for(spread, d, (1,)) for d in (0.1, 0.05))
+    assert small["nPrompts"] / large["nPrompts"] == pytest.approx(4, rel=0.15)
+
+
+def test_money_and_time_come_from_the_pilot(tmp_path: Path):
+    run = pilot(tmp_path / "a.jsonl", drawn(30, 2, 1), cost=0.25)
+    rates = rates_of_pilot([run])
+    assert (rates.cost_usd, rates.seconds) == (0.25, 3.0)
+    (row,) = rows_for(spread_of_rates(0.6, 0.1)[0], trials=(1,), cost_usd=0.25, seconds=3.0)
+    assert row["costUsd"] == pytest.approx(row["nRunsOfAgent"] * 0.25)
+    assert row["hours"] == pytest.approx(row["nRunsOfAgent"] * 3.0 / 2 / 3600)
+
+
+def test_without_cost_there_is_no_price(tmp_path: Path):
+    run = pilot(tmp_path / "a.jsonl", drawn(30, 2, 1))
+    assert rates_of_pilot([run]).cost_usd is None
+    (row,) = rows_for(spread_of_rates(0.6, 0.1)[0], trials=(1,))
+    assert row["costUsd"] is row["hours"] is None
+
+
+def test_two_pilots_that_agree_need_fewer_prompts_than_two_that_do_not(tmp_path: Path):
+    base = drawn(80, 1, 1)
+    a = pilot(tmp_path / "a.jsonl", base)
+    flipped = [[not row[0]] if i % 20 == 0 else row for i, row in enumerate(base)]
+    alike, other = (
+        pilot(tmp_path / "b.jsonl", flipped),
+        pilot(tmp_path / "c.jsonl", drawn(80, 1, 2)),
+    )
+    needs = [
+        rows_for(spread_of_pilot([a, b])[0], trials=(1,))[0]["nPrompts"] for b in (alike, other)
+    ]
+    assert needs[0] < needs[1] / 2
+    assert spread_of_pilot([a, alike])[1] == "two pilot runs"
+
+
+def test_pilots_that_show_no_spread_are_refused(tmp_path: Path):
+    same = pilot(tmp_path / "same.jsonl", [[True]] * 20)
+    ungraded = pilot(tmp_path / "none.jsonl", [[None]] * 20)
+    good = pilot(tmp_path / "good.jsonl", drawn(20, 1, 1))
+    for runs, said in (
+        ([same], "no spread"),
+        ([ungraded], "no spread"),
+        ([good, ungraded], "fewer than two graded prompts"),
+    ):
+        with pytest.raises(InputError, match=said) as caught:
+            spread_of_pilot(runs)
+        assert "--rate" in caught.value.hint
+
+
+def test_power_grows_with_prompts():
+    spread, _ = spread_of_rates(0.6, 0.1)
+    told = [power_with(spread, 0.1, n, 1) for n in (10, 100, 1000)]
+    power = [row["power"] for row in told]
+    assert power == sorted(power)
+    assert power[0] < 0.2
+    assert power[2] > 0.95
+    margins = [row["narrowestMargin"] for row in told]
+    assert margins == sorted(margins, reverse=True)
+
+
+def test_a_plan_keeps_its_promise():
+    """Simulated: with the prompts asked for, the difference is seen about as often as wanted."""
+    from assay.stats.paired import compare_rates
+
+    rate, difference, chance = 0.6, 0.15, random.Random(5)
+    spread, _ = spread_of_rates(rate, difference)
+    (row,) = rows_for(spread, difference, (1,))
+    seen, n_repeats = 0, 300
+    for _ in range(n_repeats):
+        a, b = [], []
+        for _ in range(row["nPrompts"]):
+            # Independent runs differ on more prompts than planned runs, which are half alike.
+            shared = chance.random() < 0.5
+            draw = chance.random()
+            a.append(int(draw < rate))
+            b.append(int((draw if shared else chance.random()) < rate + difference))
+        ones = [1] * len(a)
+        seen += (compare_rates((a, ones), (b, ones), seed=1).p_value or 1.0) <= 0.05
+    assert 0.65 < seen / n_repeats < 0.95
+
+
+def test_gates_that_could_never_speak(tmp_path: Path):
+    five = pilot(tmp_path / "five.jsonl", drawn(5, 1, 1))
+    told = reach(five, "regression", 0.02)
+    assert (told.can_pass, told.can_fail) == (False, False)
+    assert reach(five, "regression", 0.02, 200).can_fail, "more prompts like these would do"
+    nothing = pilot(tmp_path / "zero.jsonl", [[False]] * 50)
+    told = reach(nothing, "regression", 0.02)
+    assert not told.can_fail, "what always fails cannot get worse"
+    assert "never fail" in told.words
+    perfect = pilot(tmp_path / "all.jsonl", [[True]] * 50)
+    assert not reach(perfect, "not-better", 0.02).can_pass
+
+
+@pytest.mark.parametrize(("rate", "can_pass", "can_fail"), [(0.0, True, False), (0.5, True, True)])
+def test_gates_of_an_assumed_rate(rate: float, can_pass: bool, can_fail: bool):
+    told = reach_of_rate(rate, (100, 1), "regression", 0.02)
+    assert (told.can_pass, told.can_fail) == (can_pass, can_fail)
