@@ -75,7 +75,7 @@ class Batch:
             limit = self._options["max_cost"]
             click.echo(
                 f"stopped at --max-cost {limit:g}: {left} trials not run; "
-                "go on with --resume and a higher limit",
+                "go on with --resume, for which the limit counts anew",
                 err=True,
             )
         if progress.n_grader_failures:

@@ -22,10 +22,12 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     metadata = entry.get("metadata")
     evidence = metadata.get("evidence") if isinstance(metadata, dict) else None
     name = evidence.get("log") if isinstance(evidence, dict) else None
-    path = _inside(base, name)
-    if path is None or not path.is_file() or path.stat().st_size > MOST_LOG:
-        return None
-    return path
+    raw = _inside(base, entry.get("raw"))
+    for folder in (base, raw):  # of a run that names no folder for logs, it is with the streams
+        path = _inside(folder, name) if folder is not None else None
+        if path is not None and path.is_file() and path.stat().st_size <= MOST_LOG:
+            return path
+    return None
 
 
 def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[dict[str, Any]]:

@@ -38,12 +38,12 @@ class FileSource {
   }
 
   async game(run, id, n) {
-    const chunk = this.files.get(key(run, id, n, "game"));
+    const chunk = this.files.get(key(run, id, Number(n), "game"));
     return chunk === undefined ? null : this.#lines(chunk);
   }
 
   async raw(run, id, n) {
-    const chunk = this.files.get(key(run, id, n, "raw"));
+    const chunk = this.files.get(key(run, id, Number(n), "raw"));
     return chunk === undefined ? null : JSON.parse(await this.#text(chunk));
   }
 
