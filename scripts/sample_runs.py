@@ -129,30 +129,73 @@ def _steps(luck: random.Random, total: int, passed: bool) -> Iterator[dict[str, 
     n = luck.randint(5, 9)
     at = 400.0
     step = (total - 400) / (n + 5)
-    yield {"type": "thought", "content": "The test compares totals. Look at it first.",
-           "timestamp": at}  # fmt: skip
-    yield {"type": "plan", "timestamp": at, "entries": [
-        {"content": "Read the code", "status": "completed"}, {"content": "Fix it"}]}  # fmt: skip
+    yield {
+        "type": "thought",
+        "content": "The test compares totals. Look at it first.",
+        "timestamp": at,
+    }
+    yield {
+        "type": "plan",
+        "timestamp": at,
+        "entries": [{"content": "Read the code", "status": "completed"}, {"content": "Fix it"}],
+    }
     for number in range(n):
         at += step
         name = luck.choice(TOOLS)
         call: dict[str, Any] = {
-            "type": "tool_call", "name": name, "status": "completed", "timestamp": round(at),
-            "duration": round(step * 0.7), "callId": f"call_{number}",
-            "input": {"path": f"src/part_{luck.randint(1, 4)}.py"}, "output": "def total(items):\n    amount = 0\n",
-        }  # fmt: skip
+            "type": "tool_call",
+            "name": name,
+            "status": "completed",
+            "timestamp": round(at),
+            "duration": round(step * 0.7),
+            "callId": f"call_{number}",
+            "input": {"path": f"src/part_{luck.randint(1, 4)}.py"},
+            "output": "def total(items):\n    amount = 0\n",
+        }
         if name == "Bash":
-            call |= {"input": {"command": "pytest -q"}, "output": "1 failed, 13 passed", "exitCode": 1, "status": "failed"}  # fmt: skip
+            call |= {
+                "input": {"command": "pytest -q"},
+                "output": "1 failed, 13 passed",
+                "exitCode": 1,
+                "status": "failed",
+            }
         if name == "Edit":
-            call |= {"input": {"path": "src/cart.py", "old_string": "amount += item.price", "new_string": "amount += item.price * item.quantity"}, "output": DIFF}  # fmt: skip
+            call |= {
+                "input": {
+                    "path": "src/cart.py",
+                    "old_string": "amount += item.price",
+                    "new_string": "amount += item.price * item.quantity",
+                },
+                "output": DIFF,
+            }
         yield call
     at += step
-    yield {"type": "tool_call", "name": "Task", "status": "completed", "timestamp": round(at),
-           "duration": round(step * 2), "callId": "sub", "input": {"prompt": "Run all tests"}}  # fmt: skip
-    yield {"type": "message", "content": "Running them now.", "timestamp": round(at + step), "parent": "sub"}  # fmt: skip
-    yield {"type": "tool_call", "name": "Bash", "status": "completed", "timestamp": round(at + step),
-           "duration": 900, "callId": "sub-1", "parent": "sub", "input": {"command": "pytest -q"},
-           "output": "14 passed" if passed else "1 failed, 13 passed"}  # fmt: skip
+    yield {
+        "type": "tool_call",
+        "name": "Task",
+        "status": "completed",
+        "timestamp": round(at),
+        "duration": round(step * 2),
+        "callId": "sub",
+        "input": {"prompt": "Run all tests"},
+    }
+    yield {
+        "type": "message",
+        "content": "Running them now.",
+        "timestamp": round(at + step),
+        "parent": "sub",
+    }
+    yield {
+        "type": "tool_call",
+        "name": "Bash",
+        "status": "completed",
+        "timestamp": round(at + step),
+        "duration": 900,
+        "callId": "sub-1",
+        "parent": "sub",
+        "input": {"command": "pytest -q"},
+        "output": "14 passed" if passed else "1 failed, 13 passed",
+    }
     yield {"type": "message", "content": ANSWER, "timestamp": round(at + 3 * step)}
 
 

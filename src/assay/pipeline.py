@@ -1,5 +1,6 @@
 """The only file that knows the order of the stages."""
 
+import os
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -23,14 +24,18 @@ from assay.records.jsonl import Place
 from assay.records.prompt import Prompt
 from assay.records.raw_output import RawOutput, raw_output, recording_of
 from assay.records.recording import Recording
+from assay.records.trajectory import AnyStep
 from assay.records.trial import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.trials import TrialEntry, TrialResult
 from assay.run.family import end_leftovers as end_leftovers
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, start_over, stop_all
+from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, run_trial
 from assay.seams import Adapter, Executor, Trial
 
+type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
+"""Hears of a step of a trial; None is its beginning."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -40,9 +45,13 @@ def capture_all(
     executor: Executor,
     graders: Sequence[PluginRef] = (),
     retries: int = 0,
+    on_step: OnTrialStep | None = None,
 ) -> Generator[tuple[TrialSpec, Capture], None, None]:
-    """Run, extract and grade every trial; yield each as it finishes. Closing ends the agents."""
-    work = partial(_capture, graders=tuple(graders), retries=retries)
+    """Run, extract and grade every trial; yield each as it finishes. Closing ends the agents.
+
+    on_step hears from the workers' threads: when a trial begins, and of each of its steps.
+    """
+    work = partial(_capture, graders=tuple(graders), retries=retries, on_step=on_step)
     return _map(executor, work, specs, _lost_capture)
 
 
@@ -82,7 +91,7 @@ def grade_all(
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     """Read one raw row as capture would have read the trial."""
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
-    captured = extract(prompt, recording_of(row, base), adapter)
+    captured = _covered(extract(prompt, recording_of(row, base), adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
 
 
@@ -140,10 +149,17 @@ def _stop_on_error[R](
 
 
 def _capture(
-    spec: TrialSpec, graders: Sequence[PluginRef], retries: int
+    spec: TrialSpec,
+    graders: Sequence[PluginRef],
+    retries: int,
+    on_step: OnTrialStep | None = None,
 ) -> tuple[TrialSpec, Capture]:
+    hear = partial(on_step, spec) if on_step is not None else None
+
     def attempt(again: TrialSpec) -> tuple[Capture, Failure | None]:
-        captured = run_trial(again, partial(_read, again))
+        if hear is not None:
+            hear(None)
+        captured = run_trial(again, partial(_read, again), hear)
         return captured, captured.failure or None
 
     captured = _retry(spec, retries, attempt)
@@ -207,7 +223,14 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
         why = f"the adapter cannot read this: {type(error).__name__}: {error}"
         failure = Failure(cause=Cause.HARNESS, message=why)
         captured = extract(spec.prompt, replace(recording, turns=(), failure=failure), adapter)
-    return msgspec.structs.replace(captured, spec_hash=spec.hash)
+    return msgspec.structs.replace(_covered(captured), spec_hash=spec.hash)
+
+
+def _covered(captured: Capture) -> Capture:
+    """Cover secrets that stand whole only now that the pieces of a stream are put together."""
+    said = msgspec.json.encode(captured)
+    masked = Secrets(os.environ).mask(said)
+    return captured if masked is said else msgspec.json.decode(masked, type=Capture)
 
 
 def _lost_capture(spec: TrialSpec, why: str) -> tuple[TrialSpec, Capture]:

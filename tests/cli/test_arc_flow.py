@@ -363,6 +363,14 @@ def games_of(process: subprocess.Popen) -> list[psutil.Process]:
     return found
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """A dead process that nobody has buried yet is dead."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 def wait_until(condition, seconds=40.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
@@ -386,7 +394,7 @@ def test_killed_in_mid_game_and_resumed_nothing_is_lost_or_scored_twice(
     game = games_of(process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_until(lambda: not any(one.is_running() for one in game))
+    wait_until(lambda: not any(is_alive(one) for one in game))
     [run] = logs.iterdir()
     [cut] = run.glob("logs/*ky01*.jsonl")
     before = read_log(cut)

@@ -584,10 +584,14 @@ def test_captures_and_trials_of_our_own_are_compared(
         assert any("grader contains differs" in note for note in told["notes"])
 
 
-def test_compare_loads_only_what_it_needs():
+def test_compare_loads_only_what_it_needs(run: Callable, tmp_path: Path):
     code = (
-        "import sys, assay.cli.compare\n"
+        "import sys\n"
+        "from assay.cli.group import run_command\n"
+        "run_command(['compare', *sys.argv[1:], '-o', 'report.json'])\n"
         "print([m for m in sys.modules if m in ('asyncio', 'rich', 'psutil', 'assay.pipeline')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", code, run("a.jsonl", 3, 1), run("b.jsonl", 3, 2)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (tmp_path / "report.json").exists()
     assert done.stdout == "[]\n"

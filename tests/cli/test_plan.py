@@ -54,7 +54,7 @@ def test_from_an_assumed_rate(plan: Callable):
     done = plan("--rate", 0.7, "-d", 0.1)
     assert done.code == 0
     assert "To see a difference of 0.1 in pass rate with power 0.8 (assumed rates" in done.stdout
-    assert "1 trials a prompt: 238 prompts, 476 runs of the agents\n" in done.stdout
+    assert "1 trial a prompt: 238 prompts, 476 runs of the agents\n" in done.stdout
     assert "Repeats of a prompt are not new prompts" in done.stdout
     assert "$" not in done.stdout
 
@@ -70,7 +70,7 @@ def test_from_a_pilot_with_money_and_time(plan: Callable, pilot: Callable):
     assert 0 < told["atHand"]["power"] < 1
     text = plan(path, "-d", 0.2, "-k", 1, "-j", 10).stdout
     assert f"${row['costUsd']:,.2f}" in text
-    assert "With 50 prompts and 1 trials each" in text
+    assert "With 50 prompts and 1 trial each" in text
 
 
 def test_two_pilots(plan: Callable, pilot: Callable):

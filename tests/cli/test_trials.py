@@ -1,6 +1,7 @@
 """assay trials: every trial counts once, is on disk at once, and is what capture would give."""
 
 import json
+import os
 import random
 import time
 from collections.abc import Callable
@@ -141,6 +142,36 @@ def test_what_does_not_measure_the_agent_is_not_measured(
     assert row["failures"] == {"spawn": 2}
     assert (row["nMeasured"], row["perK"]) == (0, [])
     assert row["passRate"] is row["passAtK"] is row["passExpK"] is None
+
+
+CLAUDE = """#!/bin/sh
+case "$*" in *--version*) echo '2.0.0 (Claude Code)'; exit 0;; esac
+echo x >> calls
+if [ $(wc -l < calls) -eq 1 ]
+then echo '{"type":"result","subtype":"success","is_error":false,"result":"xxx"}'
+else echo '{"type":"result","subtype":"success","is_error":true,"terminal_reason":"api_error",\
+"api_error_status":529,"result":"API Error: 529 overloaded"}' | tr -d '\\\n'; echo
+fi
+"""
+"""Answers once; then its provider is overloaded."""
+
+
+def test_a_provider_that_is_down_is_no_failed_trial(
+    assay: Callable, prompts: Callable, tmp_path: Path
+):
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(CLAUDE)
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    done = assay(
+        "trials", prompts("hi"), "-s", "claude", "-g", "contains:xxx", "-k", 3, env={"PATH": path}
+    )
+    (row,) = done.rows
+    assert row["failures"] == {"provider": 2}
+    assert [t.get("pass") for t in row["trials"]] == [True, None, None]
+    assert (row["nMeasured"], row["passRate"]) == (1, 1)
+    assert [told["k"] for told in row["perK"]] == [1]
 
 
 def test_a_broken_grader_loses_no_trial(

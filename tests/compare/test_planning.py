@@ -135,7 +135,7 @@ def test_a_plan_keeps_its_promise():
     for _ in range(n_repeats):
         a, b = [], []
         for _ in range(row["nPrompts"]):
-            # Independent runs differ on more prompts than planned runs, which are half alike.
+            # On half of the prompts chance falls the same way in both runs, as the plan assumes.
             shared = chance.random() < 0.5
             draw = chance.random()
             a.append(int(draw < rate))

@@ -98,6 +98,15 @@ def test_what_is_unlike_is_named(tmp_path):
     assert "grader g differs: a: v1; b: v2" in notes
 
 
+def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
+    from assay.report.comparison_text import markdown
+
+    paths = [write(tmp_path / f"{name}.jsonl", scores(10, 0.5, 7)) for name in "abc"]
+    text = markdown(compared(*paths).sections)
+    for pair in ("b against a", "c against a", "c against b"):
+        assert f"**{pair}: not enough data" in text
+
+
 def test_not_measured_trials_leave_bounds_open(tmp_path):
     base = scores(20, 0.5, 3)
     down = base | {"p0": None, "p1": None}
@@ -115,6 +124,14 @@ def test_the_same_files_give_the_same_bytes(tmp_path):
     assert list(first.rows()) == list(second.rows())
 
 
+def test_scores_on_an_edge_belong_to_the_bin_above(tmp_path):
+    seen = [0.0, 0.19, 0.2, 0.4, 0.59, 0.6, 0.8, 1.0, None]
+    path = write(tmp_path / "a.jsonl", {f"p{i}": score for i, score in enumerate(seen)})
+    told = compared(path, write(tmp_path / "b.jsonl", {"p0": 1.0}))
+    bins = told.sections["quality"]["a"]["scoreDistribution"]
+    assert list(bins.values()) == [2, 1, 2, 1, 2]
+
+
 def test_odd_weights_are_not_taken(tmp_path):
     a = write(tmp_path / "a.jsonl", {"p": 1.0})
     b = write(tmp_path / "b.jsonl", {"p": 0.0})
@@ -123,6 +140,17 @@ def test_odd_weights_are_not_taken(tmp_path):
     assert [w for w in told.warnings if "COMPARE_LATENCY" in w]
     row = json.loads(next(told.rows()))
     assert row["scores"]["a"] == pytest.approx(0.5 + 0.3 / 1.1 + 0.2)
+
+
+def test_many_prompts_are_written_once_each_and_in_order(tmp_path):
+    many = scores(4500, 0.5, 1)
+    some = {id_: score for id_, score in scores(4500, 0.6, 2).items() if not id_.endswith("7")}
+    told = compared(write(tmp_path / "a.jsonl", many), write(tmp_path / "b.jsonl", some))
+    rows = [json.loads(row) for row in told.rows()]
+    assert [row["id"] for row in rows] == list(some)
+    assert all(row["latencies"] == {"a": 100.0, "b": 100.0} for row in rows)
+    better = {row["id"] for row in rows if row["winner"] == "b"}
+    assert better == {id_ for id_ in some if some[id_] > many[id_]}
 
 
 def test_labels_and_ids_are_data(tmp_path):

@@ -179,6 +179,7 @@ def live(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., 
         env: Callable[[str], dict[str, str]],
         args: tuple[str, ...] | Callable[[str], tuple[str, ...]] = (),
         timeout_ms: int = 120_000,
+        isolate: bool = True,
     ) -> Captured:
         folder = tmp_path / f"live-{uuid.uuid4().hex[:6]}"
         folder.mkdir()
@@ -188,7 +189,8 @@ def live(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., 
         tag = f"tag-{uuid.uuid4().hex}"
         with ScriptedModel(script) as model:
             more = {**env(model.url), "ASSAY_TEST_TAG": tag}
-            command = [sys.executable, "-m", "assay", "capture", str(prompts), "-q", "--isolate"]
+            command = [sys.executable, "-m", "assay", "capture", str(prompts), "-q"]
+            command += ["--isolate"] if isolate else []
             command += ["-s", f"{agent}:{agent_program(agent)}", "-o", str(out)]
             command += args(model.url) if callable(args) else args
             command += ["-t", str(timeout_ms), "--workspace-dir", str(folder / "workspaces")]

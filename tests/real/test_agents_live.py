@@ -251,3 +251,64 @@ def test_secret_appears_nowhere(play: Play, kind: Kind) -> None:
     assert SECRET not in json.dumps(done.rows) + done.stderr
     holding = [path for path in done.holds(SECRET) if path.name != "note.txt"]
     assert holding == []
+
+
+def test_many_at_once_share_nothing(play: Play, kind: Kind) -> None:
+    n = 12
+    call = {"tool": "shell", "command": "ls | wc -l; date +%N > mine.txt"}
+    inputs = [f"Case {number}." for number in range(n)]
+    script = {"steps": [{"calls": [call]}, {"text": "Heard: {{last_tool_result}}"}]}
+    done = play(script, *inputs, args=("-j", "4"))
+    assert len(done.rows) == n
+    assert [row.get("failure") for row in done.rows] == [None] * n
+    assert len({row["sessionId"] for row in done.rows}) == n
+    for row in done.rows:
+        (told,) = [step for step in row["trajectory"] if step["type"] == "tool_call"]
+        assert told["output"].split()[0] == "0"  # nobody else wrote into this workspace
+        assert row["usage"]["inputTokens"] == 200
+    assert done.alive() == []
+
+
+def test_provider_that_cannot_be_reached(play: Play, kind: Kind) -> None:
+    nowhere = "http://127.0.0.1:9"
+    timeout_ms = 60_000 if kind.gives_up else 20_000
+    script = {"steps": [{"text": "never"}]}
+    done = play(script, env=lambda _url: kind.env(nowhere), timeout_ms=timeout_ms)
+    assert done.row["failure"]["cause"] == "provider", done.row
+
+
+def test_users_own_home(play: Play, kind: Kind, tmp_path: Path) -> None:
+    """Without --isolate the agent has the user's HOME, and with it the user's login."""
+    home = tmp_path / "home"
+    (home / ".config/opencode").mkdir(parents=True)
+    call = {"tool": "shell", "command": "echo home=$HOME"}
+    script = {"steps": [{"calls": [call]}, {"text": "Mine."}, {"text": "Again."}]}
+    done = play(
+        script,
+        ["one", "two"],
+        env=lambda url: {**kind.env(url), "HOME": str(home), "XDG_CONFIG_HOME": ""},
+        isolate=False,
+    )
+    assert "failure" not in done.row, done.row
+    assert done.steps("tool_call")[0]["output"].strip() == f"home={home}"
+    assert done.row["output"] == "Again."
+    assert done.row["usage"]["inputTokens"] == 300
+
+
+def test_secret_in_a_sub_agent(play: Play, kind: Kind) -> None:
+    name = "ANTHROPIC_API_KEY" if kind.shell == "Bash" else "MOCK_API_KEY"
+    inner = [
+        {"calls": [{"tool": "shell", "command": f"echo ${name}"}]},
+        {"text": "It said {{last_tool_result}}"},
+    ]
+    task, sort = ("Task", "general-purpose") if kind.shell == "Bash" else ("task", "general")
+    given = {"description": "sub", "prompt": "SUBJOB go", "subagent_type": sort}
+    script = {
+        "steps": [{"calls": [{"name": task, "arguments": given}]}, {"text": "End."}],
+        "threads": [{"when": {"firstUserContains": "SUBJOB"}, "steps": inner}],
+    }
+    done = play(script)
+    assert done.row["output"] == "End."
+    assert len(done.steps("tool_call")) == 2
+    assert done.row["usage"]["inputTokens"] == 400
+    assert done.holds(SECRET) == []

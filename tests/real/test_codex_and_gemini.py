@@ -18,7 +18,7 @@ import json, os, sys
 ANY = {"type": "object", "properties": {}}
 TOOLS = [{"name": n, "description": n, "inputSchema": ANY} for n in ("add", "boom", "whoami")]
 def call(name, given):
-    texts = {"add": lambda: str(given["a"] + given["b"]), "whoami": lambda: os.environ["WHO"]}
+    texts = {"add": lambda: f"sum {given['a'] + given['b']}", "whoami": lambda: os.environ["WHO"]}
     text = texts.get(name, lambda: "boom failed")()
     return {"content": [{"type": "text", "text": text}], "isError": name == "boom"}
 for line in sys.stdin:
@@ -222,7 +222,7 @@ def test_mcp_tools(play: Play, agent: str, tmp_path: Path) -> None:
     told = {step["name"].rpartition("_")[2]: step for step in done.steps("tool_call")}
     assert set(told) == {"add", "boom", "whoami"}, done
     assert told["add"]["name"] == {"codex": "mcp__adder__add", "gemini": "mcp_adder_add"}[agent]
-    assert (told["add"]["status"], told["add"]["output"]) == ("completed", "5")
+    assert (told["add"]["status"], told["add"]["output"]) == ("completed", "sum 5")
     assert told["add"]["input"] == {"a": 2, "b": 3}
     assert told["boom"]["status"] == "failed"
     assert "boom failed" in told["boom"]["output"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.adapters.claude_blocks import exit_code_of, text_of
+from assay.adapters.claude_events import CALLS, SILENT, SILENT_BLOCKS, SILENT_SYSTEM
 from assay.adapters.claude_plan import TaskList
 from assay.adapters.events import is_blank, parse_line
 from assay.adapters.moments import epoch_ms
@@ -12,22 +13,6 @@ from assay.records.capture import Events
 from assay.records.recording import RawLine
 from assay.records.trajectory import AnyStep, Message, ToolCall
 
-_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-_SILENT_BLOCKS = frozenset(
-    {"redacted_thinking", "image", "document", "container_upload", "fallback", "search_result"}
-)
-_SILENT_SYSTEM = frozenset(
-    {"thinking_tokens", "status", "informational", "ui_invalidate", "compact_boundary"}
-    | {"task_started", "task_progress", "task_updated", "task_notification"}
-    | {"background_tasks_changed", "hook_started", "hook_progress", "hook_response"}
-    | {"local_command_output", "files_persisted", "elicitation_complete", "session_state_changed"}
-    | {"post_turn_summary", "turn_duration", "microcompact_boundary", "stop_hook_summary"}
-)
-_SILENT = frozenset(
-    {"stream_event", "tool_progress", "tool_use_summary", "auth_status", "rate_limit_event"}
-    | {"prompt_suggestion", "keep_alive", "control_request", "control_response"}
-    | {"control_cancel_request", "streamlined_text", "streamlined_tool_use_summary"}
-)
 _INTERRUPTED = "[Request interrupted by user"
 
 
@@ -114,7 +99,7 @@ class ClaudeTurn:
             self._result(event)
         elif kind in ("assistant", "user"):
             return self._message(event, t_ms, unknown)
-        elif kind not in _SILENT:
+        elif kind not in SILENT:
             unknown.append(kind if isinstance(kind, str) else "(no type)")
         return []
 
@@ -127,9 +112,9 @@ class ClaudeTurn:
             self.retries += 1
         elif subtype == "permission_denied":
             self.denied.add(str(event.get("tool_use_id")))
-        elif isinstance(subtype, str) and subtype.startswith("model_refusal"):
+        elif subtype == "model_refusal_no_fallback":
             self.refused = True
-        elif subtype not in _SILENT_SYSTEM:
+        elif subtype not in SILENT_SYSTEM:
             unknown.append(f"system/{subtype}")
 
     def _result(self, event: dict[str, Any]) -> None:
@@ -170,13 +155,13 @@ class ClaudeTurn:
     ) -> list[AnyStep]:
         kind = block.get("type")
         parent = event.get("parent_tool_use_id") or None
-        if kind in _CALLS:
+        if kind in CALLS:
             return [self._call(block, event, t_ms, parent)]
         if isinstance(kind, str) and kind.endswith("tool_result"):
             return self._ended(block, event, t_ms, parent)
         if kind in ("text", "thinking"):
             return self._text(block, event, t_ms, parent)
-        if kind not in _SILENT_BLOCKS:
+        if kind not in SILENT_BLOCKS:
             unknown.append(f"{event['type']}:{kind}")
         return []
 

@@ -132,10 +132,11 @@ def rejection(call: Call) -> str | None:
 def _is_same(item: Item, made: dict[str, Any], *, whole: bool) -> bool:
     value = item.value
     if item.type == "command_execution":
-        names = ("exit_code", "aggregated_output") if whole else ()
-        return command_words(value.get("command")) == command_words(made.get("command")) and (
-            item.ended_ms is None or all(value.get(name) == made.get(name) for name in names)
-        )
+        same = command_words(value.get("command")) == command_words(made.get("command"))
+        if not same or not whole or item.ended_ms is None:
+            return same
+        outcome = ("exit_code", "aggregated_output")
+        return all(value.get(name) == made.get(name) for name in outcome)
     if item.type == "file_change":
         return {change["path"] for change in _changes(value)} == {
             change["path"] for change in _changes(made)

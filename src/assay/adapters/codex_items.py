@@ -11,7 +11,10 @@ from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
 TOOLS = frozenset(
     {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
 )
-TEXTS = {"agent_message": Message, "reasoning": Thought}
+TEXTS: dict[str, type[Message] | type[Thought]] = {
+    "agent_message": Message,
+    "reasoning": Thought,
+}
 SHELL, PATCH = "exec_command", "apply_patch"
 """The stream shows what a call did; these are the tools of the model that do it."""
 

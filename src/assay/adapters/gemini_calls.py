@@ -17,6 +17,7 @@ _SHELL = re.compile(
     r"(?:\nProcess Group PGID: (?P<group>\d+))?\s*\Z",
     re.DOTALL,
 )
+_CUT = re.compile(r"\AOutput too large\. Showing first [^\n]*\n")
 _BLOCKED = "Command injection detected"
 _DENIED = re.compile(r"denied|policy", re.IGNORECASE)
 _EMPTY = "(empty)"
@@ -124,6 +125,8 @@ def _response(call: dict[str, Any] | None) -> Any:
     if not answers:
         return None
     answer = answers[0] if len(answers) == 1 else answers
+    if isinstance(answer, str):
+        answer = _CUT.sub("", answer)
     wrapped = _WRAPPED.match(answer) if isinstance(answer, str) else None
     return (
         wrapped[1].replace("&lt;/untrusted_context&gt;", "</untrusted_context>")

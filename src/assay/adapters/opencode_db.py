@@ -9,7 +9,10 @@ from shutil import copyfile
 from typing import Any
 
 from assay.adapters.events import parse_line
+from assay.adapters.sqlite_wal import mend_wal
 
+_COVERED = b"[redacte"
+"""Begins what stands in place of a secret."""
 _SESSIONS = "select id, version, agent, model from session"
 _PARTS = (
     "select p.id, p.session_id, p.time_created, p.data, m.data from part p"
@@ -52,10 +55,13 @@ def _read(path: Path, database: OpenCodeDb) -> None:
     """Read a copy: SQLite would write beside a file whose log is not merged yet."""
     with tempfile.TemporaryDirectory(prefix="assay-db-") as folder:
         copy = Path(folder) / "opencode.db"
-        for suffix in ("", "-wal"):
-            source = path.with_name(path.name + suffix)
-            if source.exists():
-                copyfile(source, copy.with_name(copy.name + suffix))
+        copyfile(path, copy)
+        log = path.with_name(path.name + "-wal")
+        if log.exists():
+            data = log.read_bytes()
+            copy.with_name(copy.name + "-wal").write_bytes(
+                mend_wal(data) if _COVERED in data else data
+            )
         with closing(sqlite3.connect(copy)) as connection:
             for session_id, version, agent, model in connection.execute(_SESSIONS):
                 database.version = database.version or version

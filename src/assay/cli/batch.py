@@ -47,7 +47,10 @@ class Batch:
         """Make the display of how far the run is."""
         options = self._options
         shown = Progress(
-            len(specs), plain=options["progress"] or options["debug"], quiet=options["quiet"]
+            len(specs),
+            plain=options["progress"] or options["debug"],
+            quiet=options["quiet"],
+            as_json=options["as_json"],
         )
         shown.say(f"Loaded {len(self.specs)} trials from {self._where}; {len(specs)} to run")
         shown.say(f"Agent: {self._shared.agent.name}; concurrency: {options['concurrency']}")
@@ -68,7 +71,7 @@ class Batch:
 
     def conclude(self, progress: Progress, specs: list[TrialSpec]) -> None:
         """Say how it went; exit 1 when something is missing."""
-        if not self._options["quiet"]:
+        if not self._options["quiet"] and not self._options["as_json"]:
             click.echo(progress.summary(str(self.output or "")), err=True)
         left = len(specs) - progress.n_done
         if left > 0:

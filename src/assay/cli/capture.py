@@ -45,9 +45,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         specs = sink.missing(batch.specs) if batch.mode == "resume" else batch.specs
         with batch.progress(specs) as progress:
             items = batch.affordable(specs, progress)
-            done = capture_all(items, batch.executor(specs), graders, options["retries"])
+            hear = progress.on_step if progress.watches else None
+            workers = batch.executor(specs)
+            done = capture_all(items, workers, graders, options["retries"], hear)
             with closing(done):
                 for spec, captured in done:
                     sink.append(encode_row(captured, spec.extra))
-                    progress.captured(captured)
+                    progress.captured(captured, spec)
     batch.conclude(progress, specs)

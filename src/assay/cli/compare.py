@@ -2,23 +2,24 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
 from assay.cli.run_labels import Named, name_runs
 from assay.cli.whole_output import refuse_same_file, whole_output
-from assay.compare.columns import Kind, Run
-from assay.compare.load import load_run
-from assay.compare.pairs import judge
-from assay.compare.report import Comparison, Judge, Wish, compare
-from assay.compare.rows import detect_kind
 from assay.errors import InputError
 from assay.report.comparison_json import write_json
 from assay.report.comparison_text import advice_lines, health_lines, markdown, tables, verdict_lines
-from assay.stats.gates import GateName
+
+if TYPE_CHECKING:
+    from assay.compare.columns import Kind, Run
+    from assay.compare.report import Comparison, Judge
+    from assay.stats.gates import GateName
 
 _SEED = 20_260_101
 _TWO = 2
@@ -81,6 +82,8 @@ def command(**options: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options["output"])
+    with _one_thread():
+        from assay.compare.report import Wish, compare
     runs = _load(named, options)
     wish = Wish(
         strategy=options["strategy"],
@@ -100,7 +103,20 @@ def command(**options: Any) -> None:
         raise click.exceptions.Exit(_gate(comparison, options["fail_on"], options["margin"]))
 
 
-def _judge(grader: str) -> Judge:
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let numpy be imported without threads: here they cost more than they bring."""
+    name = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = before or "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+
+
+def _judge(grader: str) -> "Judge":
     """Make the user's strategy; only here is the machinery needed that starts programs."""
     from assay.compare.custom import custom_judge
     from assay.pipeline import AskingHost
@@ -108,7 +124,10 @@ def _judge(grader: str) -> Judge:
     return custom_judge(grader, AskingHost())
 
 
-def _load(named: Named, options: dict[str, Any]) -> list[Run]:
+def _load(named: Named, options: dict[str, Any]) -> "list[Run]":
+    from assay.compare.load import load_run
+    from assay.compare.rows import detect_kind
+
     wanted: str = options["input_format"]
     kinds: list[Kind] = []
     for _, path in named:
@@ -125,7 +144,7 @@ def _load(named: Named, options: dict[str, Any]) -> list[Run]:
     return runs
 
 
-def _write(comparison: Comparison, options: dict[str, Any]) -> None:
+def _write(comparison: "Comparison", options: dict[str, Any]) -> None:
     output: Path | None = options["output"]
     style = options["style"] or _usual_style(output)
     if output is None:
@@ -150,7 +169,7 @@ def _usual_style(output: Path | None) -> str:
     return "table" if sys.stdout.isatty() else "json"
 
 
-def _put(comparison: Comparison, style: str, file: BinaryIO) -> None:
+def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
     if style == "markdown":
         file.write(markdown(comparison.sections).encode())
     else:
@@ -179,8 +198,10 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
         console.print(escape(line), style="dim")
 
 
-def _gate(comparison: Comparison, gate: GateName, margin: float) -> int:
+def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
     """Judge every other run against the first; the worst answer counts."""
+    from assay.compare.pairs import judge
+
     baseline = comparison.sections["meta"]["runs"][0]
     worst = 0
     for pair in comparison.pairs:

@@ -23,6 +23,7 @@ COMMANDS = {
     "agents": "List the agents: installed or not, and what is captured of them.",
     "doctor": "Start an agent with a trivial prompt and say what is wrong.",
     "headless": "Make a declared agent speak the Agent Client Protocol on stdio.",
+    "mock-model": "Serve a scripted model, to test agents and adapters without a real one.",
     "schemas": "List or export JSON Schema for every file format.",
     "init": "Write a starting folder for the agents found on this machine.",
     "demo": "Show the whole flow with agents that ship with Assay.",

@@ -118,6 +118,7 @@ run_options: list[Decorator] = [
     ),
     click.option("--progress", is_flag=True, help="Say on stderr what happens."),
     click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("--json", "as_json", is_flag=True, help="Progress as JSON events on stderr."),
     click.option("--debug", is_flag=True, help="Say everything; tracebacks too."),
 ]
 

@@ -131,21 +131,29 @@ def _say(told: dict[str, Any]) -> None:
         f"{told['power']:g} ({told['source']}):"
     )
     for row in told["rows"]:
+        line = f"  {row['nTrials']:3d} {_trials(row['nTrials'])} a prompt: "
         if row["nPrompts"] is None:
-            click.echo(f"  {row['nTrials']:3d} trials a prompt: no sensible number of prompts")
+            click.echo(f"{line}no sensible number of prompts")
             continue
-        line = f"  {row['nTrials']:3d} trials a prompt: {row['nPrompts']:,} prompts, "
-        line += f"{row['nRunsOfAgent']:,} runs of the agents"
+        line += f"{row['nPrompts']:,} prompts, {row['nRunsOfAgent']:,} runs of the agents"
         if row["costUsd"] is not None:
             line += f", ${row['costUsd']:,.2f}"
         if row["hours"] is not None:
-            line += f", {row['hours']:,.1f} h"
+            line += f", {_length(row['hours'])}"
         click.echo(line)
     hand = told["atHand"]
     if hand:
         click.echo(
-            f"With {hand['nPrompts']:,} prompts and {hand['nTrials']} trials each the chance to "
-            f"see it is {hand['power']:.0%}; a gate needs a margin of at least "
+            f"With {hand['nPrompts']:,} prompts and {hand['nTrials']} {_trials(hand['nTrials'])} "
+            f"each the chance to see it is {hand['power']:.0%}; a gate needs a margin of at least "
             f"{hand['narrowestMargin']:.3f}."
         )
     click.echo("Repeats of a prompt are not new prompts: they only thin out chance within it.")
+
+
+def _trials(n: int) -> str:
+    return "trial" if n == 1 else "trials"
+
+
+def _length(hours: float) -> str:
+    return f"{hours:,.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"

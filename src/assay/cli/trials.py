@@ -54,12 +54,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             sink.append(encode_row(gather_trials(spec, entries, graded=bool(graders)), spec.extra))
         with batch.progress(specs) as progress:
             items = batch.affordable(specs, progress)
-            done = capture_all(items, batch.executor(specs), graders, options["retries"])
+            hear = progress.on_step if progress.watches else None
+            workers = batch.executor(specs)
+            done = capture_all(items, workers, graders, options["retries"], hear)
             with closing(done):
                 for spec, captured in done:
                     all_of_prompt = store.add(spec, trial_entry(spec.number, captured), k)
                     if all_of_prompt is not None:
                         row = gather_trials(spec, all_of_prompt, graded=bool(graders))
                         sink.append(encode_row(row, spec.extra))
-                    progress.captured(captured)
+                    progress.captured(captured, spec)
     batch.conclude(progress, specs)

@@ -1,5 +1,6 @@
 """Describe each run by itself: the seed's sections, with intervals, and nothing for nothing."""
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -171,8 +172,8 @@ def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
 
 
 def _binned(scores: Floats) -> list[int]:
-    counts: list[int] = np.bincount(np.digitize(scores, _EDGES), minlength=len(_BINS)).tolist()
-    return counts
+    below = [0, *(int((scores < edge).sum()) for edge in _EDGES), scores.size]
+    return [after - before for before, after in pairwise(below)]
 
 
 def _latency(values: Floats) -> dict[str, float] | None:

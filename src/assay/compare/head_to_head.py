@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.compare.align import Aligned
-from assay.compare.columns import Floats, Run
+from assay.compare.columns import Floats, Ints, Run
 from assay.compare.strategy import pass_k
 
+_AT_ONCE = 2_000
 type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
@@ -95,31 +96,34 @@ def trials_prompts(aligned: Aligned) -> Iterator[bytes]:
 class _Rows:
     """The prompts that several runs have, written as rows of a report.
 
-    Whole columns are encoded and cut apart again: many times quicker than row by row.
+    Columns are encoded some thousand values at a time and cut apart again: many times quicker than
+    row by row, and no longer than that in memory.
     """
 
     def __init__(self, aligned: Aligned) -> None:
         self._aligned = aligned
-        chosen = aligned.in_several
-        self._where = aligned.where[chosen]
+        self._chosen = aligned.in_several
+        self._where = aligned.where[self._chosen]
         self._labels = [run.label for run in aligned.runs]
-        encode = msgspec.json.Encoder().encode
-        self._ids = [encode(aligned.ids[i]) for i in chosen.tolist()]
 
     def write(self, fields: dict[str, Any]) -> Iterator[bytes]:
         """Give the rows as JSON; a field holds a winner per prompt, or a column per run."""
-        columns: list[tuple[int | None, list[bytes]]] = [(None, self._ids)]
+        for start in range(0, len(self._where), _AT_ONCE):
+            yield from self._write(fields, slice(start, start + _AT_ONCE))
+
+    def _write(self, fields: dict[str, Any], some: slice) -> Iterator[bytes]:
+        where, encode = self._where[some], msgspec.json.Encoder().encode
+        ids = [encode(self._aligned.ids[i]) for i in self._chosen[some].tolist()]
+        columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
         for value in fields.values():
             if isinstance(value, _Winners):
-                columns.append((None, value.tokens))
+                columns.append((None, value.tokens(some)))
             else:
-                columns += [(r, self._tokens(column, r)) for r, column in enumerate(value)]
-        present = self._where >= 0
-        everyone = tuple([True] * len(self._labels))
+                columns += [(r, _tokens(column, where[:, r])) for r, column in enumerate(value)]
+        present = where >= 0
         if present.all():
-            pattern = self._pattern(fields, everyone)
-            for values in zip(*(tokens for _, tokens in columns), strict=True):
-                yield pattern % values
+            pattern = self._pattern(fields, tuple([True] * len(self._labels)))
+            yield from map(pattern.__mod__, zip(*(tokens for _, tokens in columns), strict=True))
             return
         for i, here in enumerate(map(tuple, present.tolist())):
             values = tuple(tokens[i] for r, tokens in columns if r is None or here[r])
@@ -139,8 +143,7 @@ class _Rows:
         best = np.argmax(np.nan_to_num(table, nan=-np.inf), axis=1)
         top = table[np.arange(len(table)), best]
         nobody = unknown | self._tied(table, best, top, strict=strict)
-        names = [*(msgspec.json.encode(label) for label in self._labels), b"null"]
-        return _Winners([names[n] for n in np.where(nobody, len(self._labels), best).tolist()])
+        return _Winners(self._labels, np.where(nobody, len(self._labels), best))
 
     def _tied(self, table: Any, best: Any, top: Any, *, strict: bool) -> NDArray[np.bool_]:
         tied = np.zeros(len(table), dtype=bool)
@@ -154,10 +157,6 @@ class _Rows:
                 run_a, run_b = self._aligned.runs[first], self._aligned.runs[r]
                 tied[both] |= _same(run_a, self._where[both, first], run_b, self._where[both, r])
         return tied
-
-    def _tokens(self, column: Any, r: int) -> list[bytes]:
-        values = column[np.maximum(self._where[:, r], 0)].tolist()
-        return msgspec.json.encode(values)[1:-1].split(b",")
 
     def _pattern(self, fields: dict[str, Any], present: tuple[bool, ...]) -> bytes:
         text = b'{"id":%b'
@@ -173,10 +172,20 @@ class _Rows:
 
 
 class _Winners:
-    """One encoded label, or null, per prompt."""
+    """Who won each prompt, as a number of a run; behind the last run: nobody."""
 
-    def __init__(self, tokens: list[bytes]) -> None:
-        self.tokens = tokens
+    def __init__(self, labels: list[str], numbers: Ints) -> None:
+        self._names = [*map(msgspec.json.encode, labels), b"null"]
+        self._numbers = numbers
+
+    def tokens(self, some: slice) -> list[bytes]:
+        """Give encoded labels, or null."""
+        return [self._names[number] for number in self._numbers[some].tolist()]
+
+
+def _tokens(column: Any, where: Ints) -> list[bytes]:
+    values = column[np.maximum(where, 0)].tolist()
+    return msgspec.json.encode(values)[1:-1].split(b",")
 
 
 def _same(run_a: Run, in_a: Any, run_b: Run, in_b: Any) -> NDArray[np.bool_]:

@@ -94,44 +94,45 @@ class _Loader:
         self._add_prompts(rows, per_prompt=ones, k=ones, pass_at_k=unknown, pass_exp_k=unknown)
         causes = _causes(rows)
         errors = _each(rows, "errors")
-        erred = np.fromiter(map(bool, errors), np.bool_, n)
-        if erred.any() or any(_each(rows, "metadata.timed_out")):
+        if any(errors) or any(_each(rows, "metadata.timed_out")):
             causes = [row.failure.cause or _old_cause(row) for row in rows]
-        lengths = _floats(_each(rows, "timing.total"))
+        lengths = _column(rows, "timing.total")
         if np.isnan(lengths).any():
-            ends, starts = _each(rows, "timing.end"), _each(rows, "timing.start")
-            lengths = np.where(np.isnan(lengths), _floats(ends) - _floats(starts), lengths)
-        empty = _floats(list(map(len, _each(rows, "output")))) <= _EMPTY_TEXT
+            taken = _column(rows, "timing.end") - _column(rows, "timing.start")
+            lengths = np.where(np.isnan(lengths), taken, lengths)
+        complete = (_lengths(rows, "output") > _EMPTY_TEXT).astype(np.float64)
+        if any(errors):
+            complete[[i for i, said in enumerate(errors) if said]] = 0.0
         self._add_attempts(
             rows,
             causes,
-            passed=_floats(_each(rows, "score.pass_")),
-            score=_floats(_each(rows, "score.score")),
+            passed=_column(rows, "score.pass_"),
+            score=_column(rows, "score.score"),
             duration_ms=lengths,
-            first_response_ms=_floats(_each(rows, "timing.first_response")),
-            complete=(~(empty | erred)).astype(np.float64),
+            first_response_ms=_column(rows, "timing.first_response"),
+            complete=complete,
         )
 
     def add_trials(self, rows: list[TrialsRow]) -> None:
         """Take prompts with all their trials."""
-        counts = list(map(len, _each(rows, "trials")))
+        counts = _lengths(rows, "trials").astype(np.int64)
         self._add_prompts(
             rows,
-            per_prompt=np.array(counts, dtype=np.int64),
-            k=np.maximum(np.nan_to_num(_floats(_each(rows, "k"))), counts).astype(np.int64),
-            pass_at_k=_floats(_each(rows, "pass_at_k")),
-            pass_exp_k=_floats(_each(rows, "pass_exp_k")),
+            per_prompt=counts,
+            k=np.maximum(np.nan_to_num(_column(rows, "k")), counts).astype(np.int64),
+            pass_at_k=_column(rows, "pass_at_k"),
+            pass_exp_k=_column(rows, "pass_exp_k"),
         )
         entries = [entry for row in rows for entry in row.trials]
-        passed, score = _floats(_each(entries, "pass_")), _floats(_each(entries, "score"))
+        passed, score = _column(entries, "pass_"), _column(entries, "score")
         score = np.where(np.isnan(score), passed, np.where(np.isnan(passed), nan, score))
         self._add_attempts(
             entries,
             _causes(entries),
             passed=passed,
             score=score,
-            duration_ms=_floats(_each(entries, "duration")),
-            first_response_ms=_floats(_each(entries, "first_response")),
+            duration_ms=_column(entries, "duration"),
+            first_response_ms=_column(entries, "first_response"),
             complete=np.ones(len(entries)),
         )
 
@@ -169,7 +170,8 @@ class _Loader:
 
     def _add_prompts(self, rows: list[Any], **columns: NDArray[Any]) -> None:
         self._ids += _each(rows, "id")
-        columns["inputs"] = np.fromiter(map(zlib.crc32, _each(rows, "input")), np.int64, len(rows))
+        inputs = map(zlib.crc32, map(attrgetter("input"), rows))
+        columns["inputs"] = np.fromiter(inputs, np.int64, len(rows))
         columns["categories"] = self._numbers(_each(rows, "metadata.category"))
         for name, values in columns.items():
             self._columns[name].append(values)
@@ -196,11 +198,9 @@ class _Loader:
         known |= {
             "cost_usd": cost,
             "tokens": tokens,
-            "n_steps": _floats(list(map(len, _each(attempts, "trajectory")))),
-            "tool_error": _floats(_each(attempts, "tool_errors")),
-            "timed_out": _floats([cause == _TIMEOUT for cause in causes])
-            if any(causes)
-            else np.zeros(n),
+            "n_steps": _lengths(attempts, "trajectory"),
+            "tool_error": _column(attempts, "tool_errors"),
+            "timed_out": np.fromiter(map(_TIMEOUT.__eq__, causes), np.float64, n),
         }
         for name, values in known.items():
             self._columns[name].append(values)
@@ -283,9 +283,17 @@ def _each(rows: list[Any], name: str) -> list[Any]:
     return list(map(attrgetter(name), rows))
 
 
-def _floats(values: list[Any]) -> Floats:
-    """Give numbers as a column; what is not there is NaN."""
-    return np.array(values, dtype=np.float64)
+def _column(rows: list[Any], name: str) -> Floats:
+    """Give a field of numbers as a column; what is not there is NaN."""
+    try:
+        return np.fromiter(map(attrgetter(name), rows), np.float64, len(rows))
+    except TypeError:  # some are None: slower
+        return np.array(_each(rows, name), dtype=np.float64)
+
+
+def _lengths(rows: list[Any], name: str) -> Floats:
+    """Give how long a field is."""
+    return np.fromiter(map(len, map(attrgetter(name), rows)), np.float64, len(rows))
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
@@ -316,10 +324,10 @@ def _usage(used: list[Any]) -> tuple[Floats, Floats]:
     if used.count(NOTHING_USED) == len(used):
         unknown = np.full(len(used), nan)
         return unknown, unknown
-    inputs, outputs = _floats(_each(used, "input_tokens")), _floats(_each(used, "output_tokens"))
+    inputs, outputs = _column(used, "input_tokens"), _column(used, "output_tokens")
     tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
     tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
-    return _floats(_each(used, "cost_usd")), tokens
+    return _column(used, "cost_usd"), tokens
 
 
 def _check(columns: dict[str, Floats], path: Path) -> None:

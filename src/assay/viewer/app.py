@@ -63,7 +63,7 @@ class _Pages:
     def row(self, request: Request) -> Response:
         run, prompt_id, _ = _place(request)
         line = self._desk.line(_runs(request), run, prompt_id)
-        return _missing() if line is None else Response(line, media_type="application/json")
+        return Response(line or b"null", media_type="application/json")
 
     def game(self, request: Request) -> Response:
         return _json(self._desk.game(_runs(request), *_place(request)))
@@ -98,10 +98,5 @@ def _place(request: Request) -> tuple[str, str, int]:
 
 
 def _json(answer: Any) -> Response:
-    if answer is None:
-        return _missing()
+    """Give an answer; null says that there is no such thing, which is no fault of the asker."""
     return Response(msgspec.json.encode(answer), media_type="application/json")
-
-
-def _missing() -> Response:
-    return PlainTextResponse("there is no such thing here", 404)

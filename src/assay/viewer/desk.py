@@ -48,10 +48,12 @@ class Desk:
         """Describe the chosen runs, with the list of all there are."""
         version = self._library.refresh()
         shown = self._library.chosen(runs)
-        told = self._viewed(runs, shown)
+        view = self._viewed(runs, shown)
+        if view.sizes != _sizes(shown):
+            version = -1  # what is shown is older than the files: ask again
         listed = self._library.listing() if self._library.has_folders else None
         can_label = any(run.index.kind == "capture" for run in shown)
-        return told | {"version": version, "library": listed, "canLabel": can_label}
+        return view.told | {"version": version, "library": listed, "canLabel": can_label}
 
     def state(self) -> dict[str, Any]:
         """Say whether anything changed."""
@@ -96,7 +98,7 @@ class Desk:
         sheet = self._sheet(runs)
         return sheet if isinstance(sheet, dict) else sheet.set(number, label)
 
-    def _viewed(self, runs: str, shown: Sequence[Shown]) -> dict[str, Any]:
+    def _viewed(self, runs: str, shown: Sequence[Shown]) -> _View:
         sizes = _sizes(shown)
         with self._making:
             view = self._views.get(runs)
@@ -104,7 +106,7 @@ class Desk:
                 began_s = time.monotonic()
                 told = self._kept(shown, sizes)
                 view = self._views[runs] = _View(sizes, told, time.monotonic() - began_s)
-        return view.told
+        return view
 
     def _kept(self, shown: Sequence[Shown], sizes: tuple[int, ...]) -> dict[str, Any]:
         """Read the overview of runs that have not changed since; else make it and keep it."""

@@ -84,7 +84,9 @@ def _load(run: Shown, by: str) -> Run:
         with tempfile.TemporaryDirectory(prefix="assay-rows-") as folder:
             copy = Path(folder, run.path.name)
             _copy_rows(run.index, copy)
-            return load_run(run.label, copy, run.index.kind, by)
+            loaded = load_run(run.label, copy, run.index.kind, by)
+        loaded.path = run.path
+        return loaded
 
 
 def _copy_rows(index: Index, target: Path) -> None:

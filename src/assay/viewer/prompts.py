@@ -157,17 +157,15 @@ class Prompts:
 
     def _says(self, words: str) -> Bools:
         """Search id and beginning of the input, block by block from disk."""
-        escaped = msgspec.json.encode(words)[1:-1]
-        pattern = re.compile(re.escape(escaped), re.IGNORECASE)
+        pattern = re.compile(re.escape(msgspec.json.encode(words.lower())[1:-1]))
         found = np.zeros(len(self.ids), dtype=bool)
         for run, index in enumerate(self._indexes):
             hits = np.zeros(len(self._records[run]), dtype=bool)
-            offsets = self._records[run]["text"]
+            offsets = np.ascontiguousarray(self._records[run]["text"])
             for start, block in index.text_blocks():
-                places = np.array([start + hit.start() for hit in pattern.finditer(block)])
-                if places.size:
-                    rows = np.searchsorted(offsets, places.astype(np.uint64), side="right") - 1
-                    hits[np.isin(offsets, offsets[rows])] = True
+                found_at = (start + hit.start() for hit in pattern.finditer(block.lower()))
+                places = np.fromiter(found_at, np.uint64)
+                hits[np.searchsorted(offsets, places, side="right") - 1] = True
             found |= self._any(run, hits)
         return found
 

@@ -21,6 +21,7 @@ def serve(desk: Desk, port: int, ready: Callable[[str], None]) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen(128)
     except OSError as error:
         msg = f"cannot listen on {HOST}:{port}: {error.strerror}"
         raise InputError(msg, hint="choose another --port; 0 takes any that is free") from error

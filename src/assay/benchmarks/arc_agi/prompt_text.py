@@ -16,7 +16,8 @@ With tools: the MCP server `arc` has the tools look, act, click, reset and statu
 whole picture, act does ACTION1..ACTION5 or ACTION7, click does ACTION6 at a pixel."""
 
 SHELL = """\
-With a shell: the command `arc-play` is on your PATH and does the same.
+With a shell: the command `arc-play` is on your PATH and does the same (should your shell not \
+find it, its full path is in $ARC_PLAY).
   arc-play look                      the whole picture, one hex digit per block of equal pixels
   arc-play act ACTION1 [ACTION2 ..]  do actions in order
   arc-play click X Y                 do ACTION6 at a pixel; X from the left, Y from the top, 0..63

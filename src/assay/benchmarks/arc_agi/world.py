@@ -13,6 +13,7 @@ import msgspec
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
 from assay.benchmarks.arc_agi.client.connection import GameConnection
 from assay.benchmarks.arc_agi.client.launcher import write_launchers
+from assay.benchmarks.arc_agi.engine.surroundings import engine_env
 from assay.benchmarks.arc_agi.log.reader import has_header, read_log
 from assay.benchmarks.arc_agi.log.records import Limits
 from assay.benchmarks.arc_agi.log.result import derive_result
@@ -47,7 +48,9 @@ class GameWorld:
         self._plan = plan_game(info.folder, log, folder / "s" / "g", seed=seed, limits=limits)
         programs = write_launchers(folder / "bin")
         player = self._plan.player_env
-        self.env = {**player, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        # A login shell, as Codex starts it, forgets our PATH: hence the full path besides.
+        self.env = {**player, "PATH": path, "ARC_PLAY": str(programs["arc-play"])}
         server = {"command": str(programs["arc-mcp"]), "args": [], "env": dict(player)}
         self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
         self.log_name = log.name
@@ -95,7 +98,9 @@ class GameWorld:
             shutil.move(self._log, folder / self._log.name)
 
     def _start(self) -> None:
-        self._process = self._host.start(self._plan.argv, env=self._plan.env, cwd=str(self._folder))
+        self._process = self._host.start(
+            self._plan.argv, env={**engine_env(), **self._plan.env}, cwd=str(self._folder)
+        )
         until_s = time.monotonic() + START_S
         while True:
             try:

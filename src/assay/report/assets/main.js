@@ -70,8 +70,8 @@ async function follow(seen) {
   try {
     const state = await source.state();
     if (state.version !== version) {
-      version = state.version;
       told = await source.overview();
+      version = told.version;
       const page = route().page;
       if (page === "overview" || page === "runs" || (page === "prompts" && scrollY < 200 && document.activeElement?.tagName !== "INPUT")) await draw();
     }

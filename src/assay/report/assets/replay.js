@@ -16,6 +16,7 @@ export async function replay(lines, trial) {
   const header = records.find((record) => record.type === "header") ?? {};
   const moves = records.filter((record) => record.type === "event" && record.answer?.frames);
   if (!moves.length) return h("p", { class: "dim" }, "The log holds no picture.");
+  trial.lag = lagOf(records, trial);
   const canvas = h("canvas", { width: SIDE * SCALE, height: SIDE * SCALE, role: "img", "aria-label": "The game" });
   const words = h("div", { class: "move", "aria-live": "polite" });
   const slider = h("input", { type: "range", min: 0, max: moves.length - 1, value: 0, "aria-label": "Move" });
@@ -41,7 +42,7 @@ export async function replay(lines, trial) {
   function toggle() {
     if (timer) { stop(); return; }
     if (at === moves.length - 1) at = -1;
-    swap(play, "⏸ Pause");
+    swap(play, "❚❚ Pause");
     timer = setInterval(() => {
       if (!canvas.isConnected || at >= moves.length - 1) { stop(); return; }
       show(at + 1);
@@ -53,8 +54,8 @@ export async function replay(lines, trial) {
   slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
   const box = h("div", { class: "replay", tabindex: "0", role: "group", "aria-label": "Replay: left and right arrows step, space plays" },
     h("div", {}, canvas, h("div", { class: "controls" },
-      button("⏮", "First move", () => show(0)), button("◀", "Previous move", () => show(at - 1)), play,
-      button("▶", "Next move", () => show(at + 1)), button("⏭", "Last move", () => show(moves.length - 1)), slider)), words);
+      button("|◀", "First move", () => show(0)), button("◀", "Previous move", () => show(at - 1)), play,
+      button("▶", "Next move", () => show(at + 1)), button("▶|", "Last move", () => show(moves.length - 1)), slider)), words);
   box.addEventListener("keydown", (event) => {
     if (event.target.tagName === "INPUT" || event.target.tagName === "BUTTON") return;
     const action = { ArrowRight: () => show(at + 1), ArrowLeft: () => show(at - 1), " ": toggle }[event.key];
@@ -110,9 +111,16 @@ function moveView(header, move, at, total, trial) {
   ];
 }
 
+/** How far the clock of the steps is behind: their time begins when the game is ready. */
+function lagOf(records, trial) {
+  const first = records.find((record) => record.type === "event" && record.received?.op !== "start");
+  const call = trial.trajectory.find((step) => step.type === "tool_call");
+  return first && call ? Math.max(0, Date.parse(first.at) - trial.start - (call.timestamp ?? 0)) : 0;
+}
+
 /** The last thought or message, and the call, that came before the move on the clock. */
 function reasoning(move, trial) {
-  const atMs = Date.parse(move.at) - trial.start;
+  const atMs = Date.parse(move.at) - trial.start - (trial.lag ?? 0);
   let thought = null;
   let call = null;
   for (let number = 0; number < trial.trajectory.length; number += 1) {

@@ -112,7 +112,6 @@ class LiveSource {
     const chosen = chosenRuns();
     if (chosen) words.set("runs", chosen);
     const answer = await fetch(`api/${what}?${words}`);
-    if (answer.status === 404) return null;
     if (!answer.ok) throw new Error(`the viewer answered ${answer.status}: ${(await answer.text()).slice(0, 300)}`);
     return answer.json();
   }

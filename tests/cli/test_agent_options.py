@@ -1,0 +1,57 @@
+"""--mcp and --max-turns: read, checked, and refused where an agent cannot have them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay.cli.options import agent_ref
+
+SERVERS = {"mcpServers": {"adder": {"command": "python3", "args": ["adder.py"]}}}
+
+
+def test_options_travel_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps(SERVERS))
+    ref = agent_ref({"schema": "claude", "mcp": path, "max_turns": 3, "model": "m"})
+    assert ref.options == {"mcp": SERVERS, "max_turns": 3, "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "No such file"),
+        ("{", "not JSON"),
+        ('{"mcpServers": {"adder": {"args": []}}}', 'mcpServers.adder: needs either "command"'),
+    ],
+)
+def test_wrong_file_is_named(
+    assay: Callable, prompts: Callable, tmp_path: Path, content: str | None, words: str
+) -> None:
+    path = tmp_path / "mcp.json"
+    if content is not None:
+        path.write_text(content)
+    done = assay("capture", prompts("hi"), "-s", "claude", "--mcp", path)
+    assert done.code == 1
+    assert "mcp.json" in done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_schema_cannot_have_them(
+    assay: Callable, prompts: Callable, agent: Callable, tmp_path: Path
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps(SERVERS))
+    done = assay("capture", prompts("hi"), "-s", agent(), "--mcp", path, "--max-turns", "2")
+    assert done.code == 1
+    assert "does not take --max-turns and --mcp" in done.stderr
+    assert "--agent-arg" in done.stderr
+
+
+def test_agent_that_is_not_installed(assay: Callable, prompts: Callable) -> None:
+    done = assay("capture", prompts("hi"), "-s", "claude:/no/such/claude")
+    (row,) = done.rows
+    assert row["failure"]["cause"] == "spawn"
+    assert "/no/such/claude" in row["failure"]["message"]

@@ -1,0 +1,109 @@
+"""assay report: HTML, Markdown and JUnit of any runs, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+
+def rows(n: int, share: float, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"p{i}",
+            "input": "q",
+            "output": "a",
+            "trajectory": [{"type": "message", "content": "m", "timestamp": 1}],
+            "metadata": {"category": "x|y" if i % 2 else "@you"},
+            "timing": {"start": 0, "end": 9, "total": 9},
+            "toolErrors": False,
+            "score": {"pass": i < n * share, "score": float(i < n * share)},
+        }
+        | more
+        for i in range(n)
+    ]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    paths = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    for path, share in zip(paths, (0.2, 0.9), strict=True):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows(60, share)))
+    return paths
+
+
+def test_html_by_default(assay: Callable[..., Any], files: Any, tmp_path: Path) -> None:
+    done = assay("report", *files)
+    assert done.code == 0, done.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "report.html (" in done.stderr
+    again = assay("report", *files)
+    assert again.code == 1
+    assert "--overwrite" in again.stderr
+
+
+def test_short_markdown_says_the_verdict_first(assay: Callable[..., Any], files: Any) -> None:
+    done = assay("report", *files, "--format", "markdown", "--title", "Nightly <b>@team")
+    assert done.code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "### Nightly \\<b\\>@\u200bteam"
+    assert lines[2].startswith("✅ **new is better than old")
+    assert "| old | 20.0% (" in done.stdout
+    assert "- new better on 42 prompts: p12" in done.stdout
+    assert len(done.stdout) < 2500
+
+
+def test_one_run_has_no_verdict(assay: Callable[..., Any], files: Any) -> None:
+    done = assay("report", files[0], "-f", "markdown")
+    assert "better" not in done.stdout
+    assert "| old | 20.0%" in done.stdout
+
+
+def test_junit_by_ending(assay: Callable[..., Any], files: Any, tmp_path: Path) -> None:
+    target = tmp_path / "out.xml"
+    assert assay("report", *files, "-o", target).code == 0
+    root = ElementTree.parse(target).getroot()
+    assert [suite.get("failures") for suite in root] == ["48", "6"]
+
+
+def test_bad_lines_are_named_and_left_out(
+    assay: Callable[..., Any], files: Any, tmp_path: Path
+) -> None:
+    with files[0].open("a") as out:
+        out.write('not json\n{"id": "torn", "inp')
+    done = assay("report", files[0], "-f", "markdown")
+    assert done.code == 0, done.stderr
+    assert "1 lines cannot be read (line 61)" in done.stderr
+    assert "60 of 60 trials" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "no rows"), ("{}\n", "neither captures nor trials"), (None, "no such file")],
+)
+def test_refuses_what_is_no_run(
+    assay: Callable[..., Any], tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "x.jsonl"
+    if text is not None:
+        file.write_text(text)
+    done = assay("report", file, "-o", tmp_path / "r.html")
+    assert done.code == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_captures_and_trials_stand_side_by_side(
+    assay: Callable[..., Any], files: Any, tmp_path: Path
+) -> None:
+    trial = {"trialNum": 1, "output": "", "trajectory": [], "duration": 5, "pass": True, "score": 1}
+    other = tmp_path / "many.jsonl"
+    row = {"id": "p0", "input": "q", "k": 1, "trials": [trial], "metadata": {}}
+    other.write_text(json.dumps(row) + "\n")
+    done = assay("report", files[0], other, "-f", "markdown")
+    assert done.code == 0, done.stderr
+    assert done.stdout.count("| run |") == 2

@@ -1,0 +1,142 @@
+"""The index: right about every trial, extended not rebuilt, never fooled by another file."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from assay.viewer.index import Index
+
+
+@pytest.fixture
+def file(tmp_path: Path, sample: ModuleType) -> Path:
+    return sample.write(tmp_path / "run.jsonl", sample.rows(20, seed=1, rate=0.5, agent="a"))
+
+
+def opened(path: Path) -> Index:
+    index = Index(path)
+    index.refresh()
+    return index
+
+
+def test_every_trial_is_found_again(file: Path) -> None:
+    index = opened(file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert index.meta.n == 20
+    assert index.kind == "capture"
+    for number, row in enumerate(rows):
+        assert json.loads(index.line(number)) == row
+        assert index.text(number)[0] == row["id"]
+        record = index.records[number]
+        assert record["ms"] == row["timing"]["total"]
+        assert record["steps"] == len(row["trajectory"])
+        passed = row.get("score", {}).get("pass")
+        assert record["passed"] == (-1 if passed is None else passed)
+    calls = sum(s["type"] == "tool_call" for row in rows for s in row["trajectory"])
+    assert sum(n for n, _ in index.meta.tools.values()) == calls
+    index.close()
+
+
+def test_a_kept_index_is_not_read_again(file: Path) -> None:
+    opened(file).close()
+    folder = file.with_name("run.jsonl.assay-index")
+    before = (folder / "rows").stat().st_mtime_ns
+    again = Index(file)
+    assert again.meta.n == 20
+    assert again.refresh() is False
+    assert (folder / "rows").stat().st_mtime_ns == before
+    again.close()
+
+
+def test_growing_file_is_extended_and_a_torn_line_waits(file: Path) -> None:
+    index = opened(file)
+    row = json.loads(index.line(0)) | {"id": "more"}
+    line = json.dumps(row)
+    with file.open("a") as out:
+        out.write(line[:100])
+        out.flush()
+        assert index.refresh() is False
+        assert index.meta.n_bad == 0
+        out.write(line[100:])
+        out.flush()
+        assert index.refresh() is True  # whole, only its line end is missing
+        out.write("\n" + line.replace("more", "last") + "\n")
+    assert index.refresh() is True
+    assert [index.text(n)[0] for n in (20, 21)] == ["more", "last"]
+    assert json.loads(index.line(20))["id"] == "more"
+    index.close()
+
+
+def test_another_file_under_the_same_name_is_read_anew(file: Path, sample: ModuleType) -> None:
+    opened(file).close()
+    sample.write(file, sample.rows(25, seed=7, rate=0.5, agent="b"))
+    index = opened(file)
+    assert index.meta.n == 25
+    assert json.loads(index.line(3))["agent"]["adapter"] == "b"
+    sample.write(file, sample.rows(5, seed=8, rate=0.5, agent="c"))
+    index.refresh()
+    assert index.meta.n == 5
+    index.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b'{"id": 3, "trajectory": [], "timing": {}}',
+        b'{"id": "x"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"null",
+    ],
+)
+def test_lines_that_are_no_rows_are_counted_and_passed_over(file: Path, line: bytes) -> None:
+    data = file.read_bytes()
+    file.write_bytes(line + b"\n" + data + b"\n\r\n" + line + b"\n")
+    index = opened(file)
+    assert index.meta.n == 20
+    assert index.meta.n_bad == 2
+    assert index.meta.bad == [1, 24]
+    index.close()
+
+
+def test_two_viewers_do_not_disturb_each_other(file: Path) -> None:
+    first, second = opened(file), opened(file)
+    assert first.folder != second.folder
+    assert second.meta.n == 20
+    second.close()
+    assert not second.folder.exists()
+    first.close()
+
+
+def test_folder_that_cannot_be_written_uses_the_cache(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file.with_name("run.jsonl.assay-index").write_text("a file is in the way")
+    index = opened(file)
+    assert index.folder.is_relative_to(tmp_path / "cache")
+    assert index.meta.n == 20
+    assert stat.S_IMODE(os.stat(index.folder / "lock").st_mode) == 0o600  # noqa: PTH116
+    index.close()
+
+
+def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
+    ids = ["a\nb", "\u202e", "x" * 5000, '"},{"', "__proto__", ""]
+    rows: list[dict[str, Any]] = [
+        {"id": one, "input": "i", "trajectory": [], "timing": {"total": 1}, "output": "o" * 9_000_000}
+        if n == 2
+        else {"id": one, "input": ["a", "b"], "trajectory": [], "timing": {"start": 1, "end": 3}}
+        for n, one in enumerate(ids)
+    ]
+    file = tmp_path / "r.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    index = opened(file)
+    assert [index.text(n)[0] for n in range(len(ids))] == ids
+    assert index.text(0)[1] == "a → b"
+    assert index.records["ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    index.close()

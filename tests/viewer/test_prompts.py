@@ -1,0 +1,101 @@
+"""The table of prompts against plain Python: search, filter, sort, join."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from assay.viewer.index import Index
+from assay.viewer.prompts import Prompts, Query
+
+
+@pytest.fixture
+def two(tmp_path: Path, sample: ModuleType) -> tuple[Prompts, list[list[dict[str, Any]]]]:
+    files, all_rows = [], []
+    for name, seed, n in (("a", 1, 30), ("b", 2, 25)):
+        rows = list(sample.rows(n, seed=seed, rate=0.5, agent=name))
+        files.append(sample.write(tmp_path / f"{name}.jsonl", iter(rows)))
+        all_rows.append(rows)
+    indexes = [Index(file) for file in files]
+    for index in indexes:
+        index.refresh()
+    return Prompts(indexes), all_rows
+
+
+def ids(prompts: Prompts, **wish: Any) -> list[str]:
+    page = prompts.page(Query(**wish))
+    assert page["total"] >= len(page["rows"])
+    return [row["id"] for row in page["rows"]]
+
+
+def test_join_keeps_the_order_of_first_sight(two: Any) -> None:
+    prompts, (a, b) = two
+    assert ids(prompts) == [row["id"] for row in a]
+    rows = prompts.page(Query())["rows"]
+    assert [row["cells"][1] is not None for row in rows] == [True] * 25 + [False] * 5
+    assert rows[3]["cells"][1]["ms"] == b[3]["timing"]["total"]
+    assert rows[3]["category"] == a[3]["metadata"]["category"]
+
+
+def test_search_looks_at_id_and_input_whatever_the_case(two: Any) -> None:
+    prompts, (a, _) = two
+    assert ids(prompts, q="DOCS-") == [row["id"] for row in a if "docs-" in row["id"]]
+    assert ids(prompts, q="number 7 in") == ["docs-007"]
+    assert ids(prompts, q='no "such\\ thing') == []
+
+
+@pytest.mark.parametrize("status", ["pass", "fail", "differ", "open"])
+def test_filters(two: Any, status: str) -> None:
+    prompts, (a, b) = two
+    wanted = []
+    for n, row in enumerate(a):
+        both = [row] + ([b[n]] if n < len(b) else [])
+        said = [one.get("score", {}).get("pass") for one in both]
+        known = [one for one in said if one is not None]
+        wanted += [row["id"]] * {
+            "pass": True in known,
+            "fail": False in known,
+            "differ": len(set(known)) == 2,
+            "open": None in said,
+        }[status]
+    assert wanted
+    assert ids(prompts, status=status) == wanted
+
+
+def test_category_and_cause(two: Any) -> None:
+    prompts, (a, b) = two
+    assert len(ids(prompts, category="docs")) == 6
+    late = {r["id"] for r in a + b if r.get("failure", {}).get("cause") == "agent_timeout"}
+    assert set(ids(prompts, cause="agent_timeout")) == late
+    assert ids(prompts, cause="no such") == []
+
+
+def test_sorts_and_pages(two: Any) -> None:
+    prompts, (a, _) = two
+    assert ids(prompts, sort="id") == sorted(row["id"] for row in a)
+    assert ids(prompts, sort="id", down=True) == sorted((row["id"] for row in a), reverse=True)
+    times = [row["cells"][0]["ms"] for row in Prompts(prompts._indexes[:1]).page(Query(sort="time"))["rows"]]  # fmt: skip # noqa: E501
+    assert times == sorted(times)
+    assert ids(prompts, offset=10, limit=5) == [row["id"] for row in a[10:15]]
+    ungraded = [row["id"] for row in Prompts(prompts._indexes[:1]).page(Query(sort="score"))["rows"]]
+    n_open = sum("score" not in row for row in a)
+    assert all("score" not in row for row in a if row["id"] in ungraded[30 - n_open :])
+
+
+def test_of_rows_with_one_id_the_last_counts(tmp_path: Path, sample: ModuleType) -> None:
+    rows = list(sample.rows(3, seed=1, rate=1.0, agent="a"))
+    again = rows[1] | {"output": "second time"}
+    file = sample.write(tmp_path / "r.jsonl", iter([*rows, again]))
+    index = Index(file)
+    index.refresh()
+    prompts = Prompts([index])
+    assert len(prompts.ids) == 3
+    number = prompts.find(rows[1]["id"])
+    assert number == 1
+    trial = prompts.trial(0, number)
+    assert trial == 3
+    assert json.loads(index.line(trial))["output"] == "second time"
+    assert len(prompts.row(1)["cells"][0]["trials"]) == 1
+    assert prompts.find("nobody") is None
