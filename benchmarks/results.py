@@ -165,7 +165,7 @@ def row(case: Case, ours: Used, theirs: Used) -> tuple[str, bool]:
         goal += f", under {case.most_mb:g} MB"
         passed &= ours.peak_mb < case.most_mb
     cells = [
-        f"{case.name}, {case.n_rows // 1000}k",
+        f"{case.name}, {case.n_rows:,}",
         f"{ours.cpu_s:.2f}", f"{theirs.cpu_s:.2f}", f"{ratio:.1f}x",
         f"{ours.peak_mb:.0f}", f"{theirs.peak_mb:.0f}", f"{share:.3f}",
         goal, "pass" if passed else "MISSED",

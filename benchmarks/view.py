@@ -39,6 +39,7 @@ def _report(folder: Path) -> dict[str, Any]:
     seconds = time.monotonic() - began_s
     return {
         "seconds": round(seconds, 2),
+        "browser": _paint(f"file://{page}"),
         "input MB": round(sum(f.stat().st_size for f in files) / 1e6, 2),
         "page MB": round(page.stat().st_size / 1e6, 2),
     }
@@ -50,11 +51,11 @@ def _viewer(folder: Path, n_rows: int) -> dict[str, Any]:
         _make(big, n_rows)
     told: dict[str, Any] = {"rows": n_rows, "GB": round(big.stat().st_size / 1e9, 2)}
     for name in ("first open (indexing)", "open again"):
-        told[name] = _open(big, n_rows)
+        told[name] = _open(big, n_rows, fresh=name == "open again")
     return told
 
 
-def _open(big: Path, n_rows: int) -> dict[str, Any]:
+def _open(big: Path, n_rows: int, *, fresh: bool) -> dict[str, Any]:
     began_s = time.monotonic()
     process = subprocess.Popen([*ASSAY, "view", str(big)], stdout=subprocess.PIPE, text=True)
     try:
@@ -77,6 +78,8 @@ def _open(big: Path, n_rows: int) -> dict[str, Any]:
             "trial ms, slowest of 200": round(max(trials), 2),
             "memory MB after trials": _memory(process.pid, "VmRSS"),
         }
+        if fresh:
+            told["browser"] = _paint(address)
         told["search ms"] = round(_timed(address, "api/prompts?q=prompt-77777"), 1)
         told["sort by time ms"] = round(_timed(address, "api/prompts?sort=time&down=1"), 1)
         told["memory MB at the end"] = _memory(process.pid, "VmRSS")
@@ -85,6 +88,22 @@ def _open(big: Path, n_rows: int) -> dict[str, Any]:
         process.terminate()
         process.wait()
     return told
+
+
+def _paint(address: str) -> dict[str, float] | str:
+    """Open an address in a real browser: when something, and when everything, was painted."""
+    browsing = _load(HERE.parent / "tests" / "viewer" / "browser.py")
+    try:
+        with browsing.chromium() as browser:
+            browser.draw(address)
+            first = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+            drawn = "return performance.getEntriesByName('drawn')[0]?.startTime"
+            return {
+                "first paint ms": round(browser.wait(first)),
+                "page drawn ms": round(browser.wait(drawn)),
+            }
+    except browsing.MissingBrowser as error:
+        return str(error)
 
 
 def _timed(address: str, path: str) -> float:
@@ -123,9 +142,11 @@ def _make(path: Path, n_rows: int) -> None:
 
 
 def _samples() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "sample_runs", HERE.parent / "scripts" / "sample_runs.py"
-    )
+    return _load(HERE.parent / "scripts" / "sample_runs.py")
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -190,7 +190,7 @@ class Machine(Protocol):
         ...
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
-        """Start a program that is to live beside a trial; whoever starts it ends it."""
+        """Start a program to live beside a trial, with env and no more; who starts it ends it."""
         ...
 
 

@@ -264,6 +264,14 @@ def test_retries_and_servers_come_from_the_log(own_recording: Load) -> None:
     }
 
 
+def test_errors_of_an_earlier_turn_explain_nothing() -> None:
+    line = 'timestamp=1970-01-01T00:00:01.000Z level=ERROR message="stream error" error.error="500"'
+    recording = of(stderr=line, timed_out=True, exit_code=None, start_ms=5000)
+    assert cause(recording, read(recording)) == "agent_timeout"
+    recording = of(stderr=line, timed_out=True, exit_code=None, start_ms=500)
+    assert cause(recording, read(recording)) == "provider"
+
+
 def test_plan(own_recording: Load) -> None:
     reading = read(own_recording(OWN, "plan"))
     (plan,) = [step for step in reading.steps if isinstance(step, Plan)]
@@ -302,7 +310,13 @@ def test_reason_of_the_last_model_call_decides(reason: str, expected: str | None
 
 def test_end_is_taken_back_when_it_goes_on() -> None:
     watch = OpenCodeAdapter().watch()
-    for said, ended in ((finish("stop"), True), (event("step_start"), False)):
+    go_on = event("text", type="text", text="Continue.", synthetic=True)
+    for said, ended in (
+        (finish("stop"), True),
+        (event("step_start"), False),
+        (finish("stop"), True),
+        (go_on, False),
+    ):
         watch.feed(RawLine(0, json.dumps(said).encode()))
         assert watch.ended is ended
     assert watch.session_id == "ses_1"

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from assay.benchmarks.arc_agi.log.reader import read_log
 from assay.benchmarks.arc_agi.store.layout import Store
+from assay.cli import arc_demo
 from assay.cli.arc import COMMANDS, command
 from assay.errors import AssayError
 
@@ -438,7 +439,17 @@ def test_game_and_player_are_killed_in_mid_game(tmp_path, start, read_rows):
     assert evidence["restarts"] == 1
     assert evidence["result"]["stopReason"] == "crash"
     assert 5 <= evidence["result"]["steps"] < 15
+    assert row["score"]["outcome"]["stopReason"] == "crash"
     assert "Stopped: crash" in out
+
+
+def test_the_demo_plays_and_compares(tmp_path, monkeypatch, capsys):
+    few = ["random", "search", "--games", "ky01", "--max-steps", "15", "-q"]
+    monkeypatch.setattr(arc_demo, "RUN", few)
+    assert arc_demo.play_and_compare(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "$ assay arc compare" in said
+    assert "## Verdict" in said
 
 
 def test_an_interrupted_run_keeps_its_place(tmp_path, start, assay):

@@ -332,3 +332,44 @@ def test_any_prompt_arrives_as_it_is(play: Play, agent: str, text: str) -> None:
     done = play(agent, {"steps": [{"text": "Ok."}]}, text)
     assert done.row["output"] == "Ok.", done
     assert done.requests[0].last_user.strip().endswith(text.strip())
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_sub_agents_stand_under_their_call(play: Play, agent: str) -> None:
+    spawn = {"name": "spawn_agent", "namespace": "multi_agent_v1"}
+    spawn["arguments"] = {"message": "SUBJOB do it"}  # type: ignore[assignment]
+    if agent == "gemini":
+        given = {"agent_name": "generalist", "prompt": "SUBJOB do it"}
+        spawn = {"name": "invoke_agent", "arguments": given}  # type: ignore[dict-item]
+    steps = [{"calls": [spawn]}, {"calls": [shell("sleep 2")]}, {"text": "Main end."}]
+    inner = [{"text": "sub says", "calls": [shell("echo sub")]}, {"text": "Sub report."}]
+    thread = {"when": {"firstUserContains": "SUBJOB"}, "steps": [*inner, {"text": "Really."}]}
+    done = play(agent, {"steps": steps, "threads": [thread]})
+    outer, *_ = done.steps("tool_call")
+    under = [step for step in done.row["trajectory"] if step.get("parent") == outer["callId"]]
+    assert [step["type"] for step in under][:3] == ["message", "tool_call", "message"], done
+    assert under[1]["output"].strip() == "sub"
+    assert done.row["output"] == "Main end."
+    assert done.row["usage"]["inputTokens"] == 100 * len(done.requests)
+
+
+def test_code_mode_shows_the_script_and_what_it_ran(play: Play) -> None:
+    code = "const r = await tools.exec_command({cmd:'echo a; exit 3'}); text(r.output);"
+    steps = [{"calls": [{"name": "exec", "input": code}]}, {"text": "Coded."}]
+    done = play("codex", {"steps": steps, "toolless": "step"}, args=("--model", "gpt-6-sol"))
+    script, inner = done.steps("tool_call")
+    assert (script["name"], script["input"], script["status"]) == ("exec", code, "completed")
+    assert (command_of(inner), inner["exitCode"]) == ("echo a; exit 3", 3)
+    assert inner["parent"] == script["callId"]
+    assert done.row["output"] == "Coded."
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_twelve_prompts_four_at_once_share_nothing(play: Play, agent: str) -> None:
+    call = shell("cat note ~/note 2>/dev/null; echo x | tee note ~/note > /dev/null; sleep 0.1")
+    script = {"steps": [{"calls": [call]}, {"text": "Done."}]}
+    done = play(agent, script, *(f"prompt {n}" for n in range(12)), args=("-j", 4), timeout_s=90)
+    assert [row["output"] for row in done.rows] == ["Done."] * 12, done
+    assert {step["output"] for row in done.rows for step in row["trajectory"][:1]} == {""}
+    assert len({row["sessionId"] for row in done.rows}) == 12
+    assert done.alive() == []

@@ -15,7 +15,12 @@ def written(*rows: dict[str, Any]) -> ElementTree.Element:
 
 
 def capture(**more: Any) -> dict[str, Any]:
-    return {"id": "p", "output": "o", "metadata": {"category": "c"}, "timing": {"total": 1500}} | more
+    return {
+        "id": "p",
+        "output": "o",
+        "metadata": {"category": "c"},
+        "timing": {"total": 1500},
+    } | more
 
 
 def test_pass_fail_and_not_measured() -> None:
@@ -43,7 +48,12 @@ def test_pass_fail_and_not_measured() -> None:
 def test_trials_are_cases_of_their_own() -> None:
     trials = [
         {"trialNum": 1, "pass": True, "duration": 10},
-        {"trialNum": 2, "pass": False, "duration": 20, "failure": {"cause": "agent_timeout", "message": "m"}},  # fmt: skip # noqa: E501
+        {
+            "trialNum": 2,
+            "pass": False,
+            "duration": 20,
+            "failure": {"cause": "agent_timeout", "message": "m"},
+        },
     ]
     (suite,) = written({"id": "p", "k": 2, "trials": trials, "metadata": {}})
     assert [case.get("name") for case in suite] == ["p [trial 1]", "p [trial 2]"]
@@ -59,4 +69,4 @@ def test_hostile_texts_stay_texts() -> None:
     ((case,),) = ElementTree.fromstring(out.getvalue())
     assert len(out.getvalue()) < 20_000
     assert case[0].tag == "failure"
-    assert (case.get("name") or "").startswith("]]></failure><x a=\"1\"")
+    assert (case.get("name") or "").startswith(']]></failure><x a="1"')

@@ -92,9 +92,7 @@ def view() -> Iterator[Callable[..., str]]:
 
     def start(*paths: Any) -> str:
         words = [sys.executable, "-m", "assay", "view", *map(str, paths)]
-        process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None
         address = process.stdout.readline().strip()
@@ -146,7 +144,9 @@ def _played() -> dict[str, Any]:
     start = 1_790_000_000_000  # 2026-09-21T14:13:20Z
     steps: list[dict[str, Any]] = []
     for n in range(1, 4):
-        steps.append({"type": "thought", "content": f"I try move {n}.", "timestamp": n * 1000 - 300})
+        steps.append(
+            {"type": "thought", "content": f"I try move {n}.", "timestamp": n * 1000 - 300}
+        )
         steps.append({"type": "tool_call", "name": "act", "status": "completed", "timestamp": n * 1000 - 100, "input": {"action": f"ACTION{n}"}})  # fmt: skip # noqa: E501
     return {
         "id": "sq01",

@@ -51,9 +51,7 @@ def test_overview_filter_trial_step_side_by_side(browser: Any, report: Path) -> 
     assert browser.console() == []
 
 
-def test_every_step_has_an_address_and_steps_of_sub_agents_nest(
-    browser: Any, report: Path
-) -> None:
+def test_every_step_has_an_address_and_steps_of_sub_agents_nest(browser: Any, report: Path) -> None:
     browser.draw(f"file://{report}#/prompts?status=pass")
     browser.click(".mark.pass")
     browser.see(".nested summary", "Sub-agent, 2 steps")
@@ -93,9 +91,7 @@ def test_keyboard(browser: Any, report: Path) -> None:
     assert browser.run(dark) != before
 
 
-def test_trials_have_curves(
-    browser: Any, runs: Path, make_report: Callable[..., Path]
-) -> None:
+def test_trials_have_curves(browser: Any, runs: Path, make_report: Callable[..., Path]) -> None:
     page = make_report(runs / "trials.html", runs / "flaky.jsonl", runs / "steady.jsonl")
     browser.draw(f"file://{page}")
     browser.see("figure h3", "pass@k and pass^k")
@@ -147,7 +143,9 @@ def test_viewer_follows_a_run_and_takes_labels(
     browser.see("[role=status]", "1 labelled")
     browser.press("f")
     browser.see("[role=status]", "2 labelled")
-    labels = [json.loads(line) for line in (tmp_path / "live.labels.jsonl").read_text().splitlines()]
+    labels = [
+        json.loads(line) for line in (tmp_path / "live.labels.jsonl").read_text().splitlines()
+    ]
     assert [row["label"] for row in labels[:3]] == ["pass", "fail", None]
     assert {"id", "input", "output", "label"} <= labels[0].keys()
 

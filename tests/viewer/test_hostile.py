@@ -14,14 +14,14 @@ PAYLOADS = [
     f"</script><script>{MARK}</script>",
     f"</ScRiPt ><sCrIpT>{MARK}</sCrIpT>",
     f"<script src='{EVIL}x.js'></script>",
-    f"<img src=x onerror=\"{MARK}\">",
+    f'<img src=x onerror="{MARK}">',
     f"<img src='{EVIL}pixel.png'>",
-    f"<svg onload=\"{MARK}\">",
+    f'<svg onload="{MARK}">',
     f"<svg><script>{MARK}</script></svg>",
-    f"<svg><animate onbegin=\"{MARK}\" attributeName=x dur=1s>",
-    f"<body onload=\"{MARK}\">",
+    f'<svg><animate onbegin="{MARK}" attributeName=x dur=1s>',
+    f'<body onload="{MARK}">',
     f"<iframe src='javascript:{MARK}'></iframe>",
-    f"<iframe srcdoc=\"<script>parent.{MARK}</script>\"></iframe>",
+    f'<iframe srcdoc="<script>parent.{MARK}</script>"></iframe>',
     f"<iframe src='{EVIL}'></iframe>",
     f"<object data='{EVIL}o'></object>",
     f"<embed src='{EVIL}e'>",
@@ -30,8 +30,8 @@ PAYLOADS = [
     f"<meta http-equiv=refresh content='0;url={EVIL}'>",
     f"<base href='{EVIL}'>",
     f"<form action='{EVIL}'><input name=a autofocus onfocus=\"{MARK}\"></form>",
-    f"<details open ontoggle=\"{MARK}\"><summary>x</summary></details>",
-    f"<video><source onerror=\"{MARK}\"></video>",
+    f'<details open ontoggle="{MARK}"><summary>x</summary></details>',
+    f'<video><source onerror="{MARK}"></video>',
     f"<a href='javascript:{MARK}'>x</a>",
     f"[click](javascript:{MARK})",
     f"[click](JaVaScRiPt:{MARK})",
@@ -55,8 +55,9 @@ TRIGGER = """for (const one of document.querySelectorAll('*')) {
     for (const name of ['error', 'load', 'focus', 'toggle']) one.dispatchEvent(new Event(name)); }
     for (const one of document.querySelectorAll('details')) one.open = true;
     return document.querySelectorAll(
-      'main img, main iframe, main object, main embed, main script, main link, main style, main form,'
-      + 'main video, main base, main meta, [onerror], [onload], a[href^="javascript"], a[href^="data"]'
+      'main img, main iframe, main object, main embed, main script, main link, main style,'
+      + 'main form, main video, main base, main meta, [onerror], [onload],'
+      + 'a[href^="javascript"], a[href^="data"]'
     ).length"""
 
 
@@ -133,7 +134,9 @@ def _look_at_everything(browser: Any, address: str, every: int = 1) -> None:
     assert len(links) == 44
     for link in [*links[:40:every], *links[40:]]:
         browser.run("location.hash = arguments[0]", link)
-        browser.wait("return document.querySelector('.step') && location.hash === arguments[0]", link)
+        browser.wait(
+            "return document.querySelector('.step') && location.hash === arguments[0]", link
+        )
         browser.wait("return document.querySelectorAll('.trial').length === 1")
         assert browser.run(TRIGGER) == 0, link
         browser.see("h2", "Steps (6)")

@@ -128,7 +128,13 @@ def test_folder_that_cannot_be_written_uses_the_cache(
 def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
     ids = ["a\nb", "\u202e", "x" * 5000, '"},{"', "__proto__", ""]
     rows: list[dict[str, Any]] = [
-        {"id": one, "input": "i", "trajectory": [], "timing": {"total": 1}, "output": "o" * 9_000_000}
+        {
+            "id": one,
+            "input": "i",
+            "trajectory": [],
+            "timing": {"total": 1},
+            "output": "o" * 9_000_000,
+        }
         if n == 2
         else {"id": one, "input": ["a", "b"], "trajectory": [], "timing": {"start": 1, "end": 3}}
         for n, one in enumerate(ids)

@@ -79,7 +79,9 @@ def test_sorts_and_pages(two: Any) -> None:
     times = [row["cells"][0]["ms"] for row in Prompts(prompts._indexes[:1]).page(Query(sort="time"))["rows"]]  # fmt: skip # noqa: E501
     assert times == sorted(times)
     assert ids(prompts, offset=10, limit=5) == [row["id"] for row in a[10:15]]
-    ungraded = [row["id"] for row in Prompts(prompts._indexes[:1]).page(Query(sort="score"))["rows"]]
+    ungraded = [
+        row["id"] for row in Prompts(prompts._indexes[:1]).page(Query(sort="score"))["rows"]
+    ]
     n_open = sum("score" not in row for row in a)
     assert all("score" not in row for row in a if row["id"] in ungraded[30 - n_open :])
 

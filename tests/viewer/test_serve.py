@@ -19,7 +19,12 @@ def ask(view: Callable[..., str]) -> Callable[..., Any]:
         address = urlsplit(view(*paths))
 
         def ask_it(
-            path: str, *, method: str = "GET", body: Any = None, token: str | None = None, **headers: str
+            path: str,
+            *,
+            method: str = "GET",
+            body: Any = None,
+            token: str | None = None,
+            **headers: str,
         ) -> tuple[int, Any, http.client.HTTPMessage]:
             link = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=20)
             prefix = address.path if token is None else f"/{token}/"

@@ -11,17 +11,11 @@ from assay.adapters.codex_failure import (
     turn_failure,
     waiting_failure,
 )
-from assay.adapters.codex_merge import Family, assign_segments, merge_turn
-from assay.adapters.codex_rollout import (
-    Rollout,
-    Segment,
-    Tokens,
-    add_tokens,
-    read_rollouts,
-    subtract_tokens,
-    take_tokens,
-)
+from assay.adapters.codex_merge import Family, assign_segments, ids_of, merge_turn
+from assay.adapters.codex_rollout import read_rollouts
 from assay.adapters.codex_stream import CodexTurn
+from assay.adapters.codex_thread import Rollout, Segment
+from assay.adapters.codex_tokens import Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.moments import TrialClock
 from assay.adapters.prices import with_cost
 from assay.adapters.vendor import TURN_TIMEOUT_MS, add_events, add_usage, vendor_options
@@ -80,7 +74,7 @@ class CodexAdapter:
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
         segments = assign_segments(turns, main, clock)
-        family = Family(_descendants(rollouts, session_id))
+        family = Family(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
         used: list[Tokens | None] = []
         for number, (reader, segment) in enumerate(zip(turns, segments, strict=True), 1):

@@ -16,18 +16,11 @@ from assay.adapters.codex_items import (
     tool_input,
     tool_name,
 )
-from assay.adapters.codex_rollout import Call
+from assay.adapters.codex_thread import ITEM_TYPES, Call
 from assay.adapters.moments import TrialClock
 from assay.records.trajectory import AnyStep, Plan, ToolCall
 
 PLAN = "update_plan"
-_TYPES = {
-    "CommandExecution": "command_execution",
-    "FileChange": "file_change",
-    "McpToolCall": "mcp_tool_call",
-    "CollabAgentToolCall": "collab_tool_call",
-    "WebSearch": "web_search",
-}
 _ITEM_TOOLS = (SHELL, PATCH, "write_stdin", "shell", "local_shell")
 """Tools whose answers begin with a header unless the call was turned down."""
 _HEADER = re.compile(r"(Chunk ID|Wall time|Exit code|Process |Output:|Script )", re.IGNORECASE)
@@ -47,7 +40,7 @@ def belongs(item: Item, call: Call, care: int) -> bool:
     """
     made = call.item
     if made is not None:
-        kind = _TYPES.get(str(made.get("type")))
+        kind = ITEM_TYPES.get(str(made.get("type")))
         return kind == item.type and (care == 0 or _is_same(item, made, whole=care == 2))
     if item.ended_ms is not None and item.type != "web_search":
         return False
@@ -138,8 +131,8 @@ def _is_same(item: Item, made: dict[str, Any], *, whole: bool) -> bool:
         outcome = ("exit_code", "aggregated_output")
         return all(value.get(name) == made.get(name) for name in outcome)
     if item.type == "file_change":
-        return {change["path"] for change in _changes(value)} == {
-            change["path"] for change in _changes(made)
+        return {str(change["path"]) for change in _changes(value)} == {
+            str(change["path"]) for change in _changes(made)
         }
     names = ("server", "tool", "arguments", "prompt", "query")
     return all(value.get(name) == made.get(name) for name in names if name in value)
@@ -149,7 +142,7 @@ def _as_item(call: Call, clock: TrialClock, turn: int | None, default_ms: float)
     made = call.item
     if made is None:
         return None
-    kind = _TYPES.get(str(made.get("type")))
+    kind = ITEM_TYPES.get(str(made.get("type")))
     if kind is None:
         return None
     begun = clock.at(call.started_ms)

@@ -72,9 +72,8 @@ def plan_entries(value: dict[str, Any]) -> list[Any]:
             "content": entry.get("text", ""),
             "status": "completed" if entry.get("completed") else "pending",
         }
-        if isinstance(entry, dict)
-        else entry
         for entry in entries
+        if isinstance(entry, dict)
     ]
 
 

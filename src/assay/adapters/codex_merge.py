@@ -8,8 +8,9 @@ from msgspec import UNSET
 
 from assay.adapters.codex_calls import PLAN, belongs, call_step, plan_of, plan_step, receivers
 from assay.adapters.codex_items import TEXTS, Item, item_step, plan_entries
-from assay.adapters.codex_rollout import Call, Entry, Rollout, Said, Segment, Tokens, add_tokens
 from assay.adapters.codex_stream import CodexTurn
+from assay.adapters.codex_thread import Call, Entry, Rollout, Said, Segment
+from assay.adapters.codex_tokens import Tokens, add_tokens
 from assay.adapters.moments import TrialClock
 from assay.records.trajectory import AnyStep
 
@@ -19,6 +20,8 @@ class Family:
     """The rollouts of sub-agents that no call has claimed yet, and what they used."""
 
     rollouts: dict[str, Rollout]
+    seen: frozenset[str | None] = frozenset()
+    """What stands in the main thread."""
     tokens: list[Tokens | None] = field(default_factory=list)
 
     def claim(self, call: Call) -> list[Rollout]:
@@ -31,6 +34,12 @@ class Family:
         """Give what was used since this was asked last."""
         tokens, self.tokens = add_tokens(self.tokens), []
         return tokens
+
+
+def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
+    """Give the ids of all that stands in a rollout."""
+    segments = rollout.segments if rollout is not None else []
+    return frozenset(_id_of(entry) for segment in segments for entry in segment.entries)
 
 
 def assign_segments(
@@ -98,7 +107,13 @@ def _children(
     for child in family.claim(call):
         for segment in child.segments:
             for entry in segment.entries:
+                if child.is_fork and _id_of(entry) in family.seen:
+                    continue  # a fork begins with its parent's history
                 yield from entry_steps(entry, clock, turn, default_ms, family, call.call_id)
+
+
+def _id_of(entry: Entry) -> str | None:
+    return entry.call_id if isinstance(entry, Call) else entry.id
 
 
 def _stream_steps(

@@ -2,84 +2,17 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from assay.adapters.codex_thread import ITEM_TYPES, Call, Rollout, Said, Segment
+from assay.adapters.codex_tokens import Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.events import parse_line
 from assay.adapters.moments import epoch_ms
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-_TOKENS = (
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_input_tokens",
-    "output_tokens",
-    "reasoning_output_tokens",
-)
-type Tokens = dict[str, int]
-
-
-@dataclass
-class Call:
-    """A tool call of the model, and the item that tells what became of it."""
-
-    call_id: str
-    name: str
-    namespace: str | None = None
-    input: Any = None
-    at_ms: float | None = None
-    output: Any = None
-    output_ms: float | None = None
-    item: dict[str, Any] | None = None
-    started_ms: float | None = None
-    ended_ms: float | None = None
-    outer: str | None = None
-    """The call whose script made this one."""
-    cut: bool = False
-    """It ended only because the agent did."""
-
-
-@dataclass
-class Said:
-    """A message or a thought."""
-
-    type: str
-    """As the stream calls it: agent_message or reasoning."""
-    id: str | None
-    text: str
-    at_ms: float | None = None
-
-
-type Entry = Call | Said
-
-
-@dataclass
-class Segment:
-    """What the rollout holds of one turn."""
-
-    at_ms: float | None = None
-    entries: list[Entry] = field(default_factory=list)
-    tokens: Tokens | None = None
-    context: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, Any] | None = None
-    over: bool = False
-    tools: list[str] = field(default_factory=list)
-    total: Tokens | None = None
-    """Of the thread at its end, where there are no records for each answer."""
-
-
-@dataclass
-class Rollout:
-    """One session file."""
-
-    id: str = ""
-    parent: str | None = None
-    """The thread whose sub-agent this is."""
-    meta: dict[str, Any] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
 
 
 def read_rollouts(kept: Path | None) -> dict[str, Rollout]:
@@ -105,29 +38,6 @@ def read_rollout(lines: Iterable[bytes]) -> Rollout:
             reader.take(entry.get("type"), entry["payload"], epoch_ms(entry.get("timestamp")))
     _fill_tokens(rollout.segments)
     return rollout
-
-
-def add_tokens(several: Iterable[Tokens | None]) -> Tokens | None:
-    """Add up; None when nobody knows."""
-    total: Tokens | None = None
-    for tokens in several:
-        if tokens is not None:
-            total = {name: (total or {}).get(name, 0) + tokens.get(name, 0) for name in _TOKENS}
-    return total
-
-
-def take_tokens(usage: Any) -> Tokens | None:
-    """Read the token counts of a usage object."""
-    if not isinstance(usage, dict):
-        return None
-    return {name: n for name in _TOKENS if isinstance(n := usage.get(name), int)}
-
-
-def subtract_tokens(after: Tokens, before: Tokens | None) -> Tokens:
-    """Give what was added to a running total; one that began anew is taken as it is."""
-    if before is None or any(after.get(name, 0) < before.get(name, 0) for name in _TOKENS):
-        return after
-    return {name: n - before.get(name, 0) for name, n in after.items()}
 
 
 class _Reader:
@@ -180,13 +90,15 @@ class _Reader:
 
     def _take_item(self, payload: dict[str, Any]) -> None:
         item, ended_ms = payload["item"], _number(payload.get("completed_at_ms"))
-        kind, name = item.get("type"), item.get("id")
+        kind, name = str(item.get("type")), item.get("id")
         if kind == "AgentMessage":
             self._say("agent_message", name, _joined(item.get("content")), ended_ms)
         elif kind == "Reasoning":
             self._say("reasoning", name, "\n\n".join(_texts(item.get("summary_text"))), ended_ms)
         elif kind != "UserMessage":
             call = self._open_call(str(name), wants="item")
+            if call is None and kind not in ITEM_TYPES:
+                return  # a note of its own, such as a compaction
             if call is None:
                 call = Call(str(name), str(item.get("tool") or kind), outer=self._outer())
                 self._segment.entries.append(call)
@@ -212,6 +124,7 @@ class _Reader:
 
     def _say(self, kind: str, name: Any, text: str, at_ms: float | None) -> None:
         """Add a text; each stands in the rollout twice, as an event and as an answer."""
+        name = name if isinstance(name, str) else None
         for entry in self._segment.entries:
             if isinstance(entry, Said) and name is not None and entry.id == name:
                 return
@@ -249,10 +162,11 @@ def _call(kind: str, name: str, payload: dict[str, Any], at_ms: float | None) ->
     if kind != "custom_tool_call" and isinstance(arguments, str):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):  # else as it stands
             arguments = msgspec.json.decode(arguments)
+    namespace = payload.get("namespace")
     return Call(
         call_id=name,
         name=str(payload.get("name") or kind.removesuffix("_call")),
-        namespace=payload.get("namespace"),
+        namespace=namespace if isinstance(namespace, str) else None,
         input=arguments,
         at_ms=at_ms,
     )

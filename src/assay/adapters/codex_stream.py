@@ -80,7 +80,7 @@ class CodexTurn:
         kind = event.get("type")
         if kind in ("item.started", "item.updated", "item.completed"):
             item = event.get("item")
-            if not isinstance(item, dict) or item.get("type") not in _KNOWN_ITEMS:
+            if not isinstance(item, dict) or str(item.get("type")) not in _KNOWN_ITEMS:
                 return False, ()
             return True, self._take(item, t_ms, ended=kind == "item.completed")
         if kind == "thread.started":

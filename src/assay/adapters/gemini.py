@@ -165,5 +165,6 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     for turn in turns:
         models = turn.result.stats.get("models") if turn.result is not None else None
         for name, share in models.items() if isinstance(models, dict) else ():
-            shares[name] = shares.get(name, 0) + int(share.get("total_tokens", 0))
+            total = share.get("total_tokens") if isinstance(share, dict) else None
+            shares[name] = shares.get(name, 0) + (total if isinstance(total, int) else 0)
     return max(shares, key=lambda name: shares[name]) if shares else asked

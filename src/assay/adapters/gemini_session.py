@@ -95,7 +95,8 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
         answer.thoughts = [text for thought in thoughts if (text := _thought(thought))]
     calls = entry.get("toolCalls")
     if isinstance(calls, list):
-        answer.calls = [call for call in calls if isinstance(call, dict)]
+        named = [call for call in calls if isinstance(call, dict)]
+        answer.calls = [call for call in named if isinstance(call.get("id"), str)]
     tokens = entry.get("tokens")
     if isinstance(tokens, dict):
         answer.tokens = {name: n for name in _TOKENS if isinstance(n := tokens.get(name), int)}

@@ -59,7 +59,7 @@ class OpenCodeAdapter:
         self._options = vendor_options("opencode", argument, model, args, max_turns, mcp)
         self.name = "opencode"
         self.timeout_ms: float | None = TURN_TIMEOUT_MS
-        self.linger_s = 10.0
+        self.linger_s = 30.0  # it may go on after what looks like its end
 
     def command(self, ask: Ask) -> Command:
         """Run one prompt, given on stdin: as an argument it would arrive in quotes."""
@@ -160,7 +160,8 @@ def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) 
     for number, (turn, spoken) in enumerate(zip(turns, recording.turns, strict=True), 1):
         last = number == len(turns)
         stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog())
-        failure = failure_of_turn(turn, spoken.end, stderr, known)
+        start_ms = recording.start_ms + spoken.end.start_ms
+        failure = failure_of_turn(turn, spoken.end, stderr, known, start_ms)
         if failure is not None:
             return failure
     return None

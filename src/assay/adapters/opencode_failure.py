@@ -28,9 +28,12 @@ _LOST_SESSION = re.compile(r"session not found", re.IGNORECASE)
 
 
 def failure_of_turn(
-    turn: OpenCodeTurn, end: TurnEnd, stderr: str, log: OpenCodeLog
+    turn: OpenCodeTurn, end: TurnEnd, stderr: str, log: OpenCodeLog, start_ms: float
 ) -> Failure | None:
-    """Give what OpenCode itself says went wrong, None when it says nothing."""
+    """Give what OpenCode itself says went wrong, None when it says nothing.
+
+    start_ms is when the turn began, since the epoch: the log may tell of earlier ones too.
+    """
     if turn.over_limit or (end.lingered and not turn.ended):
         message = f"reached the limit of {turn.n_calls} model calls"
         return Failure(cause=Cause.AGENT_LIMIT, message=message)
@@ -38,7 +41,7 @@ def failure_of_turn(
         return _of_error(turn.error)
     if turn.ended or (turn.reason in _REASONS and not end.timed_out):
         return _of_reason(turn)
-    failure = log.waiting_failure(turn.last_ms)
+    failure = log.waiting_failure(max(turn.last_ms, start_ms))
     if failure is not None:
         return failure
     if turn.events.total == 0:

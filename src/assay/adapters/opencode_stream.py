@@ -103,6 +103,8 @@ class OpenCodeTurn:
         if kind == "step_finish":
             self._finish(part)
             return []
+        if part.get("synthetic") is True:  # OpenCode told the model to go on
+            self.ended = self.over_limit
         began = began_ms(part)
         ago_ms = self.last_ms - began if began is not None and self.last_ms else 0.0
         steps = self.parts.read(part, max(0.0, t_ms - max(0.0, ago_ms)))

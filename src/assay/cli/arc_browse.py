@@ -11,6 +11,7 @@ import msgspec
 from assay.benchmarks.arc_agi.catalog.choose import tagged
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
 from assay.benchmarks.arc_agi.catalog.games import list_games, pick_game
+from assay.benchmarks.arc_agi.engine.surroundings import engine_env
 from assay.benchmarks.arc_agi.history import best_percent, past_of_games
 from assay.benchmarks.arc_agi.log.frames import unpack_frames
 from assay.benchmarks.arc_agi.log.records import Answer
@@ -88,7 +89,7 @@ def _baselines(info: GameInfo, levels: int | None) -> str:
 def _detail(place: Place, info: GameInfo, seed: int) -> None:
     need_toolkit()
     argv = (*LOOK, str(info.folder.resolve()), str(seed))
-    done = LocalHost().run(argv, timeout_s=120.0)
+    done = LocalHost().run(argv, env=engine_env(), timeout_s=120.0)
     if done.exit_code != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
         raise GameProblem(words[0])

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from assay import plugins
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
@@ -27,7 +28,7 @@ from assay.cli.progress import Progress
 from assay.cli.sink import open_sink
 from assay.errors import OutputError
 from assay.executors.local import LocalExecutor
-from assay.pipeline import capture_all, end_leftovers
+from assay.pipeline import capture_all, end_leftovers, grade_capture
 from assay.prompts.plan import Setting, folder_names, plan
 from assay.records.capture import Capture
 from assay.records.jsonl import encode_row
@@ -103,11 +104,11 @@ class ArcRun:
                 specs = sink.missing(self._specs())
                 with progress(len(specs)) as shown:
                     items = _affordable(specs, shown, max_cost)
-                    graders = plugins.benchmark(self._benchmark()).graders()
                     workers = LocalExecutor(max(1, min(concurrency, len(specs))))
-                    for spec, captured in capture_all(items, workers, graders, retries):
-                        sink.append(encode_row(self._bring_home(spec, captured), spec.extra))
-                        shown.captured(captured)
+                    for spec, captured in capture_all(items, workers, retries=retries):
+                        row = self._grade(spec, self._bring_home(spec, captured))
+                        sink.append(encode_row(row, spec.extra))
+                        shown.captured(row)
         return self._conclude(time.monotonic() - began_s, complete=shown.n_done == len(specs))
 
     def _specs(self) -> list[TrialSpec]:
@@ -179,6 +180,15 @@ class ArcRun:
         if not workspace.is_dir():
             metadata.pop("workspaceDir")
         return msgspec.structs.replace(captured, metadata=metadata)
+
+    def _grade(self, spec: TrialSpec, captured: Capture) -> Capture:
+        """Grade by the game's log, also an agent that crashed or ran out of time: it has played."""
+        failure = captured.failure
+        if failure and not failure.cause.measures_agent:
+            return captured
+        graders = plugins.benchmark(self._benchmark()).graders()
+        free = msgspec.structs.replace(captured, failure=UNSET)
+        return msgspec.structs.replace(grade_capture(spec, free, graders), failure=failure)
 
     def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
         meta = self.meta

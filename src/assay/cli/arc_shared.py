@@ -11,6 +11,7 @@ import msgspec
 
 from assay.benchmarks.arc_agi.catalog.game import GameInfo
 from assay.benchmarks.arc_agi.catalog.levels import level_counts
+from assay.benchmarks.arc_agi.engine.surroundings import engine_env
 from assay.benchmarks.arc_agi.store.config import Config, games_folder, read_config
 from assay.benchmarks.arc_agi.store.layout import FOLDER, Store
 from assay.cli.options import Decorator
@@ -72,7 +73,7 @@ def need_toolkit() -> str:
 def _probe(games: Sequence[GameInfo]) -> dict[str, int | None]:
     need_toolkit()
     lines = "".join(f"{info.folder.resolve()}\n" for info in games)
-    done = LocalHost().run(PROBE, stdin=lines.encode(), timeout_s=PROBE_S)
+    done = LocalHost().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
     try:
         counts: dict[str, Any] = msgspec.json.decode(done.stdout)
     except msgspec.DecodeError:

@@ -1,6 +1,7 @@
 """assay demo: the whole flow with agents that ship with Assay; no key, no network."""
 
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -36,10 +37,24 @@ def command(folder: Path) -> None:
             f"trials {prompts} -s demo:{name} {common} -o {output} --overwrite",
         )
     _step("3. Is one better than the other?", f"compare {flaky} {better} --format table")
+    _play(folder / "arc")
     click.echo("\nNext:")
     click.echo(f"  less {results}              what was captured")
     click.echo(f"  assay plan {flaky} {better}    how many prompts a small difference needs")
     click.echo("  assay init                  start with your own prompts and agent")
+
+
+def _play(folder: Path) -> None:
+    """Play the built-in games with the two built-in players, where arc-agi is installed."""
+    click.secho("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
+    if find_spec("arc_agi") is None:
+        click.echo("  skipped: pip install 'assay[arc]'")
+        return
+    from assay.cli.arc_demo import play_and_compare
+
+    code = play_and_compare(folder)
+    if code != 0:
+        raise click.exceptions.Exit(code)
 
 
 def _step(title: str, line: str) -> None:

@@ -44,10 +44,10 @@ class LiveView:
         head.add_row(
             Text("trials", style="bold"),
             ProgressBar(total=max(tally.total, 1), completed=tally.n_done, width=30),
-            Text(tally.line()),
+            Text(tally.pace_text()),
         )
         running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
-        return Group(head, *self._rows(running))
+        return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
 
     def _rows(self, running: list[Running]) -> list[Table | Text]:
         if not running:

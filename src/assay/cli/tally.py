@@ -84,15 +84,18 @@ class Tally:
 
     def line(self) -> str:
         """Say all of it in one line."""
+        return ", ".join(part for part in (self.pace_text(), self.result_text()) if part)
+
+    def pace_text(self) -> str:
+        """Say how far the run is, and how long the rest will take."""
         left = self.left_s
-        parts = [
-            f"{self.n_done}/{self.total} done",
-            self.rate_text(),
-            f"{self.tokens} tokens" if self.tokens else "",
-            self.cost_text(),
-            f"{clock_text(left)} left" if left is not None else "",
-            self.causes_text(),
-        ]
+        done = f"{self.n_done}/{self.total} done"
+        return done if left is None else f"{done}, {clock_text(left)} left"
+
+    def result_text(self) -> str:
+        """Say what has come out so far, and what it took."""
+        tokens = f"{self.tokens:,} tokens" if self.tokens else ""
+        parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text()]
         return ", ".join(part for part in parts if part)
 
     def short_info(self) -> str:

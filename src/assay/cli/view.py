@@ -1,14 +1,18 @@
 """assay view: look at runs in a browser, live while they are written."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from assay.cli.run_labels import name_runs
+from assay.cli.run_labels import Named, name_runs
 from assay.errors import InputError, PluginError
+from assay.run.host import LocalHost
 
+_INDEXING_S = 3600.0
 _SEED = 20_260_101
 
 
@@ -43,6 +47,7 @@ def command(**options: Any) -> None:
         if not path.is_file():
             msg = f"{path}: no such file"
             raise InputError(msg, hint="give result files, or folders that hold some")
+    _prepare(named, options)
     library = Library(named, folders, options["category_key"])
     try:
         for run in library.chosen(""):
@@ -53,6 +58,28 @@ def command(**options: Any) -> None:
         serve(desk, options["port"], partial(_ready, open_page=options["open_page"]))
     finally:
         library.close()
+
+
+def _prepare(named: Named, options: dict[str, Any]) -> None:
+    """Index big files in a child: what that takes in memory is given back at its end."""
+    from assay.viewer.prepare import BIG, Preparation
+
+    size = sum(path.stat().st_size for _, path in named)
+    if size < BIG:
+        return
+    click.echo(f"reading {size / 1e9:.1f} GB; only what is new since the last time", err=True)
+    wish = Preparation(
+        files=[(label, str(path.resolve())) for label, path in named],
+        by=options["category_key"],
+        margin=options["margin"],
+        seed=options["seed"],
+    )
+    words = (sys.executable, "-m", "assay.viewer.prepare")
+    done = LocalHost().run(words, stdin=msgspec.json.encode(wish), timeout_s=_INDEXING_S)
+    if done.exit_code != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
+        msg = f"the files could not be indexed: {said[0]}"
+        raise InputError(msg)
 
 
 def _ready(address: str, *, open_page: bool) -> None:

@@ -85,7 +85,7 @@ class StartedProgram:
         launch = Launch(
             argv=argv,
             cwd=cwd,
-            env={**os.environ, **env, family.MARK_NAME: mark.token},
+            env={**env, family.MARK_NAME: mark.token},
             stdout=fd,
             stderr=fd,
         )

@@ -164,7 +164,7 @@ class Desk:
             return {"why": "Labels are for captures; these are repeated trials."}
         if runs not in self._sheets:
             target = self._labels or shown[0].path.with_suffix(".labels.jsonl")
-            sheet = LabelSheet.open(shown[0].path, target, self._by)
+            sheet = LabelSheet.open(shown[0].index, target, self._by)
             if isinstance(sheet, str):
                 return {"why": sheet}
             self._sheets[runs] = sheet

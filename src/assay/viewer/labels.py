@@ -6,6 +6,7 @@ what the grader said. An existing one is gone on with.
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from assay.grade.samples import sheet_lines
 from assay.grade.sampling import SHEET_ROWS, draw_sheet
 from assay.records.calibration import LabelRow
 from assay.records.row_file import open_rows
+from assay.viewer.index import Index
+from assay.viewer.whole_rows import read_whole
 
 WORDS = ("pass", "fail", "ambiguous")
 _MOST_STEPS_BYTES = 400_000
@@ -36,18 +39,13 @@ class LabelSheet:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, results: Path, target: Path, key: str) -> "LabelSheet | str":
+    def open(cls, results: Index, target: Path, key: str) -> "LabelSheet | str":
         """Read the sheet, or draw one; a text says why there is none."""
         try:
-            if target.is_file():
-                with open_rows(target) as sheet:
-                    rows = list(sheet.rows(msgspec.json.Decoder(LabelRow)))
-            else:
-                with open_rows(results) as file:
-                    rows = sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
+            rows = _kept(target) or read_whole(results, partial(_drawn, key=key))
             if not rows:
                 return "Nothing here is graded yet: labels are for checking a grader."
-            return cls(target, rows, _steps_of(results, rows))
+            return cls(target, rows, read_whole(results, partial(_steps_of, rows=rows)))
         except AssayError as error:
             return error.message
 
@@ -78,6 +76,19 @@ class LabelSheet:
             except OSError as error:
                 return {"error": f"cannot write {self._target}: {error.strerror}"}
         return {"saved": str(self._target)}
+
+
+def _kept(target: Path) -> list[LabelRow]:
+    """Read a sheet that is already there."""
+    if not target.is_file():
+        return []
+    with open_rows(target) as sheet:
+        return list(sheet.rows(msgspec.json.Decoder(LabelRow)))
+
+
+def _drawn(results: Path, key: str) -> list[LabelRow]:
+    with open_rows(results) as file:
+        return sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
 
 
 def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:

@@ -1,21 +1,18 @@
 """What the first page says: comparison, health and pictures of the runs that are looked at."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from assay import __version__
 from assay.compare.columns import Run
 from assay.compare.load import load_run
 from assay.compare.report import Wish, compare
-from assay.errors import InputError
 from assay.viewer.charts import charts
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
+from assay.viewer.whole_rows import read_whole
 
 
 @dataclass(frozen=True)
@@ -78,21 +75,6 @@ def _group(shown: list[Shown], wish: Wish, by: str) -> dict[str, Any]:
 
 def _load(run: Shown, by: str) -> Run:
     """Read the columns of a run; lines that nobody can read are left out, and counted elsewhere."""
-    try:
-        return load_run(run.label, run.path, run.index.kind, by)
-    except InputError:
-        with tempfile.TemporaryDirectory(prefix="assay-rows-") as folder:
-            copy = Path(folder, run.path.name)
-            _copy_rows(run.index, copy)
-            loaded = load_run(run.label, copy, run.index.kind, by)
-        loaded.path = run.path
-        return loaded
-
-
-def _copy_rows(index: Index, target: Path) -> None:
-    offsets, first = np.unique(index.records["offset"], return_index=True)
-    lengths = index.records["length"][first]
-    with index.path.open("rb") as source, target.open("wb") as copy:
-        for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
-            source.seek(offset)
-            copy.write(source.read(length).rstrip(b"\r\n") + b"\n")
+    loaded = read_whole(run.index, lambda path: load_run(run.label, path, run.index.kind, by))
+    loaded.path = run.path
+    return loaded

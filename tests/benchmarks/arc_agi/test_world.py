@@ -277,6 +277,21 @@ def test_a_game_that_can_not_start_is_a_failure_of_the_world(tmp_path, arc):
     assert "has changed" in play(spec).failure.message
 
 
+def test_a_games_code_sees_none_of_our_keys(tmp_path, arc, monkeypatch):
+    """A game is a stranger's code; its process is given no more than Python needs."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+    loot = tmp_path / "loot"
+    thief = f"import os; open({str(loot)!r}, 'w').write(' '.join(os.environ))\n"
+    arc.write_game(tmp_path / "own", [1], source=thief)
+    benchmark = {"games": ["zz01"], "games_dir": str(tmp_path / "own")}
+    spec = make_spec(tmp_path, declared(tmp_path, "print('hello')"))
+    ref = PluginRef(name="arc", options=benchmark)
+    [(prompt, _)] = plugins.benchmark(ref).prompts()
+    play(msgspec.structs.replace(spec, prompt=prompt, benchmark=ref))
+    assert "PATH" in loot.read_text().split()
+    assert "SOME_API_KEY" not in loot.read_text()
+
+
 def test_mcp_servers_are_handed_to_the_adapter(tmp_path):
     seen = {}
 

@@ -9,6 +9,7 @@ import msgspec
 
 from assay.benchmarks.arc_agi.catalog.games import list_games
 from assay.benchmarks.arc_agi.engine.replay import Replay
+from assay.benchmarks.arc_agi.engine.surroundings import engine_env
 from assay.benchmarks.arc_agi.log.reader import read_log
 from assay.benchmarks.arc_agi.problems import ArcProblem
 from assay.seams import Machine
@@ -54,7 +55,9 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | Replay:
 
 
 def _ask(pairs: Sequence[bytes], host: Machine) -> list[Replay]:
-    done = host.run(ARGV, stdin=b"\n".join(pairs) + b"\n", timeout_s=FIRST_S + EACH_S * len(pairs))
+    said = b"\n".join(pairs) + b"\n"
+    limit_s = FIRST_S + EACH_S * len(pairs)
+    done = host.run(ARGV, stdin=said, env=engine_env(), timeout_s=limit_s)
     lines = done.stdout.splitlines()
     replays = [msgspec.json.decode(line, type=Replay) for line in lines if line.startswith(b"{")]
     if len(replays) < len(pairs):

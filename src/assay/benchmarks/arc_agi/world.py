@@ -98,9 +98,8 @@ class GameWorld:
             shutil.move(self._log, folder / self._log.name)
 
     def _start(self) -> None:
-        self._process = self._host.start(
-            self._plan.argv, env={**engine_env(), **self._plan.env}, cwd=str(self._folder)
-        )
+        env = {**engine_env(), **self._plan.env}
+        self._process = self._host.start(self._plan.argv, env=env, cwd=str(self._folder))
         until_s = time.monotonic() + START_S
         while True:
             try:

@@ -40,6 +40,7 @@ async function draw() {
   } catch (error) {
     swap(main, h("p", { class: "notice" }, `This page cannot be shown: ${error.message}`));
   }
+  performance.mark("drawn");
   main.dataset.drawn = String(Number(main.dataset.drawn ?? 0) + 1);
 }
 

@@ -16,7 +16,7 @@ export async function replay(lines, trial) {
   const header = records.find((record) => record.type === "header") ?? {};
   const moves = records.filter((record) => record.type === "event" && record.answer?.frames);
   if (!moves.length) return h("p", { class: "dim" }, "The log holds no picture.");
-  trial.lag = lagOf(records, trial);
+  const calls = callsOf(moves, trial.trajectory);
   const canvas = h("canvas", { width: SIDE * SCALE, height: SIDE * SCALE, role: "img", "aria-label": "The game" });
   const words = h("div", { class: "move", "aria-live": "polite" });
   const slider = h("input", { type: "range", min: 0, max: moves.length - 1, value: 0, "aria-label": "Move" });
@@ -30,7 +30,7 @@ export async function replay(lines, trial) {
     const move = moves[at];
     const frames = await framesOf(move);
     if (moves[at] === move && frames.length) paint(canvas, frames[frames.length - 1], move);
-    swap(words, moveView(header, move, at, moves.length, trial));
+    swap(words, moveView(header, move, at, moves.length, said(trial.trajectory, calls[at])));
   }
 
   function stop() {
@@ -99,9 +99,8 @@ function paint(canvas, frame, move) {
   }
 }
 
-function moveView(header, move, at, total, trial) {
+function moveView(header, move, at, total, { thought, call }) {
   const where = Number.isInteger(move.x) ? ` at ${move.x}, ${move.y}` : "";
-  const { thought, call } = reasoning(move, trial);
   return [
     h("p", {}, h("b", {}, `${header.title || header.gameId || "Game"}`), h("span", { class: "dim" }, ` move ${count(at + 1)} of ${count(total)}`)),
     h("p", { class: "big" }, `${move.action ?? "?"}${where}`),
@@ -111,23 +110,32 @@ function moveView(header, move, at, total, trial) {
   ];
 }
 
-/** How far the clock of the steps is behind: their time begins when the game is ready. */
-function lagOf(records, trial) {
-  const first = records.find((record) => record.type === "event" && record.received?.op !== "start");
-  const call = trial.trajectory.find((step) => step.type === "tool_call");
-  return first && call ? Math.max(0, Date.parse(first.at) - trial.start - (call.timestamp ?? 0)) : 0;
+/** The call behind each move: the next one that names its action. Clocks of game and agent differ. */
+function callsOf(moves, steps) {
+  let last = -1;
+  return moves.map((move) => {
+    for (let number = last + 1; number < steps.length; number += 1) {
+      if (names(steps[number], move)) { last = number; return number; }
+    }
+    return last >= 0 && names(steps[last], move) ? last : null; // one call, several actions
+  });
 }
 
-/** The last thought or message, and the call, that came before the move on the clock. */
-function reasoning(move, trial) {
-  const atMs = Date.parse(move.at) - trial.start - (trial.lag ?? 0);
-  let thought = null;
-  let call = null;
-  for (let number = 0; number < trial.trajectory.length; number += 1) {
-    const step = trial.trajectory[number];
-    if ((step.timestamp ?? 0) > atMs + 5) break;
-    if (step.type === "thought" || step.type === "message") thought = { step, number };
-    if (step.type === "tool_call") call = { step, number };
+function names(step, move) {
+  if (step.type !== "tool_call") return false;
+  const input = step.input ?? {};
+  if (Number.isInteger(move.x)) {
+    if (input.x !== undefined) return Number(input.x) === move.x && Number(input.y) === move.y;
+    return new RegExp(`\\b${move.x}\\D{1,4}${move.y}\\b`).test(JSON.stringify(input));
   }
-  return { thought, call };
+  const text = `${step.name} ${JSON.stringify(input)}`.toUpperCase();
+  return text.includes(String(move.action).toUpperCase());
+}
+
+/** The call, and the last thing the agent said or thought before it. */
+function said(steps, number) {
+  if (number === null) return { call: null, thought: null };
+  let before = number;
+  while (before >= 0 && steps[before].type !== "thought" && steps[before].type !== "message") before -= 1;
+  return { call: { step: steps[number], number }, thought: before >= 0 ? { step: steps[before], number: before } : null };
 }

@@ -1,0 +1,97 @@
+"""Makes pictures of the main pages: light and dark, desktop and phone.
+
+    python scripts/screenshots.py [FOLDER]      default /tmp/assay-pictures; look at them
+
+With --docs the two of the README go to docs/images as well.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = {"desktop": (1280, 860), "phone": (390, 800)}
+PAGES = {
+    "overview": ("captures", "#/"),
+    "overview-trials": ("trials", "#/"),
+    "prompts": ("captures", "#/prompts"),
+    "prompt": ("captures", "#/prompt/bug-fix-006"),
+    "trial": ("captures", "#/run/after/prompt/bug-fix-006/trial/1"),
+    "step": ("captures", "#/run/after/prompt/bug-fix-006/trial/1/step/6"),
+    "side-by-side": ("captures", "#/beside/bug-fix-006/before/1/after/1"),
+    "game": ("game", "#/run/random/prompt/so01-v1/trial/1"),
+}
+README = {"overview": "light", "game": "dark"}
+
+
+def main() -> None:
+    words = [word for word in sys.argv[1:] if word != "--docs"]
+    target = Path(words[0] if words else Path(tempfile.gettempdir(), "assay-pictures"))
+    target.mkdir(parents=True, exist_ok=True)
+    reports = _reports(target)
+    with _load(ROOT / "tests" / "viewer" / "browser.py").chromium() as browser:
+        for name, (report, page) in PAGES.items():
+            if report in reports:
+                _take(browser, name, f"file://{reports[report]}{page}", target)
+    if "--docs" in sys.argv:
+        for name, theme in README.items():
+            picture = target / f"{name}-desktop-{theme}.png"
+            shutil.copy(picture, ROOT / "docs" / "images" / f"{name}.png")
+    print(target)
+
+
+def _take(browser: Any, name: str, address: str, target: Path) -> None:
+    for size, (width, height) in SIZES.items():
+        for theme in ("light", "dark"):
+            browser.size(width, height)
+            browser.theme(theme)
+            browser.draw(address)
+            browser.see("h1")
+            if name == "game":
+                browser.click("button[title='Last move']")
+                browser.see(".move", "move 101 of")
+                browser.run("document.querySelector('.game').previousSibling.scrollIntoView()")
+            browser.run("document.activeElement?.blur()")
+            (target / f"{name}-{size}-{theme}.png").write_bytes(browser.picture())
+
+
+def _reports(target: Path) -> dict[str, Path]:
+    """Make the reports to be pictured; a game only where the engine is installed."""
+    runs = target / "runs"
+    sample = ROOT / "scripts" / "sample_runs.py"
+    subprocess.run([sys.executable, sample, runs], check=True)
+    made = {
+        "captures": _report(target / "captures.html", runs / "before.jsonl", runs / "after.jsonl"),
+        "trials": _report(target / "trials.html", runs / "trials-a.jsonl", runs / "trials-b.jsonl"),
+    }
+    store = target / "arc"
+    if not list(store.glob("runs/*/scorecard.json")):
+        play = ["arc", "run", "random", "--games", "so01-v1", "--max-steps", "100"]
+        subprocess.run([sys.executable, "-m", "assay", *play, "--store", store], check=False)
+    played = sorted(store.glob("runs/*/results.jsonl"))
+    if played:
+        made["game"] = _report(target / "game.html", f"random:{played[0]}")
+    return made
+
+
+def _report(target: Path, *files: Any) -> Path:
+    words = [sys.executable, "-m", "assay", "report", *map(str, files)]
+    subprocess.run([*words, "-o", target, "--overwrite", "-q"], check=True)
+    return target
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main()
