@@ -91,7 +91,9 @@ def grade_all(
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     """Read one raw row as capture would have read the trial."""
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
-    captured = _covered(extract(prompt, recording_of(row, base), adapter))
+    with tempfile.TemporaryDirectory(prefix="assay-extract-") as scratch:
+        recording = recording_of(row, base, Path(scratch))
+        captured = _covered(extract(prompt, recording, adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
 
 

@@ -62,12 +62,13 @@ def command(**options: Any) -> None:
 
 def _prepare(named: Named, options: dict[str, Any]) -> None:
     """Index big files in a child: what that takes in memory is given back at its end."""
+    from assay.viewer.index import indexed_size
     from assay.viewer.prepare import BIG, Preparation
 
-    size = sum(path.stat().st_size for _, path in named)
+    size = sum(path.stat().st_size - indexed_size(path) for _, path in named)
     if size < BIG:
         return
-    click.echo(f"reading {size / 1e9:.1f} GB; only what is new since the last time", err=True)
+    click.echo(f"reading {size / 1e9:.1f} GB, once", err=True)
     wish = Preparation(
         files=[(label, str(path.resolve())) for label, path in named],
         by=options["category_key"],

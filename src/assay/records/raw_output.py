@@ -1,5 +1,6 @@
 """A recording written out as a row of raw.jsonl, and read back, so that extract can run later."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,8 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     retried: list[Failure] | UnsetType = UNSET
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET
+    files: dict[str, str] | UnsetType = UNSET
+    """The agent's own session files, base64, where no raw folder keeps them."""
     workspace_dir: str | UnsetType = UNSET
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
@@ -75,30 +78,49 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         retried=list(recording.retried) or UNSET,
         stderr=recording.stderr or UNSET,
         raw=recording.raw or UNSET,
+        files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
         workspace_dir=recording.workspace or UNSET,
         evidence=recording.evidence or UNSET,
     )
 
 
-def recording_of(row: RawOutput, base: Path) -> Recording:
-    """Read a row back; one of another harness has no times and no turns."""
+def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
+    """Read a row back; one of another harness has no times and no turns.
+
+    base is the folder that `raw` is relative to, scratch an empty one for the row's files.
+    """
     failure = row.failure or None
     if failure is None and row.error:
         failure = Failure(cause=Cause.HARNESS, message=row.error)
-    kept = base / row.raw / "files" if row.raw else None
+    kept = base / row.raw / "files" if row.raw else _unpack(row.files or {}, scratch)
     return Recording(
         start_ms=round(row.timing.start),
         end_ms=round(row.timing.end),
         turns=tuple(_turns(row)),
         failure=failure,
         stderr=row.stderr or "",
-        kept=kept if kept is not None and kept.is_dir() else None,
+        kept=kept if kept.is_dir() else None,
         raw=row.raw or None,
         workspace=row.workspace_dir or None,
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
         unsplit=row.turns is UNSET,
     )
+
+
+def _pack(kept: Path) -> dict[str, str]:
+    files = sorted(path for path in kept.rglob("*") if path.is_file())
+    return {str(f.relative_to(kept)): b64encode(f.read_bytes()).decode() for f in files}
+
+
+def _unpack(files: dict[str, str], folder: Path) -> Path:
+    """Write the files of a row; a name that leads out of the folder is not written."""
+    for name, text in files.items():
+        path = (folder / name).resolve()
+        if path.is_relative_to(folder.resolve()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b64decode(text))
+    return folder if files else folder / "none"
 
 
 def _turns(row: RawOutput) -> Iterator[Turn]:

@@ -32,6 +32,10 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     session_id: str | UnsetType = UNSET
     first_response: float | UnsetType = UNSET
     events: Events | UnsetType = UNSET
+    turn_usage: list[Usage] | UnsetType = UNSET
+    setup: dict[str, Any] | UnsetType = UNSET
+    permission_denials: int | UnsetType = UNSET
+    provider_retries: int | UnsetType = UNSET
     retried: list[Failure] | UnsetType = UNSET
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 _HEAD = 160
+_MOST_NAME = 200
 _NO_CATEGORY = "(uncategorized)"
 
 
@@ -103,7 +104,7 @@ def read_line(line: bytes, category_key: str) -> Line:
     return Line(
         id=row.id,
         head=" ".join(text[:_HEAD].split()),
-        category=_NO_CATEGORY if category is None else str(category),
+        category=_NO_CATEGORY if category is None else str(category)[:_MOST_NAME],
         entries=entries,
         is_trials=row.trials is not None,
     )
@@ -145,7 +146,7 @@ def _entry(
         usd=used.cost_usd,
         tokens=_sum(used.input_tokens, used.output_tokens),
         n_steps=len(steps),
-        cause=failure.cause if failure else "",
+        cause=failure.cause[:_MOST_NAME] if failure else "",
         tools=list(_tools(steps)),
     )
 
@@ -155,4 +156,4 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def _tools(steps: list[_Step]) -> Iterator[tuple[str, bool]]:
-    return ((step.name, step.status == "failed") for step in steps if step.type == "tool_call")
+    return ((step.name[:_MOST_NAME], step.status == "failed") for step in steps if step.type == "tool_call")

@@ -187,6 +187,16 @@ class Index:
         return digest.hexdigest()
 
 
+def indexed_size(path: Path) -> int:
+    """Say how much of a file stands in an index that was kept; 0 if there is none."""
+    for folder in (_beside(path), _cached(path)):
+        try:
+            return msgspec.json.decode((folder / "meta.json").read_bytes(), type=Meta).size
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return 0
+
+
 class _Extender:
     """Reads the rest of a file into the index."""
 

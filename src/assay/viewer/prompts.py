@@ -40,6 +40,8 @@ class Column(NamedTuple):
     """Numbers of trials, those of one prompt together."""
     first: Ints
     """Where the trials of a prompt begin in order; one more at the end."""
+    single: bool = False
+    """Every prompt has exactly one trial: nothing to sum up."""
 
     def trials(self, prompt: int) -> Ints:
         """Give the trials of a prompt."""
@@ -99,6 +101,8 @@ class Prompts:
 
     def _mean(self, run: int, values: Floats) -> Floats:
         column = self.columns[run]
+        if column.single:
+            return values
         mine = values[column.order]
         known = ~np.isnan(mine)
         ends = np.concatenate(([0.0], np.cumsum(np.where(known, mine, 0.0))))
@@ -112,6 +116,8 @@ class Prompts:
     def _any(self, run: int, flags: Bools) -> Bools:
         """Say of each prompt whether any of its trials bears the flag."""
         column = self.columns[run]
+        if column.single:
+            return flags
         ends = np.concatenate(([0], np.cumsum(flags[column.order])))
         found: Bools = ends[column.first[1:]] > ends[column.first[:-1]]
         return found
@@ -242,6 +248,8 @@ class Prompts:
 
 def _joined(parts: Sequence[Records]) -> tuple[NDArray[np.uint64], list[Ints]]:
     """Number the prompts of all runs in the order in which they are first met."""
+    if len(parts) == 1 and _distinct(parts[0]["id"]):
+        return np.ascontiguousarray(parts[0]["id"]), [np.arange(len(parts[0]))]
     everything = np.concatenate([records["id"] for records in parts]) if parts else np.zeros(0)
     ids, first, inverse = np.unique(everything, return_index=True, return_inverse=True)
     rank = np.empty(len(ids), dtype=np.int64)
@@ -252,10 +260,18 @@ def _joined(parts: Sequence[Records]) -> tuple[NDArray[np.uint64], list[Ints]]:
     return ids[by_first].astype(np.uint64), [numbers[a:b] for a, b in pairwise(ends.tolist())]
 
 
+def _distinct(ids: NDArray[np.uint64]) -> bool:
+    """Say whether no id comes twice: the usual case, and much less work."""
+    ordered = np.sort(ids)
+    return bool((ordered[1:] != ordered[:-1]).all())
+
+
 def _grouped(records: Records, prompts: Ints, n_prompts: int) -> Column:
     """Bring the trials of each prompt together; of rows with one id the last counts."""
-    order = np.argsort(prompts, kind="stable")
     counts = np.bincount(prompts, minlength=n_prompts)
+    if len(prompts) == n_prompts and (prompts[1:] > prompts[:-1]).all():
+        return Column(prompts, np.arange(n_prompts + 1), single=True)
+    order = np.argsort(prompts, kind="stable")
     if counts.size and counts.max() > 1:
         last = np.zeros(n_prompts, dtype=np.uint64)
         np.maximum.at(last, prompts, records["offset"])

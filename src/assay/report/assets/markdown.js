@@ -3,7 +3,7 @@ import { h, longText } from "./dom.js";
 import { diffText, looksLikeDiff } from "./diff.js";
 
 const TOO_LONG = 200000;
-const INLINE = /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|\*([^*\s][^*\n]{0,2000})\*|!?\[([^\]\n]{0,1000})\]\(([^()\s]{1,2000})\)|(https?:\/\/[^\s<>"'`)\]]{1,2000})/g;
+const INLINE = /`([^`\n]{1,500})`|\*\*([^*\n]{1,500})\*\*|\*([^*\s][^*\n]{0,500})\*|!?\[([^\]\n]{0,300})\]\(([^()\s]{1,2000})\)|(https?:\/\/[^\s<>"'`)\]]{1,2000})/g;
 const SAFE = /^(https?:\/\/|mailto:)/i;
 
 export function markdown(text) {

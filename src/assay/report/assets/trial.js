@@ -82,7 +82,7 @@ function gradeList(trial) {
 
 function inputView(trial) {
   const turns = Array.isArray(trial.input) ? trial.input : [trial.input];
-  return [turns.map((text, n) => [turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null, longText(text, { class: "text plain" }, 4000)]),
+  return [turns.map((text, n) => [turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null, longText(text, { class: "text plain" }, 1000)]),
     trial.hint ? h("p", {}, h("b", {}, "Hint: "), String(trial.hint).slice(0, 2000)) : null];
 }
 
