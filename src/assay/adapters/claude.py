@@ -9,19 +9,17 @@ from assay.adapters.claude_failure import failure_of_turn
 from assay.adapters.claude_stream import ClaudeTurn
 from assay.adapters.claude_usage import usage_of_turn
 from assay.adapters.vendor import (
-    TURN_TIMEOUT_MS,
     McpServer,
+    VendorAdapter,
     add_events,
     add_usage,
     mcp_servers,
     variables_of,
-    vendor_options,
 )
 from assay.records.capture import AgentInfo, Usage
 from assay.records.recording import Recording, TurnEnd
-from assay.seams import Ask, Command, Dialogue, Reading, Watch
+from assay.seams import Ask, Command, Reading, Watch
 
-TESTED = ("2.1.325",)
 _LONGEST_ARGUMENT = 100_000
 """Bytes; the system takes 128 KiB for one argument."""
 _ENV = {
@@ -53,21 +51,10 @@ _SETUP = {
 }
 
 
-class ClaudeAdapter:
+class ClaudeAdapter(VendorAdapter):
     """One process for each turn; later turns resume the session of the first."""
 
-    def __init__(
-        self,
-        argument: str = "",
-        model: str | None = None,
-        args: tuple[str, ...] = (),
-        max_turns: int | None = None,
-        mcp: dict[str, Any] | None = None,
-    ) -> None:
-        self._options = vendor_options("claude", argument, model, args, max_turns, mcp)
-        self.name = "claude"
-        self.timeout_ms: float | None = TURN_TIMEOUT_MS
-        self.linger_s = 10.0
+    name = "claude"
 
     def command(self, ask: Ask) -> Command:
         """Run one prompt to its end, with every permission given."""
@@ -101,10 +88,6 @@ class ClaudeAdapter:
     def watch(self) -> Watch:
         """Follow one turn."""
         return ClaudeTurn()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Each turn has a process of its own."""
-        return None
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn from the agent's lines."""

@@ -18,35 +18,19 @@ from assay.adapters.codex_thread import Rollout, Segment
 from assay.adapters.codex_tokens import Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.moments import TrialClock
 from assay.adapters.prices import with_cost
-from assay.adapters.vendor import TURN_TIMEOUT_MS, add_events, add_usage, vendor_options
+from assay.adapters.vendor import VendorAdapter, add_events, add_usage
 from assay.records.capture import AgentInfo, Usage
 from assay.records.failure import Cause, Failure
 from assay.records.recording import Recording
 from assay.records.trajectory import AnyStep, ToolCall
-from assay.seams import Ask, Command, Dialogue, Reading, Watch
-
-TESTED = ("0.166.0",)
-_LINGER_S = 10.0
-_LIMITED_LINGER_S = 0.5
-"""Codex has no turn limit of its own: the sooner it is ended the better."""
+from assay.seams import Ask, Command, Reading, Watch
 
 
-class CodexAdapter:
+class CodexAdapter(VendorAdapter):
     """One process for each turn; later turns resume the thread."""
 
     name = "codex"
-
-    def __init__(
-        self,
-        argument: str = "",
-        model: str | None = None,
-        args: tuple[str, ...] = (),
-        max_turns: int | None = None,
-        mcp: dict[str, Any] | None = None,
-    ) -> None:
-        self._options = vendor_options("codex", argument, model, args, max_turns, mcp)
-        self.timeout_ms: float | None = TURN_TIMEOUT_MS
-        self.linger_s = _LINGER_S if max_turns is None else _LIMITED_LINGER_S
+    limited_linger_s = 0.5
 
     def command(self, ask: Ask) -> Command:
         """Start Codex for one turn."""
@@ -55,10 +39,6 @@ class CodexAdapter:
     def watch(self) -> Watch:
         """Follow one turn."""
         return CodexTurn(max_turns=self._options.max_turns)
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Codex gets a process for each turn."""
-        return None
 
     def read(self, recording: Recording) -> Reading:
         """Read the stream, and what the rollout knows besides."""

@@ -12,31 +12,17 @@ from assay.adapters.gemini_session import Segment, Session, Tokens, read_session
 from assay.adapters.gemini_stream import GeminiTurn, Use
 from assay.adapters.moments import TrialClock
 from assay.adapters.prices import with_cost
-from assay.adapters.vendor import TURN_TIMEOUT_MS, add_events, add_usage, vendor_options
+from assay.adapters.vendor import VendorAdapter, add_events, add_usage
 from assay.records.capture import AgentInfo, Usage
 from assay.records.recording import Recording
 from assay.records.trajectory import AnyStep
-from assay.seams import Ask, Command, Dialogue, Reading, Watch
-
-TESTED = ("0.61.0",)
+from assay.seams import Ask, Command, Reading, Watch
 
 
-class GeminiAdapter:
+class GeminiAdapter(VendorAdapter):
     """One process for each turn; later turns resume the session of the first."""
 
     name = "gemini"
-
-    def __init__(
-        self,
-        argument: str = "",
-        model: str | None = None,
-        args: tuple[str, ...] = (),
-        max_turns: int | None = None,
-        mcp: dict[str, Any] | None = None,
-    ) -> None:
-        self._options = vendor_options("gemini", argument, model, args, max_turns, mcp)
-        self.timeout_ms: float | None = TURN_TIMEOUT_MS
-        self.linger_s = 10.0
 
     def command(self, ask: Ask) -> Command:
         """Run one prompt to its end, with every permission given."""
@@ -45,10 +31,6 @@ class GeminiAdapter:
     def watch(self) -> Watch:
         """Follow one turn."""
         return GeminiTurn()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Each turn has a process of its own."""
-        return None
 
     def read(self, recording: Recording) -> Reading:
         """Read the stream, and what the session file knows besides."""

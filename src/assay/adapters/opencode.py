@@ -13,19 +13,17 @@ from assay.adapters.opencode_stream import OpenCodeTurn
 from assay.adapters.opencode_subagents import Completer
 from assay.adapters.prices import with_cost
 from assay.adapters.vendor import (
-    TURN_TIMEOUT_MS,
+    VendorAdapter,
     add_events,
     add_usage,
     mcp_servers,
     variables_of,
-    vendor_options,
 )
 from assay.records.capture import AgentInfo, Usage
 from assay.records.failure import Failure
 from assay.records.recording import Recording
-from assay.seams import Ask, Command, Dialogue, Reading, Watch
+from assay.seams import Ask, Command, Reading, Watch
 
-TESTED = ("1.18.33",)
 _ENV = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_SHARE": "1",
@@ -45,21 +43,12 @@ _NO_INSTALL = {
 _KEPT = ("~/.local/share/opencode/opencode*.db*", "~/.local/share/opencode/log/*.log")
 
 
-class OpenCodeAdapter:
+class OpenCodeAdapter(VendorAdapter):
     """One process for each turn; later turns go on with the session of the first."""
 
-    def __init__(
-        self,
-        argument: str = "",
-        model: str | None = None,
-        args: tuple[str, ...] = (),
-        max_turns: int | None = None,
-        mcp: dict[str, Any] | None = None,
-    ) -> None:
-        self._options = vendor_options("opencode", argument, model, args, max_turns, mcp)
-        self.name = "opencode"
-        self.timeout_ms: float | None = TURN_TIMEOUT_MS
-        self.linger_s = 30.0  # it may go on after what looks like its end
+    name = "opencode"
+    linger_s = 30.0  # it may go on after what looks like its end
+    limited_linger_s = 30.0
 
     def command(self, ask: Ask) -> Command:
         """Run one prompt, given on stdin: as an argument it would arrive in quotes."""
@@ -94,10 +83,6 @@ class OpenCodeAdapter:
     def watch(self) -> Watch:
         """Follow one turn."""
         return OpenCodeTurn(max_turns=self._options.max_turns)
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Each turn has a process of its own."""
-        return None
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn from the agent's lines, and its database where it was kept."""

@@ -11,7 +11,7 @@ from assay.errors import InputError
 from assay.records.capture import Events, Usage
 from assay.records.failure import Cause, Failure
 from assay.records.recording import TurnEnd
-from assay.seams import Ask
+from assay.seams import Ask, Dialogue
 
 TURN_TIMEOUT_MS = 600_000.0
 """Real agents work for minutes; -t says otherwise."""
@@ -61,6 +61,33 @@ class VendorOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     """Model calls of one turn, at most."""
     mcp: dict[str, McpServer] = {}
+
+
+class VendorAdapter:
+    """The start of every vendor's adapter: the same options, one process for each turn."""
+
+    name = ""
+    """Also what is started, unless the user names another program."""
+    linger_s = 10.0
+    limited_linger_s = 10.0
+    """The same under --max-turns; short for an agent that knows no such limit itself."""
+
+    def __init__(
+        self,
+        argument: str = "",
+        model: str | None = None,
+        args: tuple[str, ...] = (),
+        max_turns: int | None = None,
+        mcp: dict[str, Any] | None = None,
+    ) -> None:
+        self._options = vendor_options(self.name, argument, model, args, max_turns, mcp)
+        self.timeout_ms: float | None = TURN_TIMEOUT_MS
+        if max_turns is not None:
+            self.linger_s = min(self.linger_s, self.limited_linger_s)
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Each turn has a process of its own."""
+        return None
 
 
 def vendor_options(
