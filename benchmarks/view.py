@@ -8,6 +8,7 @@ The big file is made once and kept in FOLDER, out of git. Prints one JSON object
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ def _viewer(folder: Path, n_rows: int) -> dict[str, Any]:
     if not big.exists():
         _make(big, n_rows)
     told: dict[str, Any] = {"rows": n_rows, "GB": round(big.stat().st_size / 1e9, 2)}
+    shutil.rmtree(big.with_name(f"{big.name}.assay-index"), ignore_errors=True)
     for name in ("first open (indexing)", "open again"):
         told[name] = _open(big, n_rows, fresh=name == "open again")
     return told

@@ -173,7 +173,11 @@ def chromium() -> Iterator[Browser]:
     ) as profile:
         try:
             _until_ready(base)
-            yield Browser(base, _session(base, Path(profile)))
+            session = _session(base, Path(profile))
+            try:
+                yield Browser(base, session)
+            finally:
+                call("DELETE", f"{base}/session/{session}", None)  # ends the browser itself
         finally:
             driver.terminate()
             driver.wait(10)

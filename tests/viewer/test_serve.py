@@ -122,6 +122,23 @@ def test_labels_are_checked_and_land_at_once(ask: Any, tmp_path: Path, sample: M
     assert [row["label"] for row in again][:2] == [None, "ambiguous"]
 
 
+def test_calibrate_reads_the_labels_and_an_exported_sheet_is_gone_on_with(
+    ask: Any, assay: Callable[..., Any], tmp_path: Path, sample: ModuleType
+) -> None:
+    file = sample.write(tmp_path / "run.jsonl", sample.rows(12, seed=3, rate=0.5, agent="a"))
+    sheet = tmp_path / "sheet.jsonl"
+    assert assay("calibrate", file, "--export", sheet, "-s", "4").code == 0
+    get = ask(file, "--labels", sheet)
+    rows = get("api/sheet")[1]["rows"]
+    assert len(rows) == 4
+    for number in range(4):
+        word = "pass" if number % 2 else "fail"
+        assert get("api/label", method="POST", body={"number": number, "label": word})[0] == 200
+    done = assay("calibrate", file, "--labels", sheet, "--json")
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["compared"] == 4
+
+
 def test_rows_appear_while_a_run_is_written(ask: Any, tmp_path: Path, sample: ModuleType) -> None:
     rows = [json.dumps(row) + "\n" for row in sample.rows(9, seed=3, rate=0.5, agent="a")]
     file = tmp_path / "run.jsonl"
@@ -144,3 +161,22 @@ def test_empty_file_and_missing_things(ask: Any, tmp_path: Path) -> None:
     assert get("api/prompts")[1] == {"total": 0, "rows": []}
     assert get("api/row?run=empty&id=x")[1] is None
     assert "why" in get("api/sheet")[1]
+
+
+def test_runs_of_a_folder_have_names_of_their_own(
+    ask: Any, tmp_path: Path, sample: ModuleType
+) -> None:
+    for n in range(2):
+        folder = tmp_path / "store" / f"0000000{n}-0000-0000-0000-000000000000"
+        folder.mkdir(parents=True)
+        sample.write(folder / "results.jsonl", sample.rows(2, seed=n, rate=1, agent="player"))
+    (tmp_path / "run.raw").mkdir()
+    sample.write(tmp_path / "run.raw" / "no.jsonl", sample.rows(1, seed=1, rate=1, agent="x"))
+    get = ask(tmp_path)
+    told = get("api/overview")[1]
+    assert [run["name"] for run in told["library"]] == ["player 00000000", "player 00000001"]
+    assert told["runs"] == []
+    keys = ",".join(run["key"] for run in told["library"])
+    chosen = get(f"api/overview?runs={keys}")[1]
+    assert [run["label"] for run in chosen["runs"]] == ["player 00000000", "player 00000001"]
+    assert len(chosen["groups"][0]["sections"]["pairs"]) == 1

@@ -58,12 +58,14 @@ def command(**options: Any) -> None:
         outbox = Outbox(_write)
         server = AcpServer(stage, outbox, __version__, log)
         try:
-            for line in iter(sys.stdin.buffer.readline, b""):
-                server.take(line)
+            try:
+                for line in iter(sys.stdin.buffer.readline, b""):
+                    server.take(line)
+            finally:
+                _ignore_signals()  # one that came together with the end of stdin is raised here
         except KeyboardInterrupt:
             log("interrupted")
         finally:
-            _ignore_signals()
             server.close()
             outbox.close()
 

@@ -66,7 +66,9 @@ def _differences(
         return []
     scores, rates = prompts.means("score"), prompts.rates
     told = []
-    for a, b in combinations(range(len(labels)), 2):
+    # Of many runs only those against the first, which the others are judged against.
+    pairs = [(a, b) for a, b in combinations(range(len(labels)), 2) if a == 0 or len(labels) <= 3]
+    for a, b in pairs:
         by_score = _is_graded(scores[:, a]) and _is_graded(scores[:, b])
         values = scores if by_score else rates
         change = values[:, b] - values[:, a]

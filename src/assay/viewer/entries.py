@@ -156,4 +156,8 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def _tools(steps: list[_Step]) -> Iterator[tuple[str, bool]]:
-    return ((step.name[:_MOST_NAME], step.status == "failed") for step in steps if step.type == "tool_call")
+    return (
+        (step.name[:_MOST_NAME], step.status == "failed")
+        for step in steps
+        if step.type == "tool_call"
+    )

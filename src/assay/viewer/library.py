@@ -2,17 +2,21 @@
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.compare.rows import detect_kind
+import msgspec
+
+from assay.compare.rows import detect_kind, lines_of
 from assay.errors import InputError
 from assay.viewer.index import Index
 from assay.viewer.overview import Shown
 
 _DEEPEST = 6
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MOST_FILES = 2000
 _NOT_RUNS = (".raw", ".workspaces", ".assay-index")
 _PASSED_OVER = frozenset(
@@ -77,9 +81,9 @@ class Library:
             found.setdefault(_key(path), (label, path))
         for folder in self._folders:
             for path in _result_files(folder):
-                if self._kind(path) is not None:
-                    name = path.relative_to(folder).with_suffix("").as_posix()
-                    found.setdefault(_key(path), (name, path))
+                if _key(path) not in found and self._kind(path) is not None:
+                    taken = {label for label, _ in found.values()}
+                    found[_key(path)] = (_name(folder, path, taken), path)
         self._labels = found
 
     def _kind(self, path: Path) -> str | None:
@@ -132,6 +136,34 @@ def _result_files(folder: Path) -> Iterator[Path]:
 
 def _may_hold_runs(name: str) -> bool:
     return name not in _PASSED_OVER and not name.endswith(_NOT_RUNS)
+
+
+def _name(folder: Path, path: Path, taken: set[str]) -> str:
+    """Name a run for people: by its path, or by its agent where the path says nothing."""
+    whole = path.relative_to(folder).with_suffix("")
+    name = whole.as_posix()
+    if _UUID.fullmatch(whole.parent.name):
+        name = f"{_first_agent(path)} {whole.parent.name[:8]}".strip()
+    if name in taken:
+        name = f"{folder.name}/{whole.as_posix()}"
+    return name if name not in taken else f"{name} {_key(path)}"
+
+
+def _first_agent(path: Path) -> str:
+    for _, line in lines_of(path):
+        try:
+            return msgspec.json.decode(line, type=_Row).agent.adapter
+        except (msgspec.MsgspecError, RecursionError):
+            break
+    return ""
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    adapter: str = ""
+
+
+class _Row(msgspec.Struct):
+    agent: _Agent = _Agent()
 
 
 def _key(path: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 MOST_RAW = 2 * 1024 * 1024
 MOST_LOG = 64 * 1024 * 1024
 _MOST_FILES = 40
+_LOG_HEAD = b'{"type": "header",'
 
 
 def entry_of(row: dict[str, Any], number: int) -> dict[str, Any] | None:
@@ -25,9 +26,17 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     raw = _inside(base, entry.get("raw"))
     for folder in (base, raw):  # of a run that names no folder for logs, it is with the streams
         path = _inside(folder, name) if folder is not None else None
-        if path is not None and path.is_file() and path.stat().st_size <= MOST_LOG:
+        if path is not None and _is_log(path):
             return path
     return None
+
+
+def _is_log(path: Path) -> bool:
+    """Say whether this is an event log; a row must not lead us to any other file of the folder."""
+    if path.suffix != ".jsonl" or not path.is_file() or path.stat().st_size > MOST_LOG:
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_LOG_HEAD)).replace(b" ", b"").startswith(b'{"type":"header"')
 
 
 def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[dict[str, Any]]:

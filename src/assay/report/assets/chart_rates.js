@@ -3,6 +3,8 @@ import { s } from "./dom.js";
 import { known, limits, percent, signed } from "./format.js";
 import { WIDTH, figure, hue, label, legend, picture, scale, short, xAxis, yAxis } from "./charts.js";
 
+const MOST_CATEGORIES = 40;
+
 /** Each value as a dot, its interval as a line. */
 export function intervalChart(title, words, points, show = percent) {
   const rows = points.filter((point) => known(point.value));
@@ -77,8 +79,9 @@ export function passKChart(runs) {
 
 /** Pass rate by category: one row per category, one column per run. */
 export function heatMap(names, categories) {
-  const rows = [...new Set(Object.values(categories).flatMap(Object.keys))].sort();
-  if (rows.length < 2 && rows[0] === "(uncategorized)") return null;
+  const all = [...new Set(Object.values(categories).flatMap(Object.keys))].sort();
+  if (all.length < 2 && all[0] === "(uncategorized)") return null;
+  const rows = all.slice(0, MOST_CATEGORIES);
   const left = 170;
   const cell = (WIDTH - left - 10) / names.length;
   const height = rows.length * 30 + 34;
@@ -92,7 +95,7 @@ export function heatMap(names, categories) {
       label(left + (n + 0.5) * cell, 46 + i * 30, text, { "text-anchor": "middle", class: `on-${step}` }),
       s("title", {}, told ? `${name}, ${run}: ${text}, ${told.nMeasured} trials measured, ${limits(told.interval)}` : ""));
   }));
-  return figure("Categories", "Pass rate of each category.",
+  return figure("Categories", `Pass rate of each category${all.length > rows.length ? ` (the first ${rows.length} of ${all.length})` : ""}.`,
     picture(height, "Pass rate by category",
       names.map((run, n) => label(left + (n + 0.5) * cell, 18, short(run, Math.max(6, Math.floor(cell / 7))), { "text-anchor": "middle" })),
       rows.map((name, i) => label(left - 10, 46 + i * 30, short(name), { "text-anchor": "end", class: "name" })), body),
