@@ -1,6 +1,5 @@
 """The only file that knows the order of the stages."""
 
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -32,6 +31,7 @@ from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, start_over, stop_all
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, run_trial
+from assay.run.workspace import our_env
 from assay.seams import Adapter, Executor, Trial
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -230,8 +230,11 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
 
 def _covered(captured: Capture) -> Capture:
     """Cover secrets that stand whole only now that the pieces of a stream are put together."""
+    secrets = Secrets(our_env())
+    if not secrets.longest:
+        return captured
     said = msgspec.json.encode(captured)
-    masked = Secrets(os.environ).mask(said)
+    masked = secrets.mask(said)
     return captured if masked is said else msgspec.json.decode(masked, type=Capture)
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 _SECRET_NAME = re.compile(
     r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)", re.IGNORECASE
@@ -15,11 +15,12 @@ class Secrets:
     """Masks secret values byte for byte, so that offsets in a file stay true."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        found: set[bytes] = set()
-        for name, value in env.items():
-            if len(value) >= _SHORTEST and _is_secret(name) and not value.startswith("/"):
-                found |= _spellings(value)
-        self._values = sorted(found, key=len, reverse=True)
+        values = tuple(
+            value
+            for name, value in env.items()
+            if len(value) >= _SHORTEST and _is_secret(name) and not value.startswith("/")
+        )
+        self._values = _all_spellings(values)
         self.longest = max(map(len, self._values), default=0)
 
     def mask(self, data: bytes) -> bytes:
@@ -32,6 +33,15 @@ class Secrets:
     def mask_text(self, text: str) -> str:
         """Give text with every secret covered."""
         return self.mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+
+@lru_cache(256)
+def _all_spellings(values: tuple[str, ...]) -> list[bytes]:
+    """Every trial of a run has the same secrets: they are spelt out once."""
+    found: set[bytes] = set()
+    for value in values:
+        found |= _spellings(value)
+    return sorted(found, key=len, reverse=True)
 
 
 @cache

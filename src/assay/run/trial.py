@@ -73,8 +73,9 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         conversation.mcp_servers = world.mcp_servers
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
-        kept = raw / "files"
+        kept: Path | None = None
         if conversation.keep:
+            kept = raw / "files"
             home = places.home or Path.home()
             patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
             keep_files(patterns, home, workspace, kept, conversation.secrets)
@@ -84,7 +85,7 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         turns=tuple(spoken.turn(spec.limits.line_bytes) for spoken in conversation.turns),
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
-        kept=kept if kept.exists() else None,
+        kept=kept if kept is not None and kept.exists() else None,
         raw=_raw_name(spec),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         evidence=evidence,

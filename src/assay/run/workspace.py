@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from assay.errors import OutputError
 from assay.records.trial import TrialSpec
@@ -39,7 +40,7 @@ def child_env(
 ) -> dict[str, str]:
     """Give the agent's environment: all of ours, or when isolated only what was declared."""
     if home is None:
-        return {**os.environ, **declared}
+        return {**our_env(), **declared}
     names = {*_ALWAYS_PASSED, *pass_env, *spec.surroundings.env_names}
     passed = {name: os.environ[name] for name in names if name in os.environ}
     temporary = home / "tmp"
@@ -53,6 +54,19 @@ def child_env(
         "XDG_CACHE_HOME": str(home / ".cache"),
     }
     return {**passed, **places, **declared}
+
+
+def our_env() -> dict[str, str]:
+    """Give our own environment; decoding it anew for each trial would be half of its cost."""
+    raw = getattr(os.environ, "_data", None)
+    if raw is None or raw != _decoded.get("raw"):
+        _decoded["raw"] = None if raw is None else dict(raw)
+        _decoded["env"] = dict(os.environ)
+    env: dict[str, str] = _decoded["env"]
+    return env
+
+
+_decoded: dict[str, Any] = {}
 
 
 def keep_files(
