@@ -42,13 +42,13 @@ def main() -> None:
                 ours.append(timed(assay(prompts, schema, folder, jobs)))
             ratio = statistics.median(ours) / statistics.median(theirs)
             rows.append((f"{options.trials} trials, -j {jobs}", bare, ours, theirs, ratio, goal))
-        few = write_prompts(folder / "few.jsonl", 160)
-        slept = [timed(assay(few, sleeper, folder, 8)) for _ in range(options.rounds)]
+        few = write_prompts(folder / "few.jsonl", 500)
+        slept = [timed(assay(few, sleeper, folder, 8))]
         report(rows)
-        ideal = 160 * 0.2 / 8
+        ideal = 500 * 0.2 / 8
         share = statistics.median(slept) / ideal
         print(
-            f"| 160 agents of 0.2 s, -j 8 | ideal {ideal:.1f} s | {statistics.median(slept):.2f} s "
+            f"| 500 agents of 0.2 s, -j 8 | ideal {ideal:.1f} s | {statistics.median(slept):.2f} s "
             f"| | {share:.3f} of ideal (goal 1.05) |"
         )
         print_help(reference)

@@ -52,10 +52,15 @@ class LineSplitter:
 
 
 class Tail:
-    """Makes a file for an agent, reads what is added to it, and covers secrets in it."""
+    """Makes a file for an agent, reads what is added to it, and covers secrets in it.
 
-    def __init__(self, path: str, line_bytes: int, secrets: Secrets) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    A late file lies in memory and is written to its place at the end, if there is anything in it:
+    most agents say nothing on stderr, and making a file costs more than all else we do for it.
+    """
+
+    def __init__(self, path: str, line_bytes: int, secrets: Secrets, *, late: bool = False) -> None:
+        self._late = path if late and hasattr(os, "memfd_create") else None
+        self.fd = os.memfd_create("stderr") if self._late else _make(path)
         self._splitter = LineSplitter(line_bytes)
         self._secrets = secrets
         self._carry = b""
@@ -90,9 +95,24 @@ class Tail:
         while self.is_behind:
             yield from self.read(t_ms)
         last = self._splitter.rest()
-        os.close(self.fd)
+        try:
+            self._keep()
+        finally:
+            os.close(self.fd)
         if last is not None:
             yield self._line(t_ms, last[0], cut=last[1])
+
+    def _keep(self) -> None:
+        """Write a late file to its place; what was not read for secrets is not written."""
+        if self._late is None or not self.offset:
+            return
+        target, done = _make(self._late), 0
+        try:
+            while done < self.offset:
+                chunk = os.pread(self.fd, min(_CHUNK, self.offset - done), done)
+                done += os.write(target, chunk)
+        finally:
+            os.close(target)
 
     def _mark(self, t_ms: int) -> None:
         if self.marks and self.marks[-1][1] == t_ms:
@@ -114,6 +134,10 @@ class Tail:
         if clean != seen:
             os.pwrite(self.fd, clean, self.offset - len(self._carry))
         self._carry = clean[-(self._secrets.longest - 1) :]
+
+
+def _make(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
 
 def recorded_lines(

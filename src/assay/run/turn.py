@@ -35,7 +35,7 @@ class Streams:
     ) -> None:
         self._limits = limits
         self._out = Tail(stdout, limits.line_bytes, secrets)
-        self._err = Tail(stderr, limits.line_bytes, secrets)
+        self._err = Tail(stderr, limits.line_bytes, secrets, late=True)
         self._pipe = _Pipe(self._out.fd) if piped else None
         self.out_fd = self._pipe.write_fd if self._pipe else self._out.fd
         self.err_fd = self._err.fd
