@@ -38,10 +38,16 @@ def command(folder: Path) -> None:
         )
     _step("3. Is one better than the other?", f"compare {flaky} {better} --format table")
     _play(folder / "arc")
+    report = folder / "report.html"
+    _step(
+        "5. Everything in one file, to look at and to send",
+        f"report {flaky} {better} -o {report} --overwrite",
+    )
     click.echo("\nNext:")
-    click.echo(f"  less {results}              what was captured")
+    click.echo(f"  open {report.resolve()}    the report")
+    click.echo(f"  assay view {folder}    the same, live, for captures of any size")
     click.echo(f"  assay plan {flaky} {better}    how many prompts a small difference needs")
-    click.echo("  assay init                  start with your own prompts and agent")
+    click.echo("  assay init    start with your own prompts and agent")
 
 
 def _play(folder: Path) -> None:
