@@ -32,20 +32,22 @@ class OpenCodeLog:
 
 
 def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
-    """Read the log file where it was kept, else what was printed on stderr."""
+    """Read the log file where it was kept, and what was printed on stderr.
+
+    The same lines go to both; at the end of a process either may lack the last ones.
+    """
     files = sorted(kept.glob("**/opencode/log/*.log")) if kept else []
-    texts = [path.read_text("utf-8", "replace") for path in files] or [stderr]
+    texts = [*(path.read_text("utf-8", "replace") for path in files), stderr]
     errors: list[tuple[float, str]] = []
     failed: dict[str, None] = {}
-    for text in texts:
-        for line in text.splitlines():
-            fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
-            message = fields.get("message")
-            if message == "stream error" and fields.get("small") != "true":
-                at = epoch_ms(fields.get("timestamp")) or 0.0
-                errors.append((at, fields.get("error.error") or _last_field(fields)))
-            elif message == "server unavailable" and "key" in fields:
-                failed[fields["key"]] = None
+    for line in dict.fromkeys(line.strip() for text in texts for line in text.splitlines()):
+        fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
+        message = fields.get("message")
+        if message == "stream error" and fields.get("small") != "true":
+            at = epoch_ms(fields.get("timestamp")) or 0.0
+            errors.append((at, fields.get("error.error") or _last_field(fields)))
+        elif message == "server unavailable" and "key" in fields:
+            failed[fields["key"]] = None
     return OpenCodeLog(tuple(errors), tuple(failed))
 
 

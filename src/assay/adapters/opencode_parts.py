@@ -52,7 +52,7 @@ class PartReader:
             name=name,
             call_id=call_id,
             input=given,
-            output=state.get("output", error),
+            output=_output(state, error),
             error=error,
             exit_code=_exit_code(state),
             duration=_length_ms(state),
@@ -62,6 +62,15 @@ class PartReader:
         if isinstance(todos, list) and error is None:
             return [step, self.builder.plan(todos, round(t_ms), None, parent)]
         return [step]
+
+
+def _output(state: dict[str, Any], error: str | None) -> Any:
+    """Give what a call brought; cut-off output may stand whole only in the metadata."""
+    told, more = state.get("output", error), _metadata(state).get("output")
+    cut = _metadata(state).get("truncated") is True
+    if cut and isinstance(told, str) and isinstance(more, str) and len(more) > len(told):
+        return f"{told}\n{more}"
+    return told
 
 
 def tool_error(name: str, state: dict[str, Any]) -> str | None:

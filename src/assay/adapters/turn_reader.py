@@ -20,7 +20,7 @@ class TurnReader:
     """Takes the lines of one turn; nothing after the terminal event is part of the turn."""
 
     def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
-        self._mapping = mapping
+        self.mapping = mapping
         self._steps = StepBuilder(turn)
         self._whole = whole
         self.session_id: str | None = None
@@ -57,7 +57,7 @@ class TurnReader:
         return self.result or "\n".join(s.content for s in self.steps if isinstance(s, Message))
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
-        mapping = self._mapping
+        mapping = self.mapping
         changed = [self._apply(update, t_ms) for update in mapping.updates(event)]
         result = mapping.result(event)
         if result is not None:
@@ -107,7 +107,7 @@ class TurnReader:
 
     def _note(self, event: Any) -> bool:
         """Take session id, model, usage and errors; say whether the event was about any cost."""
-        mapping = self._mapping
+        mapping = self.mapping
         for name in ("session_id", "model", "version"):
             get = getattr(mapping, name)
             value = get(event) if get else None
@@ -138,9 +138,11 @@ def read_turns(mapping: Mapping, recording: Recording) -> Reading:
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):
-        reader = TurnReader(mapping, number if several else None, whole=recording.unsplit)
-        for line in turn.lines():
-            reader.feed(line)
+        reader = turn.seen
+        if several or not isinstance(reader, TurnReader) or reader.mapping is not mapping:
+            reader = TurnReader(mapping, number if several else None, whole=recording.unsplit)
+            for line in turn.lines():
+                reader.feed(line)
         readers.append(reader)
     return Reading(
         steps=[step for reader in readers for step in reader.steps],

@@ -30,6 +30,7 @@ class Progress:
         self._timed = not (quiet or plain or as_json)
         self._live: Any = None
         self._next_line_s = time.monotonic() + _LINE_EVERY_S
+        self._reasons: dict[str, str] = {}
         self.tally = Tally(total)
 
     def __enter__(self) -> "Progress":
@@ -117,17 +118,25 @@ class Progress:
     def summary(self, target: str) -> str:
         """Say in one line how the run went."""
         tally = self.tally
-        parts = [f"{tally.n_done} of {tally.total} prompts in {tally.seconds:.1f} s"]
-        parts += [f"{n} {cause}" for cause, n in sorted(tally.causes.items())]
+        parts = [f"{tally.n_done} of {tally.total} trials in {tally.seconds:.1f} s"]
+        for cause, n in sorted(tally.causes.items()):
+            why = self._reasons.get(cause)
+            parts.append(f"{n} {cause}, not measured ({why})" if why else f"{n} {cause}")
         if tally.n_grader_failures:
             parts.append(f"{tally.n_grader_failures} grader failures")
         if tally.cost_usd:
             parts.append(f"${tally.cost_usd:.4f}")
         return ", ".join(parts) + (f" -> {target}" if target else "")
 
+    def _remember(self, failure: Failure | None) -> None:
+        """Keep the first reason of what does not measure the agent: a person must act on it."""
+        if failure is not None and not failure.cause.measures_agent:
+            self._reasons.setdefault(failure.cause, (failure.message.splitlines() or [""])[0][:200])
+
     def _show(
         self, prompt_id: str, failure: Failure | None, total_ms: float, passed: bool | None
     ) -> None:
+        self._remember(failure)
         if self._json:
             cause = str(failure.cause) if failure else None
             told = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}

@@ -48,6 +48,8 @@ class Turn:
     text: str
     end: TurnEnd
     lines: Callable[[], Iterable[RawLine]]
+    seen: Any = None
+    """Whoever followed the turn live and saw every line of it; an adapter may know its own."""
 
 
 @dataclass(frozen=True)

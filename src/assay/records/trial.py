@@ -79,7 +79,17 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of what is asked and of whom; limits and places do not count."""
-        said = msgspec.json.encode(
-            (self.prompt, self.agent, self.benchmark.name), order="deterministic"
-        )
-        return hashlib.sha256(said).hexdigest()[:16]
+        asked = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
+        return hashlib.sha256(asked + _written(self.agent)).hexdigest()[:16]
+
+
+def _written(agent: PluginRef) -> bytes:
+    """Write out an agent; the trials of a run share one, so the last is remembered."""
+    global _last_written
+    last = _last_written  # another thread may have another agent
+    if last[0] is not agent:
+        _last_written = last = (agent, msgspec.json.encode(agent, order="deterministic"))
+    return last[1]
+
+
+_last_written: tuple[PluginRef | None, bytes] = (None, b"")

@@ -46,6 +46,8 @@ class Spoken:
     marks: Marks
     held: list[RawLine] | None
     """The lines themselves when they are few."""
+    seen: Watch
+    """Who followed the turn."""
 
     def lines(self, line_bytes: int) -> Iterable[RawLine]:
         """Give the lines of the turn."""
@@ -55,7 +57,8 @@ class Spoken:
 
     def turn(self, line_bytes: int) -> Turn:
         """Give the turn as a recording has it."""
-        return Turn(text=self.text, end=self.end, lines=partial(self.lines, line_bytes))
+        lines = partial(self.lines, line_bytes)
+        return Turn(text=self.text, end=self.end, lines=lines, seen=self.seen)
 
 
 class Conversation:
@@ -159,7 +162,7 @@ class Conversation:
         if last or process.exit_code != 0:
             process.end(0 if end.over_limit else self._spec.limits.term_s)
         streams.close(self._now_ms(), watcher.take)
-        self._note(ask.text, end, process, watcher.lines, first=0)
+        self._note(ask.text, end, process, watcher, first=0)
         self._release()
         if not watch.ended and is_full(self._places.raw):
             msg = f"no space left for the agent's output in {self._places.raw.parent}"
@@ -184,7 +187,7 @@ class Conversation:
                 self._let_go(process, end)
             process.end(self._spec.limits.term_s)
             streams.close(self._now_ms(), watcher.take)
-        self._note(ask.text, end, process, watcher.lines, first, over=over)
+        self._note(ask.text, end, process, watcher, first, over=over)
         if over:
             self._release()
 
@@ -250,7 +253,7 @@ class Conversation:
         text: str,
         end: TurnEnd,
         process: Process,
-        held: list[RawLine] | None,
+        watcher: TurnWatcher,
         first: int,
         *,
         over: bool = True,
@@ -264,7 +267,8 @@ class Conversation:
         if end.timed_out and end.signal is None:
             end.signal = "SIGTERM"
         stdout = f"{self._places.raw}/{self._n_processes}.out"
-        self.turns.append(Spoken(text, end, stdout, first, last, streams.marks, held))
+        held, watch = watcher.lines, watcher.watch
+        self.turns.append(Spoken(text, end, stdout, first, last, streams.marks, held, watch))
         self.stderr = streams.stderr_tail or self.stderr
 
     def _release(self) -> None:

@@ -152,7 +152,7 @@ class TurnWatcher:
         on_step: OnStep | None = None,
     ) -> None:
         self._streams = streams
-        self._watch = watch
+        self.watch = watch
         self._end = end
         self._limits = limits
         self._clock = clock
@@ -174,11 +174,11 @@ class TurnWatcher:
             if exited or self.cancelled.is_set():
                 self._end.over_limit = self._streams.over_limit()
                 return
-            if not self._watch.ended:
+            if not self.watch.ended:
                 answered_s = None  # what looked like the end was not: some agents go on
             elif answered_s is None:
                 answered_s = now_s
-                if getattr(self._watch, "over_limit", False):
+                if getattr(self.watch, "over_limit", False):
                     linger_s = 0
             if answered_s is None:
                 if self._over(now_s, deadline_s, last_output_s):
@@ -201,7 +201,7 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, take):
                 last_output_s = now_s
-            if exited or self._watch.ended or self.cancelled.is_set():
+            if exited or self.watch.ended or self.cancelled.is_set():
                 return
             if self._over(now_s, deadline_s, last_output_s):
                 return
@@ -213,7 +213,7 @@ class TurnWatcher:
             self.lines.append(line)
             if self._held > _HELD_BYTES:
                 self.lines = None
-        steps = self._watch.feed(line)
+        steps = self.watch.feed(line)
         if self._on_step is not None:
             for step in steps:
                 self._on_step(step)
