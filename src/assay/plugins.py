@@ -50,20 +50,14 @@ saves every start the reading of all installed packages' metadata."""
 
 def adapter(ref: PluginRef) -> Adapter:
     """Build the adapter that ref names. Adapters hold no state, so each is built once."""
-    global _last_adapter
-    last_ref, last_built = _last_adapter
-    if ref is last_ref and last_built is not None:  # the trials of a run share one ref
-        return last_built
     key = msgspec.json.encode(ref)
     built = _adapters.get(key)
     if built is None:
         built = _adapters[key] = _build("assay.adapters", ref)
-    _last_adapter = (ref, built)
     return built
 
 
 _adapters: dict[bytes, Adapter] = {}
-_last_adapter: tuple[PluginRef | None, Adapter | None] = (None, None)
 
 
 def grader(ref: PluginRef) -> Grader:
