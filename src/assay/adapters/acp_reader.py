@@ -9,7 +9,7 @@ from assay.adapters.acp_failure import KNOWN_STOPS, error_failure, stop_failure
 from assay.adapters.acp_handshake import Handshake, Wish
 from assay.adapters.acp_messages import FIRST_PROMPT, block_text
 from assay.adapters.acp_steps import AcpSteps
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.records.capture import AgentInfo, Events, Usage
 from assay.records.failure import Failure
 from assay.records.recording import RawLine, Recording
@@ -46,11 +46,7 @@ class AcpReader:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; text is given in the pieces it came in."""
-        if is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if not is_readable(line, self.events):
             return ()
         message = parse_line(line.text)
         if message is None:

@@ -6,7 +6,7 @@ from typing import Any
 from assay.adapters.claude_blocks import exit_code_of, text_of
 from assay.adapters.claude_events import CALLS, SILENT, SILENT_BLOCKS, SILENT_SYSTEM
 from assay.adapters.claude_plan import TaskList
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.adapters.moments import epoch_ms
 from assay.adapters.steps import StepBuilder
 from assay.records.capture import Events
@@ -50,11 +50,7 @@ class ClaudeTurn:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed."""
-        if is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if not is_readable(line, self.events):
             return ()
         event = parse_line(line.text)
         if isinstance(event, list):  # --output-format json --verbose: all of them at once

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.adapters.codex_items import TEXTS, Item, item_step, plan_entries
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.records.capture import Events
 from assay.records.recording import RawLine
 from assay.records.trajectory import AnyStep
@@ -51,11 +51,7 @@ class CodexTurn:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed."""
-        if is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if not is_readable(line, self.events):
             return ()
         event = parse_line(line.text)
         if not isinstance(event, dict):

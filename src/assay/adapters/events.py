@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from assay.records.capture import Events
+from assay.records.recording import RawLine
+
 
 def parse_line(line: bytes) -> Any:
     """Give the JSON value of a line, or None when it is not JSON.
@@ -20,9 +23,13 @@ def parse_line(line: bytes) -> Any:
         return None
 
 
-def is_blank(line: bytes) -> bool:
-    """Whether a line holds nothing but white space."""
-    return not line or line.isspace()
+def is_readable(line: RawLine, events: Events) -> bool:
+    """Count a line; say whether there is anything in it to read, and not too much."""
+    if not line.text or line.text.isspace():
+        return False
+    events.total += 1
+    events.oversized += line.oversized
+    return not line.oversized
 
 
 def _mend(line: bytes) -> Any:

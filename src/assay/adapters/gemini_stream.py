@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.adapters.moments import epoch_ms
 from assay.records.capture import Events
 from assay.records.recording import RawLine
@@ -66,11 +66,7 @@ class GeminiTurn:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed, a message piece by piece."""
-        if is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if not is_readable(line, self.events):
             return ()
         event = parse_line(line.text)
         if not isinstance(event, dict):

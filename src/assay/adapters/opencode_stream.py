@@ -7,7 +7,7 @@ tool calls, unless OpenCode goes on by itself (after it made its context shorter
 from collections.abc import Sequence
 from typing import Any
 
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.adapters.opencode_parts import PartReader, began_ms
 from assay.adapters.steps import StepBuilder
 from assay.records.capture import Events, Usage
@@ -52,11 +52,7 @@ class OpenCodeTurn:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed."""
-        if is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if not is_readable(line, self.events):
             return ()
         event = parse_line(line.text)
         if not isinstance(event, dict):

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.events import is_blank, parse_line
+from assay.adapters.events import is_readable, parse_line
 from assay.adapters.mapping import Mapping
 from assay.adapters.steps import ENDED, StepBuilder
 from assay.adapters.update import Update
@@ -40,11 +40,7 @@ class TurnReader:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed."""
-        if (self.ended and not self._whole) or is_blank(line.text):
-            return ()
-        self.events.total += 1
-        if line.oversized:
-            self.events.oversized += 1
+        if (self.ended and not self._whole) or not is_readable(line, self.events):
             return ()
         event = parse_line(line.text)
         if not isinstance(event, dict | list):

@@ -1,12 +1,12 @@
 """assay plan: how many prompts and trials before it is worth running anything."""
 
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from assay.cli.options import Number
 from assay.compare.columns import Run
 from assay.compare.load import load_run
 from assay.compare.planning import (
@@ -26,35 +26,22 @@ _TRIALS = (1, 3, 5, 10)
 _MOST_PILOTS = 2
 
 
-class Share(click.FloatRange):
-    """A number in a range; "nan" is in none."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read the number."""
-        number: float = super().convert(value, param, ctx)
-        if isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
-
-
 @click.command(short_help="Say how many prompts and trials a difference needs.")
 @click.argument("pilot", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-d",
     "--difference",
-    type=Share(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=0.1,
     help="Difference in pass rate that must be seen; 0.1.",
 )
-@click.option("--power", type=Share(0, 1, min_open=True, max_open=True), default=0.8, help="0.8.")
-@click.option("--rate", type=Share(0, 1), help="Assumed pass rate, without a pilot.")
+@click.option("--power", type=Number(0, 1, min_open=True, max_open=True), default=0.8, help="0.8.")
+@click.option("--rate", type=Number(0, 1), help="Assumed pass rate, without a pilot.")
 @click.option("-k", "trials", type=click.IntRange(min=1), multiple=True, help="Trials a prompt.")
 @click.option("-n", "--prompts", "n_prompts", type=click.IntRange(min=1), help="Prompts at hand.")
 @click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="For the time.")
 @click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Planned gate.")
-@click.option("--margin", type=Share(0, 1, max_open=True), default=0.02, help="Of the gate; 0.02.")
+@click.option("--margin", type=Number(0, 1, max_open=True), default=0.02, help="Of the gate; 0.02.")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")

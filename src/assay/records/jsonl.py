@@ -37,7 +37,7 @@ def decode_row[T](
         row = _ROW.decode(line)
         record = msgspec.convert(row, kind)
     except (msgspec.MsgspecError, RecursionError) as error:
-        msg = f"{place}: {_explain(error)}"
+        msg = f"{place}: {explain(error)}"
         raise InputError(msg, hint=hint) from error
     known = _field_names(kind)
     return record, {name: value for name, value in row.items() if name not in known}
@@ -58,6 +58,18 @@ def _lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place,
             yield f"{name}:{number}", text
 
 
+def explain(error: Exception) -> str:
+    """Say in words what is wrong with a row that did not decode."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason} at byte {error.start} of a text"
+    text = str(error)
+    if isinstance(error, msgspec.ValidationError):
+        return text.replace("Object missing required field", "missing field")
+    return f"not a JSON object: {text}"
+
+
 def _field_names(kind: type[Any]) -> frozenset[str]:
     names = _FIELD_NAMES.get(kind)
     if names is None:
@@ -67,12 +79,3 @@ def _field_names(kind: type[Any]) -> frozenset[str]:
 
 
 _FIELD_NAMES: dict[type[Any], frozenset[str]] = {}
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    text = str(error)
-    if isinstance(error, msgspec.ValidationError):
-        return text.replace("Object missing required field", "missing field")
-    return f"not a JSON object: {text}"

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from assay.errors import InputError
+from assay.records.jsonl import explain
 
 _BLOCK = 64 * 1024
 """Small enough that a block and its rows stay in the processor's cache."""
@@ -109,7 +110,7 @@ class RowFile:
             mended = _without_lone_surrogates(line)
             if mended is not None:
                 return self._decode_line(mended, number, decoder)
-            msg = f"{self.name}:{number}: {_explain(error)}"
+            msg = f"{self.name}:{number}: {explain(error)}"
             raise InputError(msg) from error
 
 
@@ -148,14 +149,3 @@ def _without_lone_surrogates(line: bytes) -> bytes | None:
         return None
     mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
     return mended if mended.strip() != line.strip() else None
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    text = str(error)
-    if isinstance(error, msgspec.ValidationError):
-        return text.replace("Object missing required field", "missing field")
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8: {error.reason} at byte {error.start} of a text"
-    return f"not a JSON object: {text}"
