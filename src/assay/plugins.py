@@ -183,7 +183,7 @@ def _options(name: str, said: str) -> dict[str, Any]:
 def _json_options(name: str, said: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(said, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{name}: options that begin with {{ are JSON: {error}"
         raise InputError(
             msg, hint=f"a text that begins with {{ is given as {name}:KEY=…"

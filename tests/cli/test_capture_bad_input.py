@@ -188,3 +188,12 @@ def test_debug_shows_the_traceback(assay: Callable, agent: Callable) -> None:
     done = assay("capture", "nowhere.jsonl", "-s", agent(), "--debug")
     assert done.code == 1
     assert "Traceback" in done.stderr
+
+
+def test_a_prompt_file_that_is_not_utf_8_is_named_by_file_and_line(assay, agent, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(b'{"id": "a", "input": "ok"}\n{"id": "b", "input": "\xff"}\n')
+    done = assay("capture", path, "-s", agent())
+    assert done.code == 1
+    assert "bad.jsonl:2: not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr

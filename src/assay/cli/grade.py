@@ -166,6 +166,6 @@ def _id(place: Place, line: bytes) -> Any:
 
     try:
         return msgspec.json.decode(line, type=Key).id
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{place}: not a JSON object: {error}"
         raise InputError(msg) from error

@@ -188,7 +188,7 @@ def read_blocks(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
 def _decode_block(decoder: msgspec.json.Decoder[Any], path: Path, block: memoryview) -> list[Any]:
     try:
         return decoder.decode_lines(block)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         for place, line in lines_of(path):  # find the line to name it
             decode(decoder, place, line)
         raise
@@ -210,7 +210,7 @@ def decode[T](decoder: msgspec.json.Decoder[T], place: str, line: bytes) -> T:
     """Read one row; the error names file, line and field."""
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{place}: {error}"
         raise InputError(
             msg, hint="compare reads the output of capture, grade or trials"

@@ -89,6 +89,6 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         msg = f"schema not found: {path}: {error.strerror}"
         raise InputError(msg) from error
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error

@@ -81,7 +81,7 @@ class Journal:
             for number, line in enumerate(file, 1):
                 try:
                     yield decoder.decode(line)
-                except (msgspec.MsgspecError, RecursionError) as error:
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     msg = f"{self.path}:{number}: not a result row: {error}"
                     raise InputError(msg, hint="mend the line, or use --overwrite") from error
 
@@ -133,5 +133,5 @@ def _last_line_start(fd: int, size: int) -> int:
 def _is_row(line: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(line, type=dict[str, Any]), dict)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False

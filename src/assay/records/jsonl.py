@@ -36,7 +36,7 @@ def decode_row[T](
     try:
         row = _ROW.decode(line)
         record = msgspec.convert(row, kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{place}: {explain(error)}"
         raise InputError(msg, hint=hint) from error
     known = _field_names(kind)

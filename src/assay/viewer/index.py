@@ -288,7 +288,7 @@ def _line_blocks(source: Any, start: int) -> Iterator[list[bytes]]:
 def _is_whole(line: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(line), dict)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 

@@ -153,7 +153,7 @@ def _first_agent(path: Path) -> str:
     for _, line in lines_of(path):
         try:
             return msgspec.json.decode(line, type=_Row).agent.adapter
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             break
     return ""
 
