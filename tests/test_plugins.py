@@ -43,3 +43,9 @@ def test_schema_files_are_read_where_they_are(tmp_path):
     assert plugins.adapter_ref("demo:flaky") == PluginRef(
         name="demo", options={"argument": "flaky"}
     )
+
+
+def test_a_schema_file_that_is_not_utf_8_is_refused(tmp_path):
+    (tmp_path / "bytes.json").write_bytes(b'{"version": 1, "name": "\xff"}')
+    with pytest.raises(InputError, match=r"bytes\.json: not JSON"):
+        plugins.adapter_ref(str(tmp_path / "bytes.json"))

@@ -237,7 +237,7 @@ def _read_json(path: Path) -> Any:
         ) from error
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error
 
