@@ -1,9 +1,7 @@
 """The only file that knows the order of the stages."""
 
-import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,8 @@ from assay.records.trials import TrialEntry, TrialResult
 from assay.run.family import end_leftovers as end_leftovers
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, start_over, stop_all
-from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, run_trial
-from assay.run.workspace import our_env
+from assay.run.workspace import our_secrets
 from assay.seams import Adapter, Executor, Trial
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -90,6 +87,8 @@ def grade_all(
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     """Read one raw row as capture would have read the trial."""
+    import tempfile
+
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with tempfile.TemporaryDirectory(prefix="assay-extract-") as scratch:
         recording = recording_of(row, base, Path(scratch))
@@ -104,6 +103,8 @@ class AskingHost(LocalHost):
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
     ) -> str:
         """Run a trial of one prompt, in an empty folder unless cwd is given; give its answer."""
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="assay-ask-", ignore_cleanup_errors=True) as empty:
             spec = TrialSpec(
                 prompt=Prompt(id="ask", input=text),
@@ -224,13 +225,14 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
         why = f"the adapter cannot read this: {type(error).__name__}: {error}"
         failure = Failure(cause=Cause.HARNESS, message=why)
-        captured = extract(spec.prompt, replace(recording, turns=(), failure=failure), adapter)
+        broken = msgspec.structs.replace(recording, turns=(), failure=failure)
+        captured = extract(spec.prompt, broken, adapter)
     return msgspec.structs.replace(_covered(captured), spec_hash=spec.hash)
 
 
 def _covered(captured: Capture) -> Capture:
     """Cover secrets that stand whole only now that the pieces of a stream are put together."""
-    secrets = Secrets(our_env())
+    secrets = our_secrets()
     if not secrets.longest:
         return captured
     said = msgspec.json.encode(captured)

@@ -49,27 +49,15 @@ saves every start the reading of all installed packages' metadata."""
 
 
 def adapter(ref: PluginRef) -> Adapter:
-    """Build the adapter that ref names. Adapters hold no state, so each is built once."""
-    key = msgspec.json.encode(ref)
-    built = _adapters.get(key)
-    if built is None:
-        built = _adapters[key] = _build("assay.adapters", ref)
+    """Give the adapter that ref names. Adapters hold no state, so each is built once."""
+    built: Adapter = _built("assay.adapters", ref)
     return built
-
-
-_adapters: dict[bytes, Adapter] = {}
 
 
 def grader(ref: PluginRef) -> Grader:
-    """Build the grader that ref names, once: what it holds is its code, never a trial."""
-    key = msgspec.json.encode(ref)
-    built = _graders.get(key)
-    if built is None:
-        built = _graders[key] = _build("assay.graders", ref)
+    """Give the grader that ref names, built once: what it holds is its code, never a trial."""
+    built: Grader = _built("assay.graders", ref)
     return built
-
-
-_graders: dict[bytes, Grader] = {}
 
 
 def executor(ref: PluginRef) -> Executor:
@@ -79,9 +67,20 @@ def executor(ref: PluginRef) -> Executor:
 
 
 def benchmark(ref: PluginRef) -> Benchmark:
-    """Build the benchmark that ref names."""
-    built: Benchmark = _build("assay.benchmarks", ref)
+    """Give the benchmark that ref names, built once: what a trial needs is held by its world."""
+    built: Benchmark = _built("assay.benchmarks", ref)
     return built
+
+
+def _built(group: str, ref: PluginRef) -> Any:
+    key = group, msgspec.json.encode(ref)
+    built = _plugins.get(key)
+    if built is None:
+        built = _plugins[key] = _build(group, ref)
+    return built
+
+
+_plugins: dict[tuple[str, bytes], Any] = {}
 
 
 def adapter_ref(text: str) -> PluginRef:

@@ -1,6 +1,5 @@
 """Decode one line of an agent's stream, whatever state it is in."""
 
-import json
 from math import isfinite
 from typing import Any
 
@@ -35,6 +34,8 @@ def is_readable(line: RawLine, events: Events) -> bool:
 def _mend(line: bytes) -> Any:
     if not line.lstrip().startswith((b"{", b"[")):
         return None
+    import json
+
     try:
         text = line.decode("utf-8", "replace")
         value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)

@@ -75,6 +75,10 @@ def _steps(path: str) -> list[str | int | None]:
 
 
 def _walker(steps: list[str | int | None]) -> Getter:
+    name = steps[0]
+    if len(steps) == 1 and isinstance(name, str):  # most paths, and asked of every line
+        return lambda value: value.get(name) if isinstance(value, dict) else None
+
     def walk(value: Any) -> Any:
         for step in steps:
             if step is None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from assay.records.prompt import Prompt
 from assay.records.recording import TurnEnd
@@ -12,20 +13,18 @@ from assay.records.trial import PluginRef, TrialSpec
 from assay.seams import Machine
 
 
-@dataclass(frozen=True)
-class EmptyWorld:
+class EmptyWorld(msgspec.Struct, frozen=True):
     """Nothing around the agent but its folder."""
 
-    env: dict[str, str] = field(default_factory=dict)
-    mcp_servers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    env: dict[str, str] = {}
+    mcp_servers: dict[str, dict[str, Any]] = {}
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """Nothing was seen."""
         return {}
 
 
-@dataclass(frozen=True)
-class PromptFile:
+class PromptFile(msgspec.Struct, frozen=True):
     """The prompts are read by the prompts stage; this brings only their world."""
 
     def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.adapters.vendor import parse_mcp
 from assay.errors import InputError
 from assay.prompts.plan import Setting
 from assay.records.journal import Mode
@@ -200,6 +199,8 @@ def _mcp_file(path: Path) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error
+    from assay.adapters.vendor import parse_mcp
+
     parse_mcp(content, str(path))
     return dict(content)
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +50,9 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
 @contextmanager
 def _kept_back(fd: int) -> Iterator[BinaryIO]:
     """Collect in a temporary file, then copy to what cannot be taken back."""
+    import shutil
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         yield file
         file.seek(0)
@@ -62,19 +63,14 @@ def _kept_back(fd: int) -> Iterator[BinaryIO]:
 @contextmanager
 def _beside(path: Path) -> Iterator[BinaryIO]:
     """Write to a new file in the same folder, then give it the right name."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with new.open("xb") as file:
             yield file
-        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else _usual_mode())
-        Path(name).replace(path)
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        new.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            new.unlink()
         raise
-
-
-def _usual_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

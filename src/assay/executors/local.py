@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from queue import SimpleQueue
 
+import msgspec
 
-@dataclass(frozen=True)
-class LocalExecutor:
+
+class LocalExecutor(msgspec.Struct, frozen=True):
     """Fields are the options a user may set."""
 
     workers: int = 1

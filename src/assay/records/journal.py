@@ -60,15 +60,14 @@ class Journal:
     def append(self, line: bytes) -> None:
         """Write one row; when the disk is full nothing of it stays behind."""
         data = line + b"\n"
-        size = os.fstat(self._fd).st_size if self._regular else 0
+        written = 0
         try:
-            written = 0
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError as error:
             if self._regular:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(self._fd, size)
+                    os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             msg = f"cannot write to {self.path}: {error.strerror}"
             raise OutputError(
                 msg, hint="every earlier row is intact: make room, then go on with --resume"

@@ -1,7 +1,6 @@
 """What one trial's processes emitted, before anybody reads a meaning into it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +40,7 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """How many of a raw row's lines belong to this turn."""
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One turn: what was said, how it ended, and its lines, read when asked for."""
 
     text: str
@@ -52,8 +50,7 @@ class Turn:
     """Whoever followed the turn live and saw every line of it; an adapter may know its own."""
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """All turns of one trial and what was kept of the agent's own files."""
 
     start_ms: int
@@ -67,7 +64,7 @@ class Recording:
     """Folder with the agent's own session files."""
     raw: str | None = None
     workspace: str | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Any] = {}
     retried: tuple[Failure, ...] = ()
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""

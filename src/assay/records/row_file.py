@@ -1,11 +1,8 @@
 """Read a file of rows of any size, block by block; only the fields a record names are decoded."""
 
-import json
 import os
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,17 +115,25 @@ class RowFile:
 def open_rows(path: Path | None) -> Iterator[RowFile]:
     """Open a file; stdin when there is no path. What cannot be read twice is copied first."""
     if path is None:
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy, _BLOCK)
+        with _copied(sys.stdin.buffer) as copy:
             yield RowFile("stdin", copy)
         return
     with _open(path) as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield RowFile(str(path), file)
             return
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(file, copy, _BLOCK)
+        with _copied(file) as copy:
             yield RowFile(str(path), copy)
+
+
+@contextmanager
+def _copied(source: BinaryIO) -> Iterator[BinaryIO]:
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(source, copy, _BLOCK)
+        yield copy
 
 
 def _open(path: Path) -> BinaryIO:
@@ -143,6 +148,8 @@ def _without_lone_surrogates(line: bytes) -> bytes | None:
     """Mend a row written by a program that cut a character in two; None if that is not it."""
     if b"\\ud" not in line.lower():
         return None
+    import json
+
     try:
         text = json.dumps(json.loads(line), ensure_ascii=False)
     except (ValueError, RecursionError):

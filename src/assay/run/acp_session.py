@@ -57,7 +57,7 @@ class Session:
         raw = stage.raw / spec.folder
         raw.mkdir(parents=True)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
-        places = Places(raw, Path(cwd), None, raw / "scratch")
+        places = Places(str(raw), cwd, None, str(raw / "scratch"))
         self._conversation = Conversation(spec, stage.adapter, places, {}, mark, self._on_step)
 
     @property

@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from assay.errors import PluginError, SpawnError
 from assay.records.failure import Cause, Failure
@@ -17,24 +18,24 @@ from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, is_full
+from assay.run.workspace import child_env, is_full, our_secrets
 from assay.seams import Adapter, Ask, Command, Dialogue, Watch
 
+_NO_SECRETS = Secrets({})
 
-@dataclass(frozen=True)
-class Places:
+
+class Places(msgspec.Struct, frozen=True):
     """The folders of one trial."""
 
-    raw: Path
-    workspace: Path
-    home: Path | None
+    raw: str
+    workspace: str
+    home: str | None
     """The agent's own HOME when it is isolated."""
-    scratch: Path
+    scratch: str
     """For files that the adapter wants written."""
 
 
-@dataclass(frozen=True)
-class Spoken:
+class Spoken(msgspec.Struct, frozen=True):
     """One turn that was held: its text, its end, and where its lines stand."""
 
     text: str
@@ -96,7 +97,7 @@ class Conversation:
         self.turns: list[Spoken] = []
         self.failure: Failure | None = None
         self.stderr = b""
-        self.secrets = Secrets({})
+        self.secrets = _NO_SECRETS
         self.keep: tuple[str, ...] = ()
 
     def hold(self) -> None:
@@ -116,11 +117,11 @@ class Conversation:
         """Put one turn; says whether another may follow. Raises SpawnError."""
         ask = Ask(
             text=text,
-            cwd=str(self._places.workspace),
+            cwd=self._places.workspace,
             session_id=self.session_id,
             history=tuple(self._history),
-            home=str(self._places.home) if self._places.home else None,
-            scratch=str(self._places.scratch),
+            home=self._places.home,
+            scratch=self._places.scratch,
             mcp_servers=self.mcp_servers,
         )
         watch = self._adapter.watch()
@@ -165,7 +166,7 @@ class Conversation:
         self._note(ask.text, end, process, watcher, first=0)
         self._release()
         if not watch.ended and is_full(self._places.raw):
-            msg = f"no space left for the agent's output in {self._places.raw.parent}"
+            msg = f"no space left for the agent's output in {Path(self._places.raw).parent}"
             self.failure = Failure(cause=Cause.HARNESS, message=msg)
 
     def _converse(
@@ -202,26 +203,28 @@ class Conversation:
         end.lingered = process.exit_code != 0
 
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
-        watcher = TurnWatcher(streams, watch, end, self._spec.limits, self._clock, self._on_step)
-        watcher.cancelled = self.cancelled
-        return watcher
+        limits, hear = self._spec.limits, self._on_step
+        return TurnWatcher(streams, watch, end, limits, self._clock, hear, self.cancelled)
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
         self.keep = command.keep
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
-        env |= {**self._env, MARK_NAME: self._mark.token}
-        self.secrets = Secrets(env)
+        env.update(self._env)
+        only_ours = self._places.home is None and not command.env and not self._env
+        self.secrets = our_secrets() if only_ours else Secrets(env)
+        env[MARK_NAME] = self._mark.token
         raw, n = self._places.raw, self._n_processes
-        stdin = raw / f"{n}.in" if command.stdin is not None else None
+        stdin = Path(raw, f"{n}.in") if command.stdin is not None else None
         if stdin is not None:
             stdin.write_text(command.stdin or "", encoding="utf-8", errors="surrogatepass")
-        self._write_files(command)
+        if command.files:
+            self._write_files(command)
         limits, secrets = self._spec.limits, self.secrets
         streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
         launch = Launch(
             argv=command.argv,
-            cwd=str(self._places.workspace),
+            cwd=self._places.workspace,
             env=env,
             stdout=streams.out_fd,
             stderr=streams.err_fd,

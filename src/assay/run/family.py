@@ -22,6 +22,7 @@ _LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
 _NUMBERS = 65_536
 _POLL_S = 0.01
 _KILL_S = 5.0
+_LIST_BYTES = 4096
 
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
@@ -184,13 +185,27 @@ def _adopted() -> list[int]:
     """Our children that we did not start. Linux hands orphans to the main thread."""
     pid = os.getpid()
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:  # noqa: PTH123
-            children = [int(child) for child in file.read().split()]
+        children = _children(pid)
     except OSError:
         import psutil
 
         children = [child.pid for child in psutil.Process().children()]
     return [child for child in children if child not in own_pids]
+
+
+def _children(pid: int) -> list[int]:
+    """Read the list; as every trial does at its end, the file is opened once."""
+    fd, text = _children_file(pid), b""
+    while chunk := os.pread(fd, _LIST_BYTES, len(text)):
+        text += chunk
+        if len(chunk) < _LIST_BYTES // 2:  # the system fills a page where there is more
+            break
+    return [int(child) for child in text.split()]
+
+
+@cache
+def _children_file(pid: int) -> int:
+    return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _bury(pid: int) -> bool:

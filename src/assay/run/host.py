@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import os
 import select
-import tempfile
 import threading
 import time
 import uuid
@@ -35,6 +34,8 @@ class LocalHost:
         timeout_s: float = 60.0,
     ) -> Finished:
         """Run a program to its end or to the timeout; nothing of it is left alive."""
+        import tempfile
+
         mark = family.Mark(uuid.uuid4().hex)
         with (
             tempfile.TemporaryFile() as out,
@@ -79,6 +80,8 @@ class StartedProgram:
     """A program beside a trial; its streams go into one file that only we see."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+        import tempfile
+
         mark = family.Mark(uuid.uuid4().hex)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
         fd = self._said.fileno()
@@ -132,6 +135,8 @@ class ServedProgram:
     """A program that answers one line with one line. Whatever goes wrong, it is ended."""
 
     def __init__(self, argv: Sequence[str]) -> None:
+        import tempfile
+
         mark = family.Mark(uuid.uuid4().hex)
         self._err = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
         self._out, inlet = os.pipe()

@@ -10,9 +10,11 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from assay.errors import Interrupted, SpawnError
 from assay.run import family
@@ -24,8 +26,7 @@ _active_lock = threading.Lock()
 _stopping = threading.Event()
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """What to start and where its streams go."""
 
     argv: Sequence[str]
@@ -167,22 +168,30 @@ def pause(seconds: float) -> None:
 
 
 def _start(launch: Launch) -> "subprocess.Popen[bytes]":
-    with contextlib.ExitStack() as files:
-        stdin: int | BinaryIO = subprocess.PIPE if launch.talk else subprocess.DEVNULL
-        if launch.stdin is not None:
-            stdin = files.enter_context(launch.stdin.open("rb"))
-        try:
-            return subprocess.Popen(
-                list(launch.argv),
-                cwd=launch.cwd,
-                env=dict(launch.env),
-                stdin=stdin,
-                stdout=launch.stdout,
-                stderr=launch.stderr,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise SpawnError(_why_not(launch, error)) from error
+    stdin: int | BinaryIO = subprocess.PIPE if launch.talk else _nothing()
+    if launch.stdin is not None:
+        stdin = launch.stdin.open("rb")
+    try:
+        return subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            env=launch.env,
+            stdin=stdin,
+            stdout=launch.stdout,
+            stderr=launch.stderr,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise SpawnError(_why_not(launch, error)) from error
+    finally:
+        if not isinstance(stdin, int):
+            stdin.close()
+
+
+@cache
+def _nothing() -> int:
+    """Give an empty stdin, the same for all."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _why_not(launch: Launch, error: Exception) -> str:

@@ -1,6 +1,5 @@
 """Keep secrets of the environment out of everything that is written."""
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -51,6 +50,8 @@ def _is_secret(name: str) -> bool:
 
 def _spellings(value: str) -> set[bytes]:
     """Plain, in a JSON string, and in one that stands in another; none has a line break."""
+    import json
+
     plain = value.encode("utf-8", "surrogateescape")
     texts = {plain.decode("utf-8", "replace")}
     for _ in range(2):

@@ -90,9 +90,8 @@ class Tail:
             yield self._line(t_ms, line, cut=cut)
 
     def close(self, t_ms: int, *, to_the_end: bool = True) -> Iterator[RawLine]:
-        """Give what is left, an unended last line included, and let the file go."""
-        self.is_behind = to_the_end
-        while self.is_behind:
+        """Give what the last read left, an unended last line included, and let the file go."""
+        while to_the_end and self.is_behind:
             yield from self.read(t_ms)
         last = self._splitter.rest()
         try:

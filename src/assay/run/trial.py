@@ -1,7 +1,6 @@
 """Run one trial. Data in, data out: the same function serves local and remote workers."""
 
-import shutil
-import tempfile
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -39,7 +38,7 @@ def lost_trial(why: str, cause: Cause = Cause.WORKER_LOST) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=Failure(cause=cause, message=why))
 
 
-def _record(spec: TrialSpec, raw: Path, on_step: OnStep | None) -> Recording:
+def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     start_ms = _epoch_ms()
     try:
         return _run(spec, raw, start_ms, on_step)
@@ -60,13 +59,13 @@ def _record(spec: TrialSpec, raw: Path, on_step: OnStep | None) -> Recording:
     )
 
 
-def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> Recording:
+def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
     started_s = time.monotonic()
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
-        places = Places(raw, workspace, _own_home(spec, stack), raw / "scratch")
+        places = Places(raw, str(workspace), _own_home(spec, stack), f"{raw}/scratch")
         world = _open_world(benchmark, spec, workspace, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
@@ -75,8 +74,8 @@ def _run(spec: TrialSpec, raw: Path, start_ms: int, on_step: OnStep | None) -> R
         evidence, broken = _evidence(world, conversation)
         kept: Path | None = None
         if conversation.keep:
-            kept = raw / "files"
-            home = places.home or Path.home()
+            kept = Path(raw, "files")
+            home = Path(places.home or Path.home())
             patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
             keep_files(patterns, home, workspace, kept, conversation.secrets)
     return Recording(
@@ -118,12 +117,14 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
 
 
 @contextmanager
-def _raw_folder(spec: TrialSpec) -> Iterator[Path]:
+def _raw_folder(spec: TrialSpec) -> Iterator[str]:
     if spec.surroundings.raw_dir is None:
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
+            yield name
         return
-    folder = Path(spec.surroundings.raw_dir, spec.raw_folder)
+    folder = f"{spec.surroundings.raw_dir}/{spec.raw_folder}"
     try:
         _make_anew(folder)
     except OSError as error:
@@ -132,21 +133,25 @@ def _raw_folder(spec: TrialSpec) -> Iterator[Path]:
     yield folder
 
 
-def _make_anew(folder: Path) -> None:
+def _make_anew(folder: str) -> None:
     try:
-        folder.mkdir()
+        os.mkdir(folder)  # noqa: PTH102 - a Path costs more than the call
     except FileNotFoundError:
-        folder.mkdir(parents=True)
+        Path(folder).mkdir(parents=True)
     except FileExistsError:  # of an attempt that did not finish
+        import shutil
+
         shutil.rmtree(folder)
-        folder.mkdir()
+        Path(folder).mkdir()
 
 
-def _own_home(spec: TrialSpec, stack: ExitStack) -> Path | None:
+def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
     if not spec.surroundings.isolate:
         return None
+    import tempfile
+
     folder = tempfile.TemporaryDirectory(prefix="assay-home-", ignore_cleanup_errors=True)
-    return Path(stack.enter_context(folder))
+    return stack.enter_context(folder)
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:

@@ -91,6 +91,8 @@ class Streams:
         """Take what is left; the processes are gone. Of too much nothing more is read."""
         if self._pipe is not None:
             self._pipe.close()
+            self._pipe = None
+        self.read(t_ms, take)
         to_the_end = not self.over_limit()
         for line in self._out.close(t_ms, to_the_end=to_the_end):
             take(line)
@@ -98,8 +100,9 @@ class Streams:
             self._keep(line)
 
     def over_limit(self) -> bool:
-        """Whether the process wrote more than it may."""
-        return self._out.size + self._err.size > self._limits.output_bytes
+        """Whether the process wrote more than it may; what was read to its end needs no look."""
+        n_bytes = self._out.size + self._err.size if self.is_behind else self.n_bytes
+        return n_bytes > self._limits.output_bytes
 
     def _keep(self, line: RawLine) -> None:
         self.stderr_tail = (self.stderr_tail + line.text + b"\n")[-4096:]
@@ -149,16 +152,17 @@ class TurnWatcher:
         end: TurnEnd,
         limits: Limits,
         clock: Clock,
-        on_step: OnStep | None = None,
+        on_step: OnStep | None,
+        cancelled: threading.Event,
     ) -> None:
+        """Cancelled is set by another thread when the turn is given up."""
         self._streams = streams
         self.watch = watch
         self._end = end
         self._limits = limits
         self._clock = clock
         self._on_step = on_step
-        self.cancelled = threading.Event()
-        """Set by another thread: the turn is given up."""
+        self._cancelled = cancelled
         self.lines: list[RawLine] | None = []
         """All lines of the turn while they are few: saves reading the file again."""
         self._held = 0
@@ -171,7 +175,7 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, self.take):
                 last_output_s = now_s
-            if exited or self.cancelled.is_set():
+            if exited or self._cancelled.is_set():
                 self._end.over_limit = self._streams.over_limit()
                 return
             if not self.watch.ended:
@@ -201,7 +205,7 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, take):
                 last_output_s = now_s
-            if exited or self.watch.ended or self.cancelled.is_set():
+            if exited or self.watch.ended or self._cancelled.is_set():
                 return
             if self._over(now_s, deadline_s, last_output_s):
                 return

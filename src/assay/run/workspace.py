@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ def make_workspace(spec: TrialSpec) -> Path:
     parent = Path(around.workspace_dir)
     workspace = parent / spec.folder
     note = parent / ".assay" / spec.folder
+    import shutil
+
     try:
         if note.exists():  # left by an attempt that did not finish
             shutil.rmtree(workspace, ignore_errors=True)
@@ -36,22 +37,21 @@ def make_workspace(spec: TrialSpec) -> Path:
 
 
 def child_env(
-    spec: TrialSpec, home: Path | None, pass_env: Iterable[str], declared: dict[str, str]
+    spec: TrialSpec, home: str | None, pass_env: Iterable[str], declared: dict[str, str]
 ) -> dict[str, str]:
     """Give the agent's environment: all of ours, or when isolated only what was declared."""
     if home is None:
         return {**our_env(), **declared}
     names = {*_ALWAYS_PASSED, *pass_env, *spec.surroundings.env_names}
     passed = {name: os.environ[name] for name in names if name in os.environ}
-    temporary = home / "tmp"
-    temporary.mkdir(exist_ok=True)
+    Path(home, "tmp").mkdir(exist_ok=True)
     places = {
-        "HOME": str(home),
-        "TMPDIR": str(temporary),
-        "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_DATA_HOME": str(home / ".local/share"),
-        "XDG_STATE_HOME": str(home / ".local/state"),
-        "XDG_CACHE_HOME": str(home / ".cache"),
+        "HOME": home,
+        "TMPDIR": f"{home}/tmp",
+        "XDG_CONFIG_HOME": f"{home}/.config",
+        "XDG_DATA_HOME": f"{home}/.local/share",
+        "XDG_STATE_HOME": f"{home}/.local/state",
+        "XDG_CACHE_HOME": f"{home}/.cache",
     }
     return {**passed, **places, **declared}
 
@@ -69,6 +69,18 @@ def our_env() -> dict[str, str]:
 _decoded: dict[str, Any] = {}
 
 
+def our_secrets() -> Secrets:
+    """Give the secrets of our own environment, found once."""
+    global _ours
+    env, ours = our_env(), _ours
+    if ours is None or ours[0] is not env:
+        _ours = ours = (env, Secrets(env))
+    return ours[1]
+
+
+_ours: tuple[dict[str, str], Secrets] | None = None
+
+
 def keep_files(
     patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
 ) -> None:
@@ -79,7 +91,7 @@ def keep_files(
         copy.write_bytes(secrets.mask(source.read_bytes()))
 
 
-def is_full(folder: Path) -> bool:
+def is_full(folder: str) -> bool:
     """Whether nothing more can be written into a folder."""
     disk = os.statvfs(folder)
     free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
@@ -99,4 +111,6 @@ def _fill(workspace: Path, template: str | None) -> None:
     if template is None:
         workspace.mkdir(parents=True)
     else:
+        import shutil
+
         shutil.copytree(template, workspace, symlinks=True)

@@ -308,7 +308,7 @@ def test_mcp_servers_are_handed_to_the_adapter(tmp_path):
 
     agent = declared(tmp_path, "print('hello')")
     real = plugins.adapter(agent)
-    plugins._adapters[msgspec.json.encode(agent)] = Spy(real)
+    plugins._plugins["assay.adapters", msgspec.json.encode(agent)] = Spy(real)
     try:
         play(make_spec(tmp_path, agent))
         assert Path(seen["arc"]["command"]).name == "arc-mcp"
@@ -317,7 +317,7 @@ def test_mcp_servers_are_handed_to_the_adapter(tmp_path):
         play(make_spec(tmp_path, agent, mcp=False))
         assert seen == {}
     finally:
-        del plugins._adapters[msgspec.json.encode(agent)]
+        del plugins._plugins["assay.adapters", msgspec.json.encode(agent)]
 
 
 def test_a_started_program_is_ended_with_all_its_kin(tmp_path):
