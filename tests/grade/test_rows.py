@@ -52,6 +52,18 @@ def test_an_earlier_grading_is_replaced_where_it_stands() -> None:
     assert list(row["grades"]) == ["contains"]
 
 
+@pytest.mark.parametrize("old", [("score",), ("score", "grades"), ("grades",)])
+def test_a_grading_at_the_end_of_the_line_is_replaced_and_the_rest_not_touched(
+    old: tuple[str, ...],
+) -> None:
+    start = b'{"id": "a", "input":"i", "output":"out", "f": 1.10'
+    ends = {"score": b',"score":{"pass":false,"score":0}', "grades": b',"grades":{"g":{}}'}
+    line = start + b"".join(ends[name] for name in old) + b"}"
+    (fresh,) = grade_all([("f:1", start + b"}\n")], [grader_ref("contains:out")])
+    (again,) = grade_all([("f:1", line)], [grader_ref("contains:out")])
+    assert again.line == fresh.line
+
+
 def test_a_broken_grader_leaves_the_row_without_a_score() -> None:
     (row,) = graded(ROW | {"score": {"pass": True, "score": 1}}, grader="exact")
     assert "score" not in row

@@ -29,10 +29,11 @@ ROW = st.fixed_dictionaries(
 )
 
 
-def convert(style: Style, *rows: dict[str, Any] | str) -> str:
-    text = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows)
+def convert(style: Style, *rows: dict[str, Any] | str | bytes) -> str:
+    lines = [json.dumps(r) if isinstance(r, dict) else r for r in rows]
+    text = b"".join((r if isinstance(r, bytes) else r.encode()) + b"\n" for r in lines)
     out = io.BytesIO()
-    write_rows(RowFile("r", io.BytesIO(text.encode())), out, style, "NOW")
+    write_rows(RowFile("r", io.BytesIO(text)), out, style, "NOW")
     return out.getvalue().decode()
 
 
@@ -79,15 +80,29 @@ def test_a_row_without_timing_is_named_with_its_field():
         convert("csv", plain(timing={"start": 1}))
 
 
-def test_jsonl_keeps_order_and_unknown_fields_and_prints_numbers_as_javascript():
-    line = '{ "b": 1.0, "10": 1e3, "a": [1.50, -0.0, 1e-7, 1e21], "u": "\\u00e9\\/", "n": null }'
-    expected = '{"b":1,"10":1000,"a":[1.5,0,1e-7,1e+21],"u":"é/","n":null}\n'
-    assert convert("jsonl", line) == expected
+def test_jsonl_gives_every_row_as_it_stands():
+    spaced = '{ "b": 1.0, "10": 1e3, "a": [1.50, -0.0], "u": "\\u00e9\\/", "n": null }'
+    digits = '{"big":12345678901234567890,"huge":1e400,"long":0.12345678901234567891,"u":"é"}'
+    assert convert("jsonl", spaced, digits) == f"{spaced}\n{digits}\n"
 
 
-def test_jsonl_loses_no_digit():
-    line = '{"big":12345678901234567890,"huge":1e400,"long":0.12345678901234567891}'
-    assert convert("jsonl", line) == line + "\n"
+def test_jsonl_leaves_out_only_what_is_around_the_rows():
+    told = convert("jsonl", '\ufeff{"a":1}\r', "", "  ", ' {"b":"\\ud800"}')
+    assert told == '{"a":1}\n{"b":"\\ud800"}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("[1]", "Expected `object`"),
+        ('{"a":', "truncated"),
+        (b'{"a":"\xff"}', "not UTF-8"),
+        ("[" * 50_000, "nested too deeply|Expected `object`"),
+    ],
+)
+def test_jsonl_refuses_what_is_no_row_by_its_line(line: str | bytes, why: str):
+    with pytest.raises(InputError, match=rf"^r:2: .*({why})"):
+        convert("jsonl", '{"a":1}', line)
 
 
 VALUES = st.recursive(

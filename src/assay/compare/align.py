@@ -1,15 +1,14 @@
 """Set several runs side by side: which prompts they share, and where they are not alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from assay.compare.columns import Ints, Run
 
 
-@dataclass(frozen=True)
-class Aligned:
+class Aligned(msgspec.Struct, frozen=True):
     """All prompts of all runs, and where each run has them."""
 
     runs: tuple[Run, ...]

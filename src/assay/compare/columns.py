@@ -1,10 +1,10 @@
 """A run as columns of numbers: what a comparison needs, nothing that grows with the text."""
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,15 +13,14 @@ type Ints = NDArray[np.int64]
 type Kind = Literal["capture", "trials"]
 
 
-@dataclass
-class Health:
+class Health(msgspec.Struct):
     """What a reader must know before believing any number of a run."""
 
     n_trials: int = 0
     n_graded: int = 0
-    not_measured: dict[str, int] = field(default_factory=dict)
+    not_measured: dict[str, int] = {}
     """By cause; "not graded" where a trial simply has no grade."""
-    failed: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = {}
     """Causes that count against the agent."""
     n_grader_failures: int = 0
     n_permission_denials: int = 0
@@ -29,8 +28,7 @@ class Health:
     """Rows whose id came again later: the last one counts."""
 
 
-@dataclass
-class Run:
+class Run(msgspec.Struct, dict=True, kw_only=True):
     """One file, read. Prompt columns have a value per prompt, trial columns one per trial."""
 
     label: str
@@ -64,9 +62,9 @@ class Run:
 
     health: Health
     richness: str | None = None
-    graders: dict[str, set[str]] = field(default_factory=dict)
+    graders: dict[str, set[str]] = {}
     """Versions seen, by grader."""
-    agents: set[tuple[str, str, str]] = field(default_factory=set)
+    agents: set[tuple[str, str, str]] = set()
     """Adapter, version and model."""
 
     @property

@@ -112,8 +112,8 @@ class _Rows:
             yield from self._write(fields, slice(start, start + _AT_ONCE))
 
     def _write(self, fields: dict[str, Any], some: slice) -> Iterator[bytes]:
-        where, encode = self._where[some], msgspec.json.Encoder().encode
-        ids = [encode(self._aligned.ids[i]) for i in self._chosen[some].tolist()]
+        where = self._where[some]
+        ids = _texts([self._aligned.ids[i] for i in self._chosen[some].tolist()])
         columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
         for value in fields.values():
             if isinstance(value, _Winners):
@@ -152,7 +152,7 @@ class _Rows:
             if strict or not equal.any():
                 tied |= equal
                 continue
-            for first in np.unique(best[equal]).tolist():
+            for first in set(best[equal].tolist()):
                 both = np.flatnonzero(equal & (best == first))
                 run_a, run_b = self._aligned.runs[first], self._aligned.runs[r]
                 tied[both] |= _same(run_a, self._where[both, first], run_b, self._where[both, r])
@@ -181,6 +181,13 @@ class _Winners:
     def tokens(self, some: slice) -> list[bytes]:
         """Give encoded labels, or null."""
         return [self._names[number] for number in self._numbers[some].tolist()]
+
+
+def _texts(texts: list[str]) -> list[bytes]:
+    encoded = msgspec.json.encode(texts)
+    if b"\\" in encoded:  # a quotation mark may be part of a text
+        return [msgspec.json.encode(text) for text in texts]
+    return [b'"%b"' % text for text in encoded[2:-2].split(b'","')]
 
 
 def _tokens(column: Any, where: Ints) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,19 +27,17 @@ type Judge = Callable[[Aligned], Totals]
 """A user's own strategy."""
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """How the user wants the comparison."""
 
     strategy: str = "weighted"
     margin: float = 0.02
     seed: int = 20_260_101
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     judge: Judge | None = None
 
 
-@dataclass
-class Comparison:
+class Comparison(msgspec.Struct):
     """A report: small sections at once, rows per prompt on demand."""
 
     sections: dict[str, Any]

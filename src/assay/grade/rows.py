@@ -149,18 +149,28 @@ def _with_verdict(line: bytes, row: _Row, verdict: Verdict) -> bytes:
         grades=verdict.grades or UNSET,
         grader_failures=verdict.broken or UNSET,
     )
-    if row.score or row.outcome or row.grades or row.grader_failures or row.errors:
+    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
+    others = row.outcome or row.grader_failures or row.errors
+    earlier = row.score or row.grades
+    if earlier and not others and text.endswith(tail := _tail(row)):
+        text, earlier = text[: -len(tail)] + b"}\n", _NONE
+    if earlier or others:
         added.errors = _errors(line, verdict)
         new = _PIECES.decode(_encode(added))
         old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
         return _encode({**old, **new})
     if verdict.broken:
         added.errors = list(verdict.broken.values())
-    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
     said = _encode(added)
     if said == b"{}":
         return text[:-1]
     return text[:-2] + b"," + said[1:]
+
+
+def _tail(row: _Row) -> bytes:
+    """Give the end of a line as an earlier grading leaves it: what it added stands last."""
+    score = b',"score":%b' % row.score if row.score else b""
+    return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
 
 
 def _errors(line: bytes, verdict: Verdict) -> list[str] | UnsetType:

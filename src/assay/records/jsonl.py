@@ -54,7 +54,7 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
 def _lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place, bytes]]:
     for number, line in enumerate(file, 1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if text.strip():
+        if text and not text.isspace():
             yield f"{name}:{number}", text
 
 

@@ -19,6 +19,13 @@ _BOM = b"\xef\xbb\xbf"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
+class _Object(msgspec.Struct, gc=False):
+    """Any row; its fields are looked at by nobody."""
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+
+
 class Spot(NamedTuple):
     """Where a row stands in its file."""
 
@@ -58,6 +65,24 @@ class RowFile:
         """Give all rows from the start."""
         for block in self.blocks(decoder):
             yield from block
+
+    def texts(self) -> Iterator[bytes]:
+        """Give all rows from the start as they are written, many at a time; each ends its line."""
+        file = self._file
+        file.seek(0)
+        start = 0
+        while block := file.read(_BLOCK):
+            block += file.readline()
+            try:
+                n_rows = len(_OBJECT.decode_lines(block))
+                _check_text(block)
+            except _UNREADABLE:
+                yield self._text_of_each(block, start)
+                file.seek(start + len(block))
+            else:
+                tidy = n_rows == block.count(b"\n") and b"\r" not in block
+                yield block if tidy else _tidied(block)
+            start += len(block)
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Give all rows with the spot at which row_at finds each again."""
@@ -100,6 +125,19 @@ class RowFile:
             if line.strip(_BOM + b" \t\r")
         ]
 
+    def _text_of_each(self, block: bytes, start: int) -> bytes:
+        first = self._line_number(start)
+        for number, line in enumerate(block.split(b"\n"), first):
+            if not line.strip(_BOM + b" \t\r"):
+                continue
+            self._decode_line(line, number, _OBJECT)
+            try:
+                _check_text(line)
+            except UnicodeDecodeError as error:
+                msg = f"{self.name}:{number}: {explain(error)}"
+                raise InputError(msg) from error
+        return _tidied(block.removeprefix(_BOM) if first == 1 else block)
+
     def _decode_line[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
         try:
             return decoder.decode(line.removeprefix(_BOM) if number == 1 else line)
@@ -109,6 +147,17 @@ class RowFile:
                 return self._decode_line(mended, number, decoder)
             msg = f"{self.name}:{number}: {explain(error)}"
             raise InputError(msg) from error
+
+
+def _check_text(text: bytes) -> None:
+    """Refuse bytes that are no UTF-8; what is only skipped is not looked at so closely."""
+    if not text.isascii():
+        str(text, "utf-8")
+
+
+def _tidied(block: bytes) -> bytes:
+    lines = map(bytes.strip, block.split(b"\n"))
+    return b"".join([line + b"\n" for line in lines if line])
 
 
 @contextmanager

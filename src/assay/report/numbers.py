@@ -1,6 +1,5 @@
 """Print numbers as JSON in JavaScript does: 1.0 is 1, 1e3 is 1000, exact ties round up."""
 
-import math
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 
@@ -21,12 +20,6 @@ def js_number(value: float) -> str:
     if _SMALLEST_PLAIN < power < _LARGEST_PLAIN:
         return format(Decimal(text), "f")
     return f"{mantissa.removesuffix('.0')}e{power:+d}"
-
-
-def js_literal(text: str) -> str:
-    """Rewrite a JSON number; one that no float can hold stays as it was written."""
-    value = float(text)
-    return js_number(value) if math.isfinite(value) else text
 
 
 @lru_cache(maxsize=4096)

@@ -1,9 +1,6 @@
 """Write results as a Markdown report: a summary on top, then every trial."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import msgspec
@@ -36,8 +33,7 @@ class _Row(msgspec.Struct, rename="camel", gc=False):
     failure: _Failure | None = None
 
 
-@dataclass
-class _Totals:
+class _Totals(msgspec.Struct):
     """Counted while the rows go by."""
 
     n_rows: int = 0
@@ -48,6 +44,9 @@ class _Totals:
 
 def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
     """Write the report. The summary stands above rows that are read once: they wait in a file."""
+    import shutil
+    import tempfile
+
     totals = _Totals()
     with tempfile.TemporaryFile() as body:
         for text in _sections(rows, totals):

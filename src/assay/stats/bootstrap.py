@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from assay.stats.checked import Floats, as_values, require_same_length
 from assay.stats.distributions import normal_cdf, normal_quantile, two_sided_t, two_sided_z
 from assay.stats.interval import Interval, make_interval
+from assay.stats.quantiles import quantiles
 
 N_RESAMPLES = 5_000
 _DRAWN_PROMPTS = 1_000
@@ -82,7 +83,7 @@ def _reach(n: int, level: float, small_sample: bool) -> float:
     return math.sqrt(n / (n - 1)) * two_sided_t(level, n - 1)
 
 
-def _resample_means(columns: Floats, n_resamples: int, rng: np.random.Generator) -> Floats:
+def _resample_means(columns: Floats, n_resamples: int, rng: "np.random.Generator") -> Floats:
     """Return the column means of resampled rows, in chunks so that memory stays bounded."""
     n = columns.shape[0]
     n_rows = max(1, _CHUNK_DRAWS // n)
@@ -97,7 +98,8 @@ def _resample_means(columns: Floats, n_resamples: int, rng: np.random.Generator)
 
 def _acceleration(influence: Floats) -> float:
     centred = influence - influence.mean()
-    return float((centred**3).sum() / (6.0 * (centred**2).sum() ** 1.5))
+    squares = centred * centred
+    return float((squares * centred).sum() / (6.0 * squares.sum() ** 1.5))
 
 
 def _bca_limits(
@@ -108,7 +110,7 @@ def _bca_limits(
     edge = 0.5 / replicates.size
     bias = normal_quantile(float(min(max(below, edge), 1.0 - edge)))
     shares = [normal_cdf(_corrected(bias, acceleration, sign * z)) for sign in (-1.0, 1.0)]
-    low, high = np.quantile(replicates, shares).tolist()
+    low, high = quantiles(replicates, shares)
     return low, high
 
 

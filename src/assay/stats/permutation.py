@@ -89,7 +89,7 @@ def _enumerated_p(d: Floats) -> float:
 
 
 def _sample_groups(
-    sizes: Floats, counts: Ints, n_resamples: int, rng: np.random.Generator
+    sizes: Floats, counts: Ints, n_resamples: int, rng: "np.random.Generator"
 ) -> Floats:
     """Draw how many of each size stay positive, instead of drawing every sign."""
     positive = rng.binomial(counts, 0.5, size=(n_resamples, sizes.size))
@@ -97,7 +97,7 @@ def _sample_groups(
     return sums
 
 
-def _sample_signs(sizes: Floats, n_resamples: int, rng: np.random.Generator) -> Floats:
+def _sample_signs(sizes: Floats, n_resamples: int, rng: "np.random.Generator") -> Floats:
     n_bytes = -(-sizes.size // 8)
     n_rows = max(1, _CHUNK_BYTES // (8 * sizes.size))
     chunks = []

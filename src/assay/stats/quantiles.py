@@ -1,10 +1,12 @@
 """Describe a list of numbers: mean, range and interpolated quantiles."""
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from assay.stats.checked import as_values
+from assay.stats.checked import Floats, as_values
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
@@ -26,7 +28,7 @@ def summarize_values(values: ArrayLike) -> Summary | None:
     array = as_values(values)
     if array.size == 0:
         return None
-    p25, p50, p75, p90, p99 = np.quantile(array, (0.25, 0.5, 0.75, 0.9, 0.99)).tolist()
+    p25, p50, p75, p90, p99 = quantiles(array, (0.25, 0.5, 0.75, 0.9, 0.99))
     return Summary(
         n=int(array.size),
         mean=float(array.mean()),
@@ -46,4 +48,17 @@ def interpolated_quantile(values: ArrayLike, share: float) -> float | None:
     if not 0.0 <= share <= 1.0:
         msg = f"a quantile is asked for as a share in 0..1, got {share}"
         raise ValueError(msg)
-    return float(np.quantile(array, share)) if array.size else None
+    return quantiles(array, (share,))[0] if array.size else None
+
+
+def quantiles(values: Floats, shares: Sequence[float]) -> list[float]:
+    """Return quantiles with linear interpolation, as np.quantile does.
+
+    That one imports numpy's masked arrays at its first call, which takes longer than all of this.
+    """
+    ordered = np.sort(values)
+    places = np.asarray(shares, dtype=np.float64) * (ordered.size - 1)
+    below = places.astype(np.int64)
+    low, high = ordered[below], ordered[np.minimum(below + 1, ordered.size - 1)]
+    found: list[float] = (low + (high - low) * (places - below)).tolist()
+    return found
