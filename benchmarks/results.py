@@ -76,7 +76,8 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         cases = [c for c in make_cases(folder, options) if options.only in c.name]
-        print(describe_machine(), end="\n\n")
+        print(describe_machine())
+        print(describe_bare_limit(folder, options.repeats), end="\n\n")
         print("| case | CPU s | reference | ratio | peak MB | reference | share | goal | |")
         print("|---|---|---|---|---|---|---|---|---|")
         missed = 0
@@ -114,9 +115,10 @@ def make_cases(folder: Path, options: argparse.Namespace) -> Iterator[Case]:
         for strategy, faster in (("weighted", 4), ("statistical", 8)):
             words = ("compare", *runs, "-s", strategy)
             yield Case(f"compare {strategy}", n, words, words, faster, share)
-        for name, words in (("summarize", ("summarize",)), ("format csv", ("format", "-f", "csv"))):
-            words = (*words, runs[0])
-            yield Case(name, n, words, words, 3, most_mb=120)
+        yield Case("summarize", n, ("summarize", runs[0]), ("summarize", runs[0]), 3, most_mb=120)
+        for style in ("jsonl", "csv", "markdown"):
+            words = ("format", "-f", style, runs[0])
+            yield Case(f"format {style}", n, words, words, 3, most_mb=120)
         ours = ("grade", runs[0], "-g", str(python), "-q")
         yield Case("grade", n, ours, ("grade", runs[0], "-g", str(module)), 3, most_mb=120)
     if options.prompts:
@@ -178,6 +180,16 @@ def describe_machine() -> str:
     versions = ", ".join(f"{name} {version}" for name, version in PACKAGES.items())
     python = platform.python_version()
     return f"{os.cpu_count()} cores, load {load:.1f}, Python {python}, {versions}"
+
+
+def describe_bare_limit(folder: Path, n_repeats: int) -> str:
+    """Say what Python takes before a line of ours is run."""
+    told = []
+    for names in ("msgspec, click", "msgspec, click, numpy"):
+        words = [sys.executable, "-c", f"import {names}"]
+        used = least([run(words, folder / "none") for _ in range(3 * n_repeats)])
+        told.append(f"import {names}: {used.cpu_s:.3f} s")
+    return "bare limit: " + "; ".join(told)
 
 
 def write_captures(folder: Path, n: int, seed: int) -> str:

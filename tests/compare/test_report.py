@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import chain
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_identical_runs_have_no_winner(tmp_path):
     assert (pair["aWins"], pair["bWins"], pair["ties"]) == (0, 0, 40)
     assert told.pairs[0].pass_rate.difference == 0
     assert told.sections["verdict"][0]["code"] in ("same", "not-enough-data")
-    assert all(json.loads(row)["winner"] is None for row in told.rows())
+    assert all(json.loads(row)["winner"] is None for row in chain.from_iterable(told.rows()))
 
 
 def test_pairs_of_three_runs_are_counted_each_for_itself(tmp_path):
@@ -138,7 +139,7 @@ def test_odd_weights_are_not_taken(tmp_path):
     told = compared(a, b, env={"COMPARE_QUALITY": "nan", "COMPARE_LATENCY": "-1"})
     assert [w for w in told.warnings if "COMPARE_QUALITY" in w]
     assert [w for w in told.warnings if "COMPARE_LATENCY" in w]
-    row = json.loads(next(told.rows()))
+    row = json.loads(next(told.rows())[0])
     assert row["scores"]["a"] == pytest.approx(0.5 + 0.3 / 1.1 + 0.2)
 
 
@@ -146,7 +147,7 @@ def test_many_prompts_are_written_once_each_and_in_order(tmp_path):
     many = scores(4500, 0.5, 1)
     some = {id_: score for id_, score in scores(4500, 0.6, 2).items() if not id_.endswith("7")}
     told = compared(write(tmp_path / "a.jsonl", many), write(tmp_path / "b.jsonl", some))
-    rows = [json.loads(row) for row in told.rows()]
+    rows = [json.loads(row) for row in chain.from_iterable(told.rows())]
     assert [row["id"] for row in rows] == list(some)
     assert all(row["latencies"] == {"a": 100.0, "b": 100.0} for row in rows)
     better = {row["id"] for row in rows if row["winner"] == "b"}
@@ -157,7 +158,7 @@ def test_labels_and_ids_are_data(tmp_path):
     odd = '%s "quoted", \u2028 </script>'
     a = write(tmp_path / "a%d.jsonl", {odd: 1.0, "x": 0.0})
     b = write(tmp_path / "b.jsonl", {odd: 0.0, "y": 1.0})
-    rows = [json.loads(row) for row in compared(a, b).rows()]
+    rows = [json.loads(row) for row in chain.from_iterable(compared(a, b).rows())]
     assert rows == [
         {
             "id": odd,

@@ -1,5 +1,6 @@
 """Find and run a sub-command; turn errors into messages and exit codes."""
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+        gc.freeze()
+        gc.enable()
         command: click.Command = module.command
         return command
 

@@ -1,5 +1,6 @@
 """The command `assay`: answers help and version at once, hands everything else to the commands."""
 
+import gc
 import sys
 
 from assay import __version__
@@ -39,6 +40,7 @@ def main() -> None:
     elif words in (["-v"], ["--version"]):
         print(__version__)
     else:
+        gc.disable()  # until the command is loaded: modules are no garbage
         from assay.cli.group import run_command
 
         sys.exit(run_command(words))

@@ -62,8 +62,8 @@ def strict_pairwise(aligned: Aligned, values: Totals) -> list[dict[str, Any]]:
     return rows
 
 
-def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[bytes]:
-    """Give a JSON row for each prompt that two or more runs have."""
+def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[list[bytes]]:
+    """Give a JSON row for each prompt that two or more runs have, many rows at a time."""
     latencies = [run.mean_of(run.duration_ms) for run in aligned.runs]
     errors = [run.mean_of(run.tool_error) > 0 for run in aligned.runs]
     rows = _Rows(aligned)
@@ -77,8 +77,8 @@ def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[bytes]:
     )
 
 
-def trials_prompts(aligned: Aligned) -> Iterator[bytes]:
-    """Give a JSON row for each prompt that two or more runs have repeated."""
+def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
+    """Give a JSON row for each prompt that two or more runs have repeated, many at a time."""
     both = [pass_k(run) for run in aligned.runs]
     at_k, exp_k = [pair[0] for pair in both], [pair[1] for pair in both]
     rows = _Rows(aligned)
@@ -106,12 +106,12 @@ class _Rows:
         self._where = aligned.where[self._chosen]
         self._labels = [run.label for run in aligned.runs]
 
-    def write(self, fields: dict[str, Any]) -> Iterator[bytes]:
+    def write(self, fields: dict[str, Any]) -> Iterator[list[bytes]]:
         """Give the rows as JSON; a field holds a winner per prompt, or a column per run."""
         for start in range(0, len(self._where), _AT_ONCE):
-            yield from self._write(fields, slice(start, start + _AT_ONCE))
+            yield self._write(fields, slice(start, start + _AT_ONCE))
 
-    def _write(self, fields: dict[str, Any], some: slice) -> Iterator[bytes]:
+    def _write(self, fields: dict[str, Any], some: slice) -> list[bytes]:
         where = self._where[some]
         ids = _texts([self._aligned.ids[i] for i in self._chosen[some].tolist()])
         columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
@@ -123,11 +123,13 @@ class _Rows:
         present = where >= 0
         if present.all():
             pattern = self._pattern(fields, tuple([True] * len(self._labels)))
-            yield from map(pattern.__mod__, zip(*(tokens for _, tokens in columns), strict=True))
-            return
-        for i, here in enumerate(map(tuple, present.tolist())):
-            values = tuple(tokens[i] for r, tokens in columns if r is None or here[r])
-            yield self._pattern(fields, here) % values
+            values = zip(*(tokens for _, tokens in columns), strict=True)
+            return list(map(pattern.__mod__, values))
+        return [
+            self._pattern(fields, here)
+            % tuple(tokens[i] for r, tokens in columns if r is None or here[r])
+            for i, here in enumerate(map(tuple, present.tolist()))
+        ]
 
     def winners(self, totals: Totals, *, strict: bool = False) -> "_Winners":
         """Give each prompt's winner: the highest total of the runs that have it.

@@ -41,7 +41,7 @@ class Comparison(msgspec.Struct):
     """A report: small sections at once, rows per prompt on demand."""
 
     sections: dict[str, Any]
-    rows: Callable[[], Iterator[bytes]]
+    rows: Callable[[], Iterator[list[bytes]]]
     rows_key: tuple[str, ...]
     pairs: list[Pair]
     warnings: list[str]

@@ -1,16 +1,13 @@
-"""Write a comparison as JSON, its rows per prompt one at a time."""
+"""Write a comparison as JSON, its rows per prompt as they come."""
 
 from collections.abc import Iterable
-from itertools import batched
 from typing import Any, BinaryIO
 
 import msgspec
 
-_AT_ONCE = 512
-
 
 def write_json(
-    out: BinaryIO, sections: dict[str, Any], rows: Iterable[bytes], key: tuple[str, ...]
+    out: BinaryIO, sections: dict[str, Any], rows: Iterable[list[bytes]], key: tuple[str, ...]
 ) -> None:
     """Write two-space JSON; rows go to key, which names a section or a field of one."""
     out.write(b"{")
@@ -30,7 +27,7 @@ def write_json(
 
 
 def _write_with_rows(
-    out: BinaryIO, section: dict[str, Any], rows: Iterable[bytes], field: str
+    out: BinaryIO, section: dict[str, Any], rows: Iterable[list[bytes]], field: str
 ) -> None:
     out.write(b"{\n    " + msgspec.json.encode(field) + b": ")
     _write_rows(out, rows, b"      ", b"    ")
@@ -40,10 +37,10 @@ def _write_with_rows(
     out.write(b"\n  }")
 
 
-def _write_rows(out: BinaryIO, rows: Iterable[bytes], indent: bytes, closing: bytes) -> None:
+def _write_rows(out: BinaryIO, rows: Iterable[list[bytes]], indent: bytes, closing: bytes) -> None:
     out.write(b"[")
     comma, written = b",\n" + indent, False
-    for some in batched(rows, _AT_ONCE):
+    for some in rows:
         out.write((comma if written else b"\n" + indent) + comma.join(some))
         written = True
     out.write(b"\n" + closing + b"]" if written else b"]")
