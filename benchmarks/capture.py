@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-REFERENCE = ("bun@1.4.4", "@plaited/agent-eval-harness@0.12.2")
+from benchmarks import install_reference
+
 AGENT = """#!/bin/sh
 echo '{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]}}'
 echo '{"type":"result","result":"hi"}'
@@ -163,21 +164,6 @@ def write_agent(path: Path, text: str) -> Path:
 def write_prompts(path: Path, n: int) -> Path:
     path.write_text("".join(f'{{"id": "p{i}", "input": "hello {i}"}}\n' for i in range(n)))
     return path
-
-
-def install_reference() -> list[str]:
-    """Install the reference harness once; give the words that start it."""
-    cache = Path(os.environ.get("ASSAY_BENCH_CACHE", Path.home() / ".cache" / "assay-bench"))
-    modules = cache / "node_modules"
-    if not (modules / "@plaited").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["npm", "install", "--silent", "--prefix", str(cache), *REFERENCE], check=True
-        )
-    return [
-        str(modules / ".bin" / "bun"),
-        str(modules / "@plaited" / "agent-eval-harness" / "bin" / "cli.ts"),
-    ]
 
 
 if __name__ == "__main__":

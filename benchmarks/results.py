@@ -1,6 +1,6 @@
 """Measure the commands that read result files against the reference, both on the same files.
 
-Run: python benchmarks/results.py [--rows N ...] [--prompts N] [--repeats N] [--only WORD] [--keep]
+Run: python -m benchmarks.results [--rows N ...] [--prompts N] [--repeats N] [--only WORD] [--keep]
 CPU is user + system of the whole process tree, the least of the repeats, since other work may share
 the machine; memory is the largest peak of one process in that tree. Prints a Markdown table and
 ends with 1 when a goal is missed. The reference is installed with npm into a cache of its own.
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = {"bun": "1.4.4", "@plaited/agent-eval-harness": "0.12.2"}
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "assay-benchmarks"
+from benchmarks import PACKAGES, install_reference
+
 MEASURE = """
 import json, os, sys
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
@@ -88,21 +88,6 @@ def main() -> None:
             missed += not passed
     print(f"\n{missed} of {len(cases)} goals missed")
     raise SystemExit(1 if missed else 0)
-
-
-def install_reference() -> list[str]:
-    """Give the words that start the reference; the pinned versions, fetched once."""
-    name = "-".join(f"{package.rpartition('/')[2]}-{v}" for package, v in PACKAGES.items())
-    folder = CACHE / name
-    program = folder / "node_modules/@plaited/agent-eval-harness/bin/cli.ts"
-    bun = folder / "node_modules/.bin/bun"
-    if not (program.exists() and bun.exists()):
-        folder.mkdir(parents=True, exist_ok=True)
-        wanted = [f"{package}@{version}" for package, version in PACKAGES.items()]
-        command = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *wanted]
-        subprocess.run(command, check=True, stdout=sys.stderr)
-    # The installed program, not its launcher: the launcher is a process of its own.
-    return [str(bun.resolve()), str(program.resolve())]
 
 
 def make_cases(folder: Path, options: argparse.Namespace) -> Iterator[Case]:
