@@ -105,10 +105,13 @@ class ArcRun:
                 with progress(len(specs)) as shown:
                     items = _affordable(specs, shown, max_cost)
                     workers = LocalExecutor(max(1, min(concurrency, len(specs))))
-                    for spec, captured in capture_all(items, workers, retries=retries):
-                        row = self._grade(spec, self._bring_home(spec, captured))
-                        sink.append(encode_row(row, spec.extra))
-                        shown.captured(row)
+                    hear = shown.on_step if shown.watches else None
+                    done = capture_all(items, workers, retries=retries, on_step=hear)
+                    with contextlib.closing(done):
+                        for spec, captured in done:
+                            row = self._grade(spec, self._bring_home(spec, captured))
+                            sink.append(encode_row(row, spec.extra))
+                            shown.captured(row, spec)
         return self._conclude(time.monotonic() - began_s, complete=shown.n_done == len(specs))
 
     def _specs(self) -> list[TrialSpec]:
