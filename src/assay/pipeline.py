@@ -175,7 +175,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
     trial = Trial(
         input=captured.input,
         output=captured.output,
-        hint=captured.hint or None,
+        hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
         cwd=captured.metadata.get("workspaceDir") or spec.surroundings.cwd,

@@ -235,7 +235,7 @@ def _read_json(path: Path) -> Any:
             msg, hint="give -s a schema file or the name of an adapter (see: assay agents)"
         ) from error
     try:
-        return msgspec.json.decode(text)
+        return msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error

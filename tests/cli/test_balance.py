@@ -37,3 +37,9 @@ def test_a_bad_prompt_is_named(assay: Callable[..., Any], prompts: Any):
     assert f"{path}:2: missing field `input`" in done.stderr
     assert assay("balance").code == 2
     assert assay("balance", path, "-t", "abc").code == 2
+
+
+def test_a_threshold_that_is_no_number_is_refused(assay: Callable[..., Any], prompts: Any):
+    for threshold in ("nan", "abc", "-1"):
+        done = assay("balance", prompts({"id": "a", "input": "x"}), f"--threshold={threshold}")
+        assert (done.code, done.stdout) == (2, "")

@@ -121,6 +121,38 @@ def test_export_label_compare(assay: Callable[..., Any], results: Path, tmp_path
     assert f"**{ids[0]}**" in shown
 
 
+def test_labels_are_not_replaced_by_their_report(assay: Callable[..., Any], results: Path):
+    sheet = results.with_name("sheet.jsonl")
+    assert assay("calibrate", results, "--export", sheet).code == 0
+    fill_in(sheet, set())
+    before = sheet.read_text()
+    done = assay("calibrate", results, "--labels", sheet, "-o", sheet, "--overwrite")
+    assert done.code == 2
+    assert "the file that is read" in done.stderr
+    assert sheet.read_text() == before
+
+
+def test_a_grader_that_fails_on_every_label_says_how(assay: Callable[..., Any], results: Path):
+    sheet = results.with_name("sheet.jsonl")
+    assert assay("calibrate", results, "--export", sheet).code == 0
+    fill_in(sheet, set())
+    done = assay("calibrate", results, "--labels", sheet, "-g", "exact")
+    assert done.code == 1
+    assert "on which the grader failed" in done.stderr
+    assert "nothing to compare with" in done.stderr
+
+
+def test_trials_are_refused_not_taken_for_rows_without_failures(
+    assay: Callable[..., Any], tmp_path: Path
+):
+    path = tmp_path / "trials.jsonl"
+    path.write_text('{"id": "a", "input": "q", "k": 1, "trials": [], "metadata": {}}\n')
+    for words in ([], ["--export", tmp_path / "sheet.jsonl"]):
+        done = assay("calibrate", path, *words)
+        assert done.code == 1
+        assert "trials.jsonl:1: this is a row of `assay trials`" in done.stderr
+
+
 def test_a_filled_sheet_is_not_overwritten(
     assay: Callable[..., Any], results: Path, tmp_path: Path
 ):

@@ -50,10 +50,11 @@ def test_an_empty_prompt_file(
     assay: Callable, agent: Callable, tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "prompts.jsonl").write_text(content)
-    done = assay("capture", "prompts.jsonl", "-s", agent())
-    assert done.code == 1
+    done = assay("capture", "prompts.jsonl", "-s", agent(), "-o", "out.jsonl")
+    assert (done.code, (tmp_path / "out.jsonl").read_bytes()) == (0, b"")
     assert "prompts.jsonl: no prompts" in done.stderr
     assert '{"id": "a", "input"' in done.stderr
+    assert assay("capture", "--stdin", "-s", agent(), stdin=content).code == 1
 
 
 def test_a_missing_prompt_file(assay: Callable, agent: Callable) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import signal
 import stat
 import subprocess
@@ -116,6 +117,7 @@ def test_names_that_differ_in_their_ending_alone(report: Callable, run: Callable
         ("10:{a}", "9:{b}", ["10", "9"]),
         ("{a}", "{b}", ["a", "b"]),
         ("b:{a}", "{b}", ["b", "DIR/b"]),
+        ("openai/gpt-5:{a}", "openai/gpt-5:mini:{b}", ["openai/gpt-5", "openai/gpt-5:mini"]),
     ],
 )
 def test_labels(
@@ -144,6 +146,11 @@ def test_the_same_file_twice_is_a_tie(report: Callable, run: Callable):
     (pair,) = told["headToHead"]["pairwise"]
     assert (pair["aWins"], pair["bWins"], pair["ties"]) == (0, 0, 30)
     assert told["verdict"][0]["code"] in ("same", "not-enough-data")
+
+
+def test_a_path_with_a_colon_is_a_path(report: Callable, run: Callable):
+    told = report(run("x/a:1.jsonl", 3, 1), f"b:{run('x/b:2.jsonl', 3, 2)}")
+    assert told["meta"]["runs"] == ["a:1", "b"]
 
 
 def test_one_label_for_two_runs_is_refused(assay: Callable, run: Callable):
@@ -296,6 +303,25 @@ def test_what_is_unlike_is_told_and_can_be_refused(assay: Callable, run: Callabl
     assert assay("compare", a, a, "--strict").code == 0
 
 
+def test_a_wrong_weight_is_told_but_makes_no_runs_unlike(
+    assay: Callable, run: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    a, b = run("a.jsonl", 3, 1), run("b.jsonl", 3, 2)
+    monkeypatch.setenv("COMPARE_QUALITY", "abc")
+    monkeypatch.setenv("COMPARE_LATENCY", "")
+    done = assay("compare", a, b, "--strict")
+    assert done.code == 0
+    assert "note: COMPARE_QUALITY='abc' is no weight; 0.5 is used" in done.stderr
+    assert "COMPARE_LATENCY" not in done.stderr
+
+
+def test_a_run_without_rows_is_compared_when_its_kind_is_said(report: Callable, run: Callable):
+    told = report(run("a.jsonl", 3, 1), run("b.jsonl", 0, 0), "--input-format", "capture")
+    assert told["notes"] == ["3 of 3 prompts are not in every run and are left out of the pairs"]
+    assert told["reliability"]["b"]["completionRate"] == 1
+    assert told["verdict"][0]["code"] == "not-enough-data"
+
+
 def test_another_k_is_told(assay: Callable, tmp_path: Path):
     a = write(tmp_path / "a.jsonl", [trials("p", [True, False])])
     b = write(tmp_path / "b.jsonl", [trials("p", [True, False, True])])
@@ -323,7 +349,15 @@ def test_rows_of_the_pipeline_are_accepted(report: Callable, tmp_path: Path):
         ({"score": {"pass": True, "score": -0.5}}, "a score must lie in 0..1, got -0.5"),
         ({"timing": {"total": -5}}, "a duration cannot be negative, got -5"),
         ({"usage": {"costUsd": -1}}, "a cost cannot be negative"),
+        ({"timing": {"total": 1e300}}, "a duration of 1e+300 is no measurement"),
+        ({"timing": {"total": 1, "firstResponse": 1e300}}, "a first response of 1e+300"),
+        ({"usage": {"costUsd": 1e300}}, "a cost of 1e+300 is no measurement"),
+        ({"usage": {"inputTokens": 1e308, "outputTokens": 1e308}}, "a number of tokens of inf"),
+        ({"permissionDenials": 10**30}, "a.jsonl:1"),
+        ({"permissionDenials": -1}, "a.jsonl:1"),
         ({"score": {"pass": "yes", "score": 1}}, "a.jsonl:1"),
+        ({"score": {"pass": True}}, "a.jsonl:1: Object missing required field `score`"),
+        ({"score": {"score": 1}}, "a.jsonl:1: Object missing required field `pass`"),
     ],
 )
 def test_numbers_that_mean_nothing_are_refused(
@@ -334,6 +368,31 @@ def test_numbers_that_mean_nothing_are_refused(
     assert done.code == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"passAtK": 3}, "passAtK must lie in 0..1, got 3"),
+        ({"passExpK": -1}, "passExpK must lie in 0..1, got -1"),
+        ({"k": 1e300}, "k must lie in 0..1e+09, got 1e+15"),
+        ({"k": 2**63}, "k must lie in 0..1e+09"),
+    ],
+)
+def test_numbers_of_trials_that_mean_nothing_are_refused(
+    assay: Callable, tmp_path: Path, change: dict[str, Any], said: str
+):
+    rows = [trials("p0", [True, False]), trials("p1", [True, True])]
+    b = write(tmp_path / "b.jsonl", rows)
+    done = assay("compare", write(tmp_path / "a.jsonl", [rows[0] | change, rows[1]]), b)
+    assert (done.code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_many_denials_cost_no_memory(report: Callable, run: Callable):
+    told = report(run("a.jsonl", 3, 1, permissionDenials=10**9), run("b.jsonl", 3, 2))
+    assert told["health"]["a"]["permissionDenials"] == 3 * 10**9
 
 
 def test_a_row_that_came_again_is_healthy_again(report: Callable, run: Callable, tmp_path: Path):
@@ -438,6 +497,42 @@ def test_runs_without_grades_are_not_judged(assay: Callable, tmp_path: Path):
 # Chance
 
 
+@pytest.mark.parametrize("form", ["json", "markdown", "table"])
+@pytest.mark.parametrize(
+    ("redirection", "why"),
+    [("> /dev/full", "No space left on device"), (">&-", "it is closed")],
+)
+def test_a_stdout_that_takes_nothing(run: Callable, form: str, redirection: str, why: str):
+    words = [sys.executable, "-m", "assay", "compare", run("a.jsonl", 3, 1), run("b.jsonl", 3, 2)]
+    line = shlex.join([*map(str, words), "-f", form]) + f" {redirection}"
+    done = subprocess.run(line, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: cannot write to stdout: {why}\n")
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_runs_may_come_through_pipes(run: Callable, tmp_path: Path):
+    a, b = run("a.jsonl", 30, 10), run("b.jsonl", 30, 20)
+    (tmp_path / "rank.py").write_text(
+        "def grade(runs):\n"
+        "    return {'rankings': [{'run': r, 'rank': 1, 'score': 0.5} for r in runs]}\n"
+    )
+    assay = f"{sys.executable} -m assay compare one:<(cat {a}) two:<(cat {b})"
+    line = f"{assay} -s custom -g {tmp_path / 'rank.py'}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert [told["quality"][run]["passCount"] for run in ("one", "two")] == [10, 20]
+
+
+def test_a_name_too_long_for_a_file(assay: Callable, run: Callable):
+    done = assay("compare", "x" * 300, run("a.jsonl", 3, 1), "-o", "out.json")
+    assert done.code == 1
+    assert "File name too long" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_same_input_gives_the_same_bytes(assay: Callable, tmp_path: Path):
     def make(name: str, shift: int) -> Path:
         rows = [
@@ -495,6 +590,20 @@ def test_a_python_file_ranks(
     (pair,) = told["headToHead"]["pairwise"]
     assert (pair["aWins"], pair["bWins"]) == (1, 1)
     assert told["meta"]["strategy"] == "custom"
+
+
+def test_a_strategy_sees_rows_behind_a_byte_order_mark(
+    report: Callable, longer: tuple[Path, Path], tmp_path: Path
+):
+    for path in longer:
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    grader = tmp_path / "rank.py"
+    grader.write_text(
+        "def grade(runs):\n"
+        "    return {'rankings': [{'run': r, 'rank': 1, 'score': 0.5} for r in runs]}\n"
+    )
+    told = report(*longer, "--strategy", "custom", "-g", grader)
+    assert told["headToHead"]["prompts"][0]["scores"] == dict.fromkeys(told["meta"]["runs"], 0.5)
 
 
 def test_a_program_ranks(report: Callable, longer: tuple[Path, Path], tmp_path: Path):

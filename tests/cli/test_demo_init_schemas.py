@@ -1,6 +1,8 @@
 """demo, init and schemas: what a newcomer types first."""
 
 import json
+import subprocess
+import sys
 
 import jsonschema
 import pytest
@@ -43,6 +45,40 @@ def test_schemas_are_valid_and_describe_our_rows(assay, tmp_path, agent, prompts
     jsonschema.validate(rows[0], everything["CaptureResult"])
 
 
+def test_what_the_other_commands_write_fits_its_schema(assay, agent, prompts):
+    everything = json.loads(assay("schemas", "--json").stdout)
+    path, asked = agent(), prompts("hello", "again")
+    assay("capture", asked, "-s", path, "-g", "contains:hello", "-o", "r.jsonl")
+    made = {
+        "TrialResult": assay("trials", asked, "-s", path, "-k", "2", "-g", "contains:x").rows,
+        "SummaryResult": assay("summarize", "r.jsonl").rows,
+        "RawOutput": assay("run", asked, "-s", path).rows,
+    }
+    made["TrialEntry"] = made["TrialResult"][0]["trials"]
+    made["TrajectoryStep"] = made["TrialEntry"][0]["trajectory"]
+    made["GraderResult"] = [row["score"] for row in assay("format", "r.jsonl").rows]
+    for name, rows in made.items():
+        assert rows
+        for row in rows:
+            jsonschema.validate(row, everything[name])
+
+
+def test_schemas_have_the_form_that_the_seed_exports(assay):
+    step = json.loads(assay("schemas", "TrajectoryStep").stdout)
+    kinds = [one["properties"]["type"] for one in step["oneOf"]]
+    assert kinds == [
+        {"type": "string", "const": name} for name in ("thought", "message", "tool_call", "plan")
+    ]
+    prompt = json.loads(assay("schemas", "PromptCase").stdout)
+    assert prompt["required"] == ["id", "input"]
+    assert prompt["additionalProperties"] is False
+    assert prompt["properties"]["timeout"] == {"type": "number"}
+    assert prompt["properties"]["metadata"]["additionalProperties"] == {}
+    everything = assay("schemas", "--json").stdout
+    assert "$ref" not in everything
+    assert '"const": 1' in everything
+
+
 def test_schemas_split_and_unknown_names(assay, tmp_path):
     assert assay("schemas", "--split", "-o", "out").code == 0
     one = json.loads((tmp_path / "out" / "TrialResult.json").read_text())
@@ -51,6 +87,19 @@ def test_schemas_split_and_unknown_names(assay, tmp_path):
     unknown = assay("schemas", "Nope")
     assert unknown.code == 1
     assert "CaptureResult" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "why"), [("> /dev/full", "No space left"), (">&-", "it is closed")]
+)
+@pytest.mark.parametrize("words", ["schemas --json", "run p.jsonl --shell true"])
+def test_a_stdout_that_takes_nothing_is_said(assay, tmp_path, words, where, why):
+    (tmp_path / "p.jsonl").write_text('{"id": "a", "input": "x"}')
+    line = f"{sys.executable} -m assay {words} {where}"
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"cannot write to stdout: {why}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], []])

@@ -87,6 +87,24 @@ def test_rows_of_the_seed_without_times_and_turns_are_read(
     assert "failure" not in read
 
 
+def test_the_error_of_a_row_of_the_seed_is_kept(
+    assay: Callable, agent: Callable, tmp_path: Path
+) -> None:
+    times = {"start": 1000, "end": 2000, "total": 1000}
+    row = {"id": "a", "input": "x", "rawLines": [], "timing": times, "error": "no such program"}
+    (tmp_path / "raw.jsonl").write_text(json.dumps(row))
+    (read,) = assay("extract", "raw.jsonl", "-s", agent()).rows
+    assert (read["error"], read["toolErrors"]) == ("no such program", True)
+    assert read["failure"]["message"] == "no such program"
+
+
+def test_an_empty_file_has_no_rows(assay: Callable, agent: Callable, tmp_path: Path) -> None:
+    (tmp_path / "raw.jsonl").write_text("\n")
+    done = assay("extract", "raw.jsonl", "-s", agent())
+    assert (done.code, done.stdout) == (0, "")
+    assert "raw.jsonl: no rows" in done.stderr
+
+
 def test_bad_rows_are_named(assay: Callable, agent: Callable, tmp_path: Path) -> None:
     good = {"id": "a", "input": "x", "rawLines": [], "timing": {"start": 0, "end": 1}}
     (tmp_path / "raw.jsonl").write_text(json.dumps(good) + "\n" + '{"id": "b"}\n')

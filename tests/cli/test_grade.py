@@ -73,6 +73,14 @@ def test_what_is_wrong_is_said(assay, rows, tmp_path, words, code, said) -> None
     assert source.read_bytes() == before
 
 
+def test_an_empty_file_gives_an_empty_output(assay, tmp_path) -> None:
+    (tmp_path / "e.jsonl").write_text("\n")
+    done = assay("grade", "e.jsonl", "-g", "exact", "-o", "g.jsonl")
+    assert done.code == 0
+    assert "0 of 0" in done.stderr
+    assert (tmp_path / "g.jsonl").read_bytes() == b""
+
+
 def test_a_bad_line_is_named_and_what_came_before_is_kept(assay, rows, tmp_path, read_rows) -> None:
     source = rows({"id": "a"})
     source.write_text(source.read_text() + "\n{bad\n")

@@ -138,3 +138,13 @@ def test_a_pilot_that_is_none(plan: Callable, pilot: Callable, tmp_path: Path):
         done = plan(path)
         assert done.code == 1
         assert said in done.stderr
+
+
+def test_a_pilot_and_a_rate_contradict_each_other(plan: Callable, pilot: Callable):
+    done = plan(pilot("a.jsonl", 20), "--rate", "0.5")
+    assert done.code == 2
+    assert "not both" in done.stderr
+
+
+def test_prompts_at_hand_are_a_number_that_can_be_counted(plan: Callable):
+    assert plan("--rate", "0.5", "-n", 10**9).code == 2

@@ -107,3 +107,44 @@ def test_captures_and_trials_stand_side_by_side(
     done = assay("report", files[0], other, "-f", "markdown")
     assert done.code == 0, done.stderr
     assert done.stdout.count("| run |") == 2
+
+
+def test_a_result_file_is_never_written_over(assay: Callable[..., Any], files: Any) -> None:
+    before = files[0].read_bytes()
+    done = assay("report", *files, "-f", "markdown", "-o", files[0], "--overwrite")
+    assert done.code == 2
+    assert "-o is the file that is read" in done.stderr
+    assert files[0].read_bytes() == before
+
+
+def test_runs_may_all_be_given_by_option(assay: Callable[..., Any], files: Any) -> None:
+    named = [
+        word
+        for label, path in zip("ab", files, strict=True)
+        for word in ("--run", f"{label}:{path}")
+    ]
+    done = assay("report", *named, "-f", "markdown")
+    assert done.code == 0, done.stderr
+    assert "**b is better than a" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [([], 2), (["--margin", "nan", "F"], 2), (["--seed", "-1", "F"], 2), (["x" * 300], 1)],
+)
+def test_what_makes_no_report(
+    assay: Callable[..., Any], files: Any, words: list[str], code: int
+) -> None:
+    done = assay("report", *(files[0] if word == "F" else word for word in words))
+    assert done.code == code
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unhealthy_run_is_no_green_tick(assay: Callable[..., Any], files: Any) -> None:
+    half = [json.loads(line) for line in files[1].read_text().splitlines()]
+    for row in half[::4]:
+        del row["score"]
+    files[1].write_text("".join(json.dumps(row) + "\n" for row in half))
+    done = assay("report", *files, "-f", "markdown")
+    assert done.stdout.splitlines()[2].startswith("⚠️ **UNHEALTHY (new: 25% of the planned")

@@ -141,7 +141,7 @@ def test_what_does_not_measure_the_agent_is_not_measured(
     assert all("pass" not in t and "score" not in t for t in row["trials"])
     assert row["failures"] == {"spawn": 2}
     assert (row["nMeasured"], row["perK"]) == (0, [])
-    assert row["passRate"] is row["passAtK"] is row["passExpK"] is None
+    assert not {"passRate", "passAtK", "passExpK"} & set(row)
 
 
 CLAUDE = """#!/bin/sh
@@ -186,7 +186,8 @@ def test_a_broken_grader_loses_no_trial(
     for row in lines(out):
         assert [t["output"] for t in row["trials"]] == [row["input"]] * 2
         assert all("oops" in t["graderFailures"]["broken"] for t in row["trials"])
-        assert (row["nMeasured"], row["passRate"]) == (0, None)
+        assert row["nMeasured"] == 0
+        assert "passRate" not in row
     assert not partial(out).exists()
 
 

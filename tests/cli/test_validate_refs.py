@@ -120,3 +120,15 @@ def test_wrong_use(assay: Callable[..., Any], prompts: Any, tmp_path: Path):
     assert assay("validate-refs").code == 2
     assert assay("validate-refs", prompts("q")).code == 2
     assert assay("validate-refs", prompts("q"), "-g", tmp_path / "none.py").code == 1
+
+
+def test_an_existing_output_is_kept_and_only_what_works_is_advised(
+    assay: Callable[..., Any], prompts: Any, grader: Path, tmp_path: Path
+):
+    (tmp_path / "v.jsonl").write_text("{}\n")
+    path = prompts({"id": "a", "input": "x", "reference": "y"})
+    done = assay("validate-refs", path, "-g", grader, "-o", "v.jsonl")
+    assert done.code == 1
+    assert "--overwrite replaces it" in done.stderr
+    assert "--resume" not in done.stderr
+    assert (tmp_path / "v.jsonl").read_text() == "{}\n"

@@ -82,10 +82,25 @@ def test_the_last_of_repeated_ids_counts(tmp_path):
 
 
 def test_categories_by_any_key(tmp_path):
-    rows = [capture("a", metadata={"level": 3}), capture("b", metadata={"level": "easy"})]
-    path = write(tmp_path / "a.jsonl", [*rows, capture("c")])
-    run = load(path, "level")
-    assert [run.category_names[i] for i in run.categories] == ["3", "easy", "(uncategorized)"]
+    levels = [3, "easy", True, ["a", 1]]
+    rows = [capture(f"p{n}", metadata={"level": level}) for n, level in enumerate(levels)]
+    run = load(write(tmp_path / "a.jsonl", [*rows, capture("c")]), "level")
+    names = [run.category_names[i] for i in run.categories]
+    assert names == ["3", "easy", "true", '["a",1]', "(uncategorized)"]
+
+
+@pytest.mark.parametrize("key", ["trajectoryRichness", "timedOut", "é", "a,b", "", "id", "type"])
+def test_any_key_of_the_metadata_may_be_the_category(tmp_path, key):
+    path = write(tmp_path / "a.jsonl", [capture("a", metadata={key: "full"}), capture("b")])
+    run = load(path, key)
+    assert [run.category_names[i] for i in run.categories] == ["full", "(uncategorized)"]
+    assert run.richness == ("full" if key == "trajectoryRichness" else None)
+
+
+@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\nb"])
+def test_a_key_that_cannot_be_looked_for_is_refused(tmp_path, key):
+    with pytest.raises(InputError, match="--by"):
+        load(write(tmp_path / "a.jsonl", [capture("a")]), key)
 
 
 def test_trials_are_read_with_what_was_not_measured(tmp_path):
@@ -124,3 +139,68 @@ def test_what_is_no_result_file_is_refused(tmp_path):
         detect_kind(write(tmp_path / "a.jsonl", [{"id": "a"}]))
     with pytest.raises(InputError, match="no rows"):
         detect_kind(write(tmp_path / "e.jsonl", []))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_row(tmp_path):
+    path = write(tmp_path / "a.jsonl", [capture("a", score=1.0), capture("b", score=1.0)])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load(path).ids == ["a", "b"]
+    path.write_bytes(b"\xef\xbb\xbf")
+    with pytest.raises(InputError, match="no rows"):
+        load(path)
+    assert load_run("x", path, "capture", "category").ids == []
+
+
+@pytest.mark.parametrize("between", ["", " ", "\r"])
+def test_a_line_holds_one_row(tmp_path, between):
+    first, *others = [json.dumps(capture(id_, score=1.0)) for id_ in "abc"]
+    path = tmp_path / "a.jsonl"
+    path.write_text(first + "\n" + between.join(others) + "\n")
+    with pytest.raises(InputError, match=r"a\.jsonl:2: "):
+        load(path)
+
+
+def test_a_row_stands_on_one_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [json.dumps(capture("a", score=1.0)), json.dumps(capture("b", score=1.0), indent=1)]
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"a\.jsonl:2: "):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("steps", "richness"),
+    [
+        (["message", "tool_call"], "full"),
+        (["thought"], "full"),
+        (["message", "plan"], None),
+        ([], None),
+    ],
+)
+def test_without_a_word_the_steps_tell_how_rich_a_run_is(tmp_path, steps, richness):
+    trajectory = [{"type": kind, "timestamp": 1} for kind in steps]
+    rows = [capture("a"), capture("b", trajectory=trajectory)]
+    assert load(write(tmp_path / "a.jsonl", rows)).richness == richness
+    rows[0]["metadata"] = {"trajectoryRichness": "minimal"}
+    assert load(write(tmp_path / "a.jsonl", rows)).richness == "minimal"
+
+
+def test_a_trial_that_has_no_score_gets_none(tmp_path):
+    """The reference writes pass: false without a score where a trial broke."""
+    trial = {"output": "o", "trajectory": [], "duration": 5.0}
+    entries = [
+        trial | {"trialNum": 1, "pass": True, "score": 0.9},
+        trial | {"trialNum": 2, "pass": False, "reasoning": "Error: no such file"},
+    ]
+    row = {"id": "a", "input": "i", "k": 2, "trials": entries}
+    run = load(write(tmp_path / "t.jsonl", [row]))
+    assert run.n_measured.tolist() == [2]
+    assert run.score[0] == 0.9
+    assert np.isnan(run.score[1])
+
+
+def test_where_no_trial_has_a_score_passing_is_the_score(tmp_path):
+    trial = {"output": "o", "trajectory": [], "duration": 5.0}
+    entries = [trial | {"trialNum": n, "pass": n == 1} for n in (1, 2)]
+    row = {"id": "a", "input": "i", "k": 2, "trials": entries}
+    assert load(write(tmp_path / "t.jsonl", [row])).score.tolist() == [1.0, 0.0]

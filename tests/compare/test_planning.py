@@ -113,6 +113,26 @@ def test_pilots_that_show_no_spread_are_refused(tmp_path: Path):
         assert "--rate" in caught.value.hint
 
 
+def test_two_pilots_without_any_difference_show_no_spread(tmp_path: Path):
+    passes = [[True], [False], [True]]
+    runs = [pilot(tmp_path / f"{name}.jsonl", passes) for name in "ab"]
+    with pytest.raises(InputError, match="differ on no prompt"):
+        spread_of_pilot(runs)
+
+
+@pytest.mark.parametrize(("rate", "mirror"), [(1.0, 0.9), (0.95, 0.85)])
+def test_a_rate_without_room_above_goes_down(rate: float, mirror: float):
+    told, same = (spread_of_rates(r, 0.1)[0] for r in (rate, mirror))
+    assert (told.between, told.within) == pytest.approx((same.between, same.within))
+    assert told.between > 0
+
+
+def test_a_difference_without_any_room_is_refused():
+    with pytest.raises(InputError, match=r"0\.5 cannot go up or down by 0\.7"):
+        spread_of_rates(0.5, 0.7)
+    assert spread_of_rates(0.7, 0.3)[0].within > 0
+
+
 def test_power_grows_with_prompts():
     spread, _ = spread_of_rates(0.6, 0.1)
     told = [power_with(spread, 0.1, n, 1) for n in (10, 100, 1000)]

@@ -108,6 +108,43 @@ def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
         assert f"**{pair}: not enough data" in text
 
 
+def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
+    from assay.report.comparison_text import markdown, verdict_lines
+
+    clear = {f"p{i}": float(i >= 20) for i in range(40)}
+    holes = {id_: None if int(id_[1:]) % 5 == 0 else 1.0 for id_ in clear}
+    a, b = write(tmp_path / "a.jsonl", clear), write(tmp_path / "b.jsonl", holes)
+    sections = compared(a, b).sections
+    (verdict,) = sections["verdict"]
+    assert (verdict["code"], verdict["healthy"]) == ("better", False)
+    told = "UNHEALTHY (b: 20% of the planned trials are not measured): b is better than a: +0.5"
+    assert verdict["words"].startswith(told)
+    assert markdown(sections).splitlines()[2].startswith("**UNHEALTHY (b: 20%")
+    assert [code for code, _ in verdict_lines(sections)] == ["unhealthy"]
+    (sound,) = compared(a, a).sections["verdict"]
+    assert sound["healthy"]
+    assert "UNHEALTHY" not in sound["words"]
+
+
+def test_every_form_shows_the_difference_in_score_and_who_flipped(tmp_path):
+    from assay.report.comparison_text import flip_lines, markdown, tables
+
+    before = {f"p{i}": 0.6 if i % 2 else 0.4 for i in range(40)}
+    after = {id_: score + 0.2 for id_, score in before.items()}
+    paths = write(tmp_path / "a.jsonl", before), write(tmp_path / "b.jsonl", after)
+    sections = compared(*paths).sections
+    title, header, rows = list(tables(sections))[1]
+    rate, score = (dict(zip(header, row, strict=True)) for row in rows)
+    assert (title, rate["what"], score["what"]) == ("Pairs", "pass rate", "score")
+    assert rate["difference"].startswith("+0.500 (")
+    assert score["difference"].startswith("+0.200 (+0.1")
+    assert rate["p (Holm)"] == score["p (Holm)"] == "<0.0001"
+    assert (rate["win/tie/loss"], score["win/tie/loss"]) == ("20/20/0", "40/0/0")
+    (flips,) = flip_lines(sections)
+    assert flips == "b improved on p0, p2, p4, p6, p8, p10, p12, p14, p16, p18 and 10 more"
+    assert f"- {flips}" in markdown(sections)
+
+
 def test_not_measured_trials_leave_bounds_open(tmp_path):
     base = scores(20, 0.5, 3)
     down = base | {"p0": None, "p1": None}
@@ -136,9 +173,9 @@ def test_scores_on_an_edge_belong_to_the_bin_above(tmp_path):
 def test_odd_weights_are_not_taken(tmp_path):
     a = write(tmp_path / "a.jsonl", {"p": 1.0})
     b = write(tmp_path / "b.jsonl", {"p": 0.0})
-    told = compared(a, b, env={"COMPARE_QUALITY": "nan", "COMPARE_LATENCY": "-1"})
-    assert [w for w in told.warnings if "COMPARE_QUALITY" in w]
-    assert [w for w in told.warnings if "COMPARE_LATENCY" in w]
+    odd = {"COMPARE_QUALITY": "nan", "COMPARE_LATENCY": "-1", "COMPARE_RELIABILITY": "1_0"}
+    told = compared(a, b, env=odd)
+    assert all(any(name in w for w in told.warnings) for name in odd)
     row = json.loads(next(told.rows())[0])
     assert row["scores"]["a"] == pytest.approx(0.5 + 0.3 / 1.1 + 0.2)
 

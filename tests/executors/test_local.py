@@ -101,3 +101,27 @@ def test_closing_early_stops_the_workers_and_waits_for_them() -> None:
 
 def test_no_items_no_results() -> None:
     assert list(LocalExecutor(3).map(lambda n: n, [], lost)) == []
+
+
+def test_an_interruption_while_workers_are_started_waits_for_those_that_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        if began.is_set():
+            raise KeyboardInterrupt
+        start(thread)
+        began.wait(10)
+
+    def work(n: int) -> int:
+        began.set()
+        time.sleep(0.2)
+        ended.set()
+        return n
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    with pytest.raises(KeyboardInterrupt):
+        list(LocalExecutor(4).map(work, range(9), lost))
+    assert ended.is_set()

@@ -36,8 +36,8 @@ def test_words_for_a_label(value: Any, label: bool):
 
 def test_empty_and_ambiguous_labels_are_counted_apart():
     rows = [{"id": "a", "label": None}, {"id": "b"}, {"id": "c", "label": "Ambiguous"}]
-    labels = read_labels(file_of(*rows))
-    assert (labels.n_rows, labels.n_unlabelled, labels.n_ambiguous) == (3, 2, 1)
+    labels = read_labels(file_of(*rows, {"id": "d", "label": " "}))
+    assert (labels.n_rows, labels.n_unlabelled, labels.n_ambiguous) == (4, 3, 1)
     assert labels.rows == {}
 
 

@@ -64,3 +64,7 @@ def test_a_broken_grader_is_not_a_failed_reference():
     other = validation(PROMPT, {REFERENCE: GOOD, EMPTY: Verdict(broken={"g": "boom"})})
     assert other.passes is True
     assert other.grader_failure == "g, asked about the empty answer: boom"
+
+
+def test_a_prompt_without_metadata_leaves_none_in_the_row():
+    assert "metadata" not in json.loads(answer_row(Prompt(id="p", input="x"), "y"))

@@ -64,6 +64,30 @@ def test_a_grading_at_the_end_of_the_line_is_replaced_and_the_rest_not_touched(
     assert again.line == fresh.line
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [{"errors": []}, {"errors": "a text"}, {"errors": None}, {"errors": [1]}, {"outcome": [1]}],
+)
+def test_fields_of_other_kinds_stay_as_they_were(theirs: dict[str, Any]) -> None:
+    (row,) = graded(ROW | theirs)
+    assert row["score"]["pass"]
+    assert {name: row[name] for name in theirs} == theirs
+
+
+@pytest.mark.parametrize("theirs", [["x"], "x", None, 5])
+def test_grader_failures_of_another_kind_are_replaced(theirs: Any) -> None:
+    (row,) = graded(ROW | {"graderFailures": theirs, "errors": "disk"})
+    assert row["score"]["pass"]
+    assert row["errors"] == "disk"
+    assert "graderFailures" not in row
+    (row,) = graded(ROW | {"graderFailures": theirs, "errors": "disk"}, grader="exact")
+    assert row["errors"] == ["disk", *row["graderFailures"].values()]
+
+
+def test_a_trajectory_of_null_is_an_empty_one() -> None:
+    assert graded(ROW | {"trajectory": None}, grader="tools:max_calls=0")[0]["score"]["pass"]
+
+
 def test_a_broken_grader_leaves_the_row_without_a_score() -> None:
     (row,) = graded(ROW | {"score": {"pass": True, "score": 1}}, grader="exact")
     assert "score" not in row

@@ -32,8 +32,32 @@ def test_the_question_has_the_seeds_fields_that_are_known(ask, script) -> None:
         "print(json.dumps({'pass': True, 'score': 1, 'reasoning': ','.join(d)}))\n"
     )
     assert ask(path, "x").reasoning == "input,output,trajectory"
-    full = ask(path, "x", hint="h", metadata={}, cwd="/", reference="not shown")
+    full = ask(path, "x", hint="h", metadata={"c": 1}, cwd="/", reference="not shown")
     assert full.reasoning == "input,output,hint,trajectory,metadata,cwd"
+
+
+def test_the_question_leaves_out_what_the_row_leaves_out(ask, script) -> None:
+    path = script(
+        "import json, sys\nd = json.load(sys.stdin)\n"
+        "print(json.dumps({'pass': True, 'score': 1, 'reasoning': ','.join(d)}))\n"
+    )
+    assert ask(path, "x", row={"id": "a"}, metadata={}).reasoning == "input,output"
+    captured = {"trajectory": [], "metadata": {"agent": "a"}}
+    assert ask(path, "x", row=captured, metadata={}).reasoning == "input,output,trajectory"
+    empty = ask(path, "x", row={"metadata": {}}, metadata={})
+    assert empty.reasoning == "input,output,metadata"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'\xef\xbb\xbf{"pass": true, "score": 1}',
+        b'{"pass": true, "score": 1, "reasoning": "\xff"}',
+        b'{"pass": true, "score": 1, "version": 7, "more": []}',
+    ],
+)
+def test_an_answer_may_have_a_mark_bad_letters_and_fields_of_its_own(ask, script, said) -> None:
+    assert ask(script(f"import sys\nsys.stdout.buffer.write({said!r})\n"), "x").pass_
 
 
 @pytest.mark.parametrize(
@@ -42,6 +66,7 @@ def test_the_question_has_the_seeds_fields_that_are_known(ask, script) -> None:
         ("sys.stderr.write('blew up'); sys.exit(4)", "code 4: blew up"),
         ("pass", "no output"),
         ("print('hello')", "not valid JSON: hello"),
+        ("print('true')", "Invalid grader result"),
         ("print(json.dumps({'pass': True, 'score': 1.5}))", "score"),
         ('print(\'{"pass": true, "score": NaN}\')', "not valid JSON"),
         ("os.kill(os.getpid(), 9)", "code 137"),

@@ -80,9 +80,33 @@ def test_nonsense_is_the_graders_failure(ask, ask_apart, script, body, said) -> 
 
 
 def test_prints_do_not_reach_stdout(way, script, capfd) -> None:
-    path = script("import os\ndef grade(output):\n    print('noise')\n    return True\n")
+    path = script(
+        "import os, subprocess\ndef grade(output):\n    print('noise')\n"
+        "    os.write(1, b'noise')\n    subprocess.run(['echo', 'noise'])\n    return True\n"
+    )
     assert way(path, "x").pass_
-    assert "noise" not in capfd.readouterr().out
+    print("mine", flush=True)
+    assert capfd.readouterr().out == "mine\n"
+
+
+@pytest.mark.parametrize("what", ["asyncio.CancelledError()", "GeneratorExit()", "Odd('odd')"])
+def test_what_is_no_exception_is_the_graders_failure_too(way, script, what) -> None:
+    path = script(
+        "import asyncio\nclass Odd(BaseException): pass\n"
+        f"async def grade(output):\n    raise {what}\n"
+    )
+    with pytest.raises(PluginError, match=what.partition("(")[0].rpartition(".")[2]):
+        way(path, "x")
+
+
+def test_a_function_that_hands_on_an_async_one_is_awaited(way, script) -> None:
+    path = script("async def other(): return True\ndef grade(output): return other()\n")
+    assert way(path, "x").pass_
+
+
+def test_an_argument_that_has_no_name_is_named(ask, script) -> None:
+    with pytest.raises(PluginError, match="'output'"):
+        ask(script("def grade(output, /): return True\n"), "x")
 
 
 def test_strange_arguments_are_refused(ask, script) -> None:
@@ -95,6 +119,9 @@ HANGS = {
     "sleep": "import time; time.sleep(600)",
     "swallow": "import time\n    for _ in range(3):\n        try: time.sleep(600)\n"
     "        except BaseException: pass\n    time.sleep(600)",
+    "never": "import time\n    while True:\n        try:\n            while True:\n"
+    "                try: time.sleep(600)\n                except: continue\n"
+    "        except BaseException: pass",
     "regex": "import re; re.match(r'(a+)+$', 'a' * 40 + '!')",
     "async": "import asyncio; asyncio.run(asyncio.sleep(600))",
 }

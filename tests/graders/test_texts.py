@@ -46,6 +46,9 @@ from assay.graders.numeric import last_number
         ("numeric:7", "none", {}, False),
         ("numeric:7", "−7", {}, False),
         ("numeric:-7", "−7", {}, True),
+        ("numeric:1.2", "version 1.2.3", {}, False),
+        ("numeric:1", "1e12345", {}, False),
+        ("numeric:3", "3.", {}, True),
     ],
 )
 def test_verdicts(ask, grader, output, fields, passes) -> None:
@@ -76,7 +79,20 @@ def test_a_hint_without_a_number_is_not_the_agents_fault(ask) -> None:
 @pytest.mark.parametrize(
     "grader",
     [
+        "regex",
+        "regex:",
         "regex:(",
+        "contains:",
+        "json-schema",
+        "judge",
+        "judge:agent=demo",
+        "judge:be kind",
+        "command:run=true,limit_s=-1",
+        "command:run=true,limit_s=nan",
+        "git:max_files=-1",
+        "git:test='",
+        "tools:",
+        "tools:max_calls=-1",
         "regex:a,negate=true",
         "numeric:tolerance=-1",
         "numeric:tolerance=nan",
@@ -99,6 +115,11 @@ def test_wrong_options_are_said_before_any_row(ask, grader) -> None:
     with pytest.raises((InputError, PluginError)) as caught:
         ask(grader, "x")
     assert caught.value.message
+    assert "__init__" not in caught.value.message
+
+
+def test_a_number_of_very_many_digits_is_not_written_out(ask) -> None:
+    assert len(ask("numeric:7", "1" * 100_000).reasoning) < 200
 
 
 def test_a_pattern_that_never_ends_is_ended(ask, ask_apart) -> None:

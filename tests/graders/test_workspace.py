@@ -124,6 +124,12 @@ def test_git_conditions(ask, repo, options, passes) -> None:
         assert grade.outcome["testsPassed"] is passes
 
 
+def test_git_tests_that_cannot_be_started_are_not_the_agents_fault(ask, repo) -> None:
+    (repo / "a.txt").write_text("one\nmore\n")
+    with pytest.raises(PluginError, match="was not found"):
+        ask("git:test=sh -c no-such-command-4711", cwd=str(repo))
+
+
 def test_git_no_change_fails_and_base_sees_commits(ask, repo) -> None:
     assert not ask("git", cwd=str(repo)).pass_
     git(repo, "tag", "start")
@@ -138,7 +144,7 @@ def test_git_no_change_fails_and_base_sees_commits(ask, repo) -> None:
 def test_git_works_before_the_first_commit_and_needs_a_repository(ask, tmp_path) -> None:
     folder = tmp_path / "fresh"
     folder.mkdir()
-    with pytest.raises(PluginError, match="git"):
+    with pytest.raises(PluginError, match="not a git repository"):
         ask("git", cwd=str(folder))
     git(folder, "init", "-q")
     (folder / "x").touch()

@@ -170,3 +170,27 @@ def test_every_row_is_on_its_own_line_whatever_is_in_it(tmp_path: Path) -> None:
     nasty = {"id": "\u2028\n\r\x00\x85", "output": "a\nb"}
     write(path, msgspec.json.encode(nasty))
     assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == [nasty]
+
+
+def test_a_file_that_is_removed_while_it_is_written_is_put_back(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "out.jsonl"
+    journal = Journal(path, "new")
+    journal.append(b'{"id":"a"}')
+    path.unlink()
+    path.parent.rmdir()
+    journal.append(b'{"id":"b"}')
+    with pytest.raises(OutputError, match="was removed") as error:
+        journal.__exit__(None, None, None)
+    assert "put back" in error.value.hint
+    assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+
+
+def test_a_file_that_another_took_the_place_of_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    journal = Journal(path, "new")
+    journal.append(b'{"id":"a"}')
+    path.unlink()
+    path.write_text("mine")
+    with pytest.raises(OutputError, match="File exists"):
+        journal.__exit__(None, None, None)
+    assert path.read_text() == "mine"

@@ -26,6 +26,10 @@ def rows_of(data: bytes) -> list[str]:
     return [row.id for row in RowFile("f", io.BytesIO(data)).rows(DECODER)]
 
 
+def text_of(data: bytes) -> bytes:
+    return b"".join(RowFile("f", io.BytesIO(data)).texts())
+
+
 def test_bom_crlf_blank_lines_and_a_missing_last_line_feed_are_fine():
     data = b'\xef\xbb\xbf{"id":"a"}\r\n\n   \n{"id":"b"}\n{"id":"c"}'
     assert rows_of(data) == ["a", "b", "c"]
@@ -62,6 +66,33 @@ def test_blank_lines_count_in_the_line_number():
 def test_what_is_wrong_is_said(line: bytes, why: str):
     with pytest.raises(InputError, match=f"f:2: .*({why})"):
         rows_of(b'{"id":"a"}\n' + line + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b'{"id":"a"}{"id":"b"}\n\n', 1),
+        (b'{"id":"a"}\n{"id":"b"} {"id":"c"}\n\n', 2),
+        (b'{"id":"a"}\n{\n"id":"b"\n}\n', 2),
+        (b'{"id":"a"}\r{"id":"b"}\n', 1),
+        (b'{"id":"a"}{"id":\n"b"}\n', 1),
+    ],
+)
+def test_a_line_holds_one_whole_row(data: bytes, line: int):
+    """Rows side by side and rows over several lines are JSON, but no JSONL."""
+    for read in (rows_of, text_of):
+        with pytest.raises(InputError, match=f"^f:{line}: not a JSON object"):
+            read(data)
+
+
+def test_rows_as_they_are_written_keep_every_byte_but_the_blanks_round_them():
+    data = b'\xef\xbb\xbf{"id" : "a", "n": 1.50}\r\n\n  {"id":"\\ud83d"} \n{"id":"c"}'
+    assert text_of(data) == b'{"id" : "a", "n": 1.50}\n{"id":"\\ud83d"}\n{"id":"c"}\n'
+
+
+def test_nothing_but_a_byte_order_mark_is_empty():
+    assert RowFile("f", io.BytesIO(b"\xef\xbb\xbf\n \n")).empty
+    assert not RowFile("f", io.BytesIO(b'\xef\xbb\xbf{"id":"a"}')).empty
 
 
 def test_half_a_character_is_replaced_not_refused():

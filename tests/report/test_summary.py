@@ -101,3 +101,10 @@ def test_long_file_content_is_shown_by_head_and_tail():
     assert "line 9 of" not in shown
     assert "line 26 of" not in shown
     assert "line 27 of" in shown
+
+
+@pytest.mark.parametrize("score", [7, -0.1])
+def test_a_score_outside_its_scale_is_refused(score: float):
+    for view in (summary, markdown):
+        with pytest.raises(InputError, match=r"r:1: .*\$\.score\.score"):
+            view(score={"pass": True, "score": score})

@@ -1,6 +1,7 @@
 """Nothing of a trial is alive when the trial is over, whatever its processes tried."""
 
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,40 @@ def test_children_of_an_agent_that_ended_well_are_ended_too(
     assert alive() == []
     assert all("failure" not in row for row in done.rows)
     assert [row["metadata"]["exitCode"] for row in done.rows] == [0] * 9
+
+
+def test_children_of_an_earlier_turn_are_ended_when_the_next_cannot_start(
+    assay: Callable, prompts: Callable, agent: Callable, tmp_path: Path
+) -> None:
+    """A turn that ends well keeps its children for the next one; the trial still ends them."""
+    program = tmp_path / "once"
+    program.write_text("#!/bin/sh\nrm $0; sleep 300 & echo $! > pid\n")
+    program.chmod(0o755)
+    schema = agent(command=[str(program)], terminal={"required": False})
+    done = assay("capture", prompts({"id": "a", "input": ["one", "two"]}), "-s", schema)
+    assert done.rows[0]["failure"]["cause"] == "spawn"
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+_FIRST_THREAD_ENDS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of the call is x86's")
+@pytest.mark.parametrize("how", ["echo $$ > pid; exec {}", "{} & echo $! > pid; sleep 0.5"])
+def test_an_agent_whose_first_thread_has_ended_is_ended(
+    assay: Callable, prompts: Callable, agent: Callable, tmp_path: Path, how: str
+) -> None:
+    """It looks like a zombie and is alive; as the agent itself, and as an orphan of it."""
+    (tmp_path / "half.py").write_text(_FIRST_THREAD_ENDS)
+    script = how.format(f"{sys.executable} -I -S half.py")
+    shell = agent(command=["/bin/sh", "-c", script], terminal={"required": False})
+    done = assay("capture", prompts("x"), "-s", shell, "-t", 1500, timeout=20)
+    assert len(done.rows) == 1
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
 def test_a_quick_escape_before_we_look_is_found(

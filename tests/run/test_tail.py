@@ -1,5 +1,6 @@
 """Following a file: every byte is in exactly one line, read live or again."""
 
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,6 +103,48 @@ def test_a_secret_is_covered_however_its_bytes_arrive(
     assert not any(secret.encode() in line.text for line in lines)
     assert len(path.read_bytes()) == len(data)
     assert [line.text for line in lines] == path.read_bytes().split(b"\n")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_opens_the_stream_anew_writes_over_nobodys_lines(tmp_path: Path, late: bool) -> None:
+    secrets = Secrets({"API_KEY": "hidden-away"})
+    tail = Tail(str(tmp_path / "out"), 1024, secrets, late=late)
+    os.write(tail.fd, b"one hidden-away\n")
+    got = list(tail.read(1))
+    with Path(f"/proc/self/fd/{tail.fd}").open("ab") as again:
+        again.write(b"two\n")
+    os.write(tail.fd, b"three\n")
+    got += [*tail.read(2), *tail.close(3)]
+    assert [line.text for line in got] == [b"one [redacted]*", b"two", b"three"]
+    assert (tmp_path / "out").read_bytes() == b"one [redacted]*\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("before", [b"one\ntwo\nhal", b"one\ntwo", b"one\ntwo\n"])
+def test_a_stream_that_is_cut_off_is_read_from_its_beginning(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "out"
+    tail = Tail(str(path), 1024, NO_SECRETS)
+    os.write(tail.fd, before)
+    got = list(tail.read(1))
+    with Path(f"/proc/self/fd/{tail.fd}").open("wb") as again:
+        again.write(b"three\n")
+    got += tail.read(2)
+    os.write(tail.fd, b"four\n")
+    got += [*tail.read(3), *tail.close(4)]
+    assert [line.text for line in got] == [
+        *before.splitlines()[: before.count(b"\n")],
+        b"three",
+        b"four",
+    ]
+    again_read = list(recorded_lines(str(path), tail.marks, 1024))
+    assert again_read == [RawLine(2, b"three"), RawLine(3, b"four")]
+
+
+def test_a_late_file_that_is_emptied_at_the_end_is_no_trap(tmp_path: Path) -> None:
+    tail = Tail(str(tmp_path / "err"), 1024, NO_SECRETS, late=True)
+    os.write(tail.fd, b"one\n")
+    assert [line.text for line in tail.read(1)] == [b"one"]
+    os.ftruncate(tail.fd, 0)
+    assert list(tail.close(2)) == []
 
 
 def test_the_tail_keeps_up_with_a_writer(tmp_path: Path) -> None:

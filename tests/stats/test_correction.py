@@ -59,6 +59,20 @@ def test_a_doubtful_grader_is_named():
     )
 
 
+@pytest.mark.parametrize(
+    ("observed", "n", "agreement"),
+    [
+        (42 / 85, 85, label(224, 231, 1, 1)),
+        (458 / 461, 461, label(1, 1, 99, 100)),
+        (5 / 367, 367, label(136, 142, 1, 1)),
+    ],
+)
+def test_the_interval_holds_the_rate_with_few_labels_of_a_kind(observed, n, agreement):
+    found = correct_rate(observed, n, agreement)
+    assert found.interval.contains(found.rate)
+    assert found.interval.low < found.interval.high
+
+
 def test_labels_of_one_kind_are_not_enough():
     found = correct_rate(0.7, 100, label(9, 10, 0, 0))
     assert found.rate is found.interval is None

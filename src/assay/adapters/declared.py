@@ -81,7 +81,9 @@ class DeclaredAdapter:
     def _prompt_text(self, ask: Ask) -> str:
         if self.schema.session_mode == "stream":
             return ask.text
-        template = self.schema.history_template or _DEFAULT_TEMPLATE
+        template = self.schema.history_template
+        if template is None:
+            template = _DEFAULT_TEMPLATE
         system = template.system if isinstance(template, HistoryTemplate) else None
         turn_format = template.turn_format if isinstance(template, HistoryTemplate) else template
         parts = [system] if system else []

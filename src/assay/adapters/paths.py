@@ -1,8 +1,8 @@
 """Compile the paths of an adapter schema into functions.
 
-Three kinds: 'literal' in single quotes; the seed's dotted dialect ($.a.b[0].c and [*]), compiled
-here because it also allows names that JSONPath would want quoted; everything else is RFC 9535, by
-the jsonpath library, which is only imported when a schema needs it.
+Four kinds: an empty one finds nothing; 'literal' in single quotes; the seed's dotted dialect
+($.a.b[0].c and [*]), compiled here because it also allows names that JSONPath would want quoted;
+everything else is RFC 9535, by the jsonpath library, which is only imported when a schema needs it.
 """
 
 import re
@@ -29,19 +29,16 @@ def compile_value(path: str, where: str) -> Getter:
 
     An RFC 9535 path that finds more than one gives them as Several.
     """
-    literal = _literal(path)
-    if literal is not None:
-        return lambda _event: literal
     if _DOTTED.fullmatch(path) and "[*]" not in path.removesuffix("[*]"):
         return _walker(_steps(path))
-    return _rfc_9535(path, where)
+    return _constant(path) or _rfc_9535(path, where)
 
 
 def compile_match(path: str, where: str) -> Getter:
     """Compile a path to be matched: as in the seed, [*] gives the whole array and ends the path."""
     if _DOTTED.fullmatch(path):
         return _walker(_steps(path))
-    return _rfc_9535(path, where)
+    return _constant(path) or _rfc_9535(path, where)
 
 
 def as_text(value: Any) -> str | None:
@@ -59,9 +56,13 @@ def as_text(value: Any) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
-def _literal(path: str) -> str | None:
+def _constant(path: str) -> Getter | None:
+    """Compile a path that says the same of every event: nothing, or a literal."""
+    if not path:
+        return lambda _event: None
+    literal = path[1:-1]
     quoted = len(path) >= 2 and path[0] == path[-1] == "'"
-    return path[1:-1] if quoted else None
+    return (lambda _event: literal) if quoted else None
 
 
 def _steps(path: str) -> list[str | int | None]:

@@ -57,7 +57,7 @@ class StepBuilder:
         by_name = status in ENDED and (guessed_id or "call_id" not in known)
         index = self._find(known, by_name=by_name)
         if index is None:
-            return self._begin(t_ms, status or "pending", known)
+            return self._begin(t_ms, "pending" if status is None else status, known)
         step = self.steps[index]
         assert isinstance(step, ToolCall)
         if "name" in known and known["name"] == known.get("call_id"):

@@ -50,7 +50,8 @@ class TurnReader:
 
     def output(self) -> str:
         """The result, or else what the agent said."""
-        return self.result or "\n".join(s.content for s in self.steps if isinstance(s, Message))
+        said = (step.content for step in self.steps if isinstance(step, Message))
+        return self.result or "\n".join(filter(None, said))
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         mapping = self.mapping

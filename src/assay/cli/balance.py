@@ -1,5 +1,6 @@
 """assay balance: how the prompts spread over their categories."""
 
+from math import isnan
 from pathlib import Path
 
 import click
@@ -39,6 +40,9 @@ def command(
     debug: bool,
 ) -> None:
     """Count the PROMPTS of each category, name those with too few, and suggest what to add."""
+    if isnan(threshold):
+        msg = "-t nan is not a number"
+        raise click.UsageError(msg)
     refuse_same_file(prompts, output)
     with open_rows(prompts) as rows:
         decoder = msgspec.json.Decoder(Prompt)

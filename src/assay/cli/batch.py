@@ -11,7 +11,7 @@ from assay.cli.progress import Progress
 from assay.executors.local import LocalExecutor
 from assay.pipeline import end_leftovers
 from assay.prompts.plan import folder_names, plan
-from assay.prompts.prompt_file import choose, read_prompts
+from assay.prompts.prompt_file import HINT, choose, read_prompts
 from assay.records.journal import Mode
 from assay.records.trial import PluginRef, TrialSpec
 
@@ -33,6 +33,8 @@ class Batch:
         self._options = options
         self._shared = setting(agent, options, keep_raw=keep_raw)
         rows = read_prompts(path)
+        if not rows:
+            click.echo(f"{path}: no prompts, nothing to run\n  {HINT}", err=True)
         names = folder_names(prompt.id for prompt, _ in rows)
         chosen = choose(rows, options["filters"], options["limit"])
         self.specs: list[TrialSpec] = plan(chosen, names, self._shared, k)

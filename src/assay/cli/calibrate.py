@@ -55,6 +55,7 @@ def command(**options: Any) -> None:
         raise click.UsageError(msg)
     for target in (options["output"], options["export"]):
         refuse_same_file(options["results"], target)
+        refuse_same_file(options["labels"], target)
     with open_rows(options["results"]) as rows:
         if options["export"]:
             _export(rows, options)

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
+from assay.cli.piped_runs import kept
 from assay.cli.run_labels import Named, name_runs
-from assay.cli.whole_output import refuse_same_file, whole_output
+from assay.cli.whole_output import open_stdout, refuse_same_file, whole_output
 from assay.errors import InputError
 from assay.report.comparison_json import write_json
-from assay.report.comparison_text import advice_lines, health_lines, markdown, tables, verdict_lines
+from assay.report.comparison_text import (
+    advice_lines,
+    flip_lines,
+    health_lines,
+    markdown,
+    tables,
+    verdict_lines,
+)
 
 if TYPE_CHECKING:
     from assay.compare.columns import Kind, Run
@@ -82,6 +90,13 @@ def command(**options: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options["output"])
+    with kept(named) as files:
+        code = _compare(files, options)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _compare(named: Named, options: dict[str, Any]) -> int:
     with _one_thread():
         from assay.compare.report import Wish, compare
     runs = _load(named, options)
@@ -95,12 +110,12 @@ def command(**options: Any) -> None:
     comparison = compare(runs, wish)
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
-    if options["strict"] and comparison.warnings:
+    if options["strict"] and comparison.n_unlike:
         msg = f"the runs are not alike: {comparison.warnings[0]}"
         raise InputError(msg, hint="compare like with like, or leave out --strict")
     _write(comparison, options)
-    if options["fail_on"]:
-        raise click.exceptions.Exit(_gate(comparison, options["fail_on"], options["margin"]))
+    gate: GateName | None = options["fail_on"]
+    return _gate(comparison, gate, options["margin"]) if gate else 0
 
 
 @contextmanager
@@ -148,11 +163,12 @@ def _write(comparison: "Comparison", options: dict[str, Any]) -> None:
     output: Path | None = options["output"]
     style = options["style"] or _usual_style(output)
     if output is None:
-        if style == "table":
-            _show(comparison.sections, sys.stdout)
-            return
-        _put(comparison, style, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        with open_stdout() as out:
+            if style == "table":
+                _show(comparison.sections, out)
+            else:
+                _put(comparison, style, out.buffer)
+                out.buffer.flush()
         return
     with whole_output(output, overwrite=True) as file:
         if style == "table":
@@ -165,8 +181,8 @@ def _write(comparison: "Comparison", options: dict[str, Any]) -> None:
 
 def _usual_style(output: Path | None) -> str:
     if output is not None:
-        return "markdown" if output.suffix in (".md", ".markdown") else "json"
-    return "table" if sys.stdout.isatty() else "json"
+        return "markdown" if output.suffix.lower() in (".md", ".markdown") else "json"
+    return "table" if sys.stdout is not None and sys.stdout.isatty() else "json"
 
 
 def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
@@ -194,7 +210,7 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
         for row in rows:
             table.add_row(*map(escape, row))
         console.print(table)
-    for line in advice_lines(sections):
+    for line in (*flip_lines(sections), *advice_lines(sections)):
         console.print(escape(line), style="dim")
 
 

@@ -45,17 +45,24 @@ def command(**options: Any) -> None:
         for place, line in read_lines(source):
             row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)
-            sink.append(encode_row(captured, extra))
+            sink.append(encode_row(captured, _with_error(row, extra)))
             n_rows += 1
             if captured.events:
                 _add(events, captured.events)
             if options["progress"]:
                 click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
-    if not n_rows:
-        msg = f"{source or 'stdin'}: no rows"
+    if not n_rows and source is None:
+        msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)
-    if not options["quiet"]:
+    if not n_rows:
+        click.echo(f"{source}: no rows; {_HINT}", err=True)
+    elif not options["quiet"]:
         click.echo(_share(events), err=True)
+
+
+def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
+    """Keep the error of a row that another harness made; ours have a failure."""
+    return {**extra, "error": row.error} if row.error and not row.turns else extra
 
 
 def _add(total: Events, more: Events) -> None:

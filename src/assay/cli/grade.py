@@ -67,8 +67,8 @@ def command(**options: Any) -> None:
                 tally.add(row)
                 if options["progress"]:
                     click.echo(_shown(row), err=True)
-    if not tally.n_rows + tally.n_before:
-        msg = f"{source or 'stdin'}: no rows"
+    if source is None and not tally.n_rows + tally.n_before:
+        msg = "stdin: no rows"
         raise InputError(msg, hint="grade reads what `assay capture` or `assay extract` wrote")
     if not options["quiet"]:
         click.echo(tally.summary(str(output or "")), err=True)

@@ -103,7 +103,10 @@ def _nothing_to_compare(
     }
     told = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
     msg = f"{sheet.name}: no label can be compared: {told}"
-    return InputError(msg, hint='fill in "label": "pass" or "fail", for rows of these results')
+    hint = 'fill in "label": "pass" or "fail", for rows of these results'
+    if broken:
+        hint = "the first failure of the grader: {}: {}".format(*next(iter(broken.items())))
+    return InputError(msg, hint=hint)
 
 
 def _disagreements(found: list[Match]) -> list[Disagreement]:

@@ -40,10 +40,17 @@ def main() -> None:
     elif words in (["-v"], ["--version"]):
         print(__version__)
     else:
-        gc.disable()  # until the command is loaded: modules are no garbage
+        sys.exit(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    gc.disable()  # until the command is loaded: modules are no garbage
+    try:
         from assay.cli.group import run_command
 
-        sys.exit(run_command(words))
+        return run_command(words)
+    except KeyboardInterrupt:  # before there was anything to end
+        return 130
 
 
 def help_page() -> str:

@@ -7,6 +7,8 @@ import click
 import msgspec
 
 from assay.cli.options import Number
+from assay.cli.piped_runs import kept
+from assay.cli.whole_output import open_stdout
 from assay.compare.columns import Run
 from assay.compare.load import load_run
 from assay.compare.planning import (
@@ -24,6 +26,7 @@ from assay.stats.feasibility import GateReach
 
 _TRIALS = (1, 3, 5, 10)
 _MOST_PILOTS = 2
+_PROMPTS = click.IntRange(min=1, max=1_000_000)
 
 
 @click.command(short_help="Say how many prompts and trials a difference needs.")
@@ -38,7 +41,7 @@ _MOST_PILOTS = 2
 @click.option("--power", type=Number(0, 1, min_open=True, max_open=True), default=0.8, help="0.8.")
 @click.option("--rate", type=Number(0, 1), help="Assumed pass rate, without a pilot.")
 @click.option("-k", "trials", type=click.IntRange(min=1), multiple=True, help="Trials a prompt.")
-@click.option("-n", "--prompts", "n_prompts", type=click.IntRange(min=1), help="Prompts at hand.")
+@click.option("-n", "--prompts", "n_prompts", type=_PROMPTS, help="Prompts at hand.")
 @click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="For the time.")
 @click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Planned gate.")
 @click.option("--margin", type=Number(0, 1, max_open=True), default=0.02, help="Of the gate; 0.02.")
@@ -51,7 +54,25 @@ def command(**options: Any) -> None:
     Exit 4 when --fail-on names a gate that could never pass, or never fail, with these prompts.
     """
     _check_usage(options)
-    runs = [load_run(path.stem, path, detect_kind(path), "category") for path in options["pilot"]]
+    with kept([(path.stem, path) for path in options["pilot"]]) as named:
+        runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
+    told = _plan(runs, options)
+    gate = told.get("gate")
+    possible = not gate or (gate["canPass"] and gate["canFail"])
+    with open_stdout():
+        if options["as_json"]:
+            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        else:
+            _say(told)
+            if gate and possible:
+                name = f"Gate {options['fail_on']} with margin {options['margin']:g}"
+                click.echo(f"{name}: {gate['words']}.")
+    if gate and not possible:
+        click.echo(f"refused: {gate['words']}", err=True)
+        raise click.exceptions.Exit(4)
+
+
+def _plan(runs: list[Run], options: dict[str, Any]) -> dict[str, Any]:
     if runs:
         spread, source = spread_of_pilot(runs)
         rates = rates_of_pilot(runs)
@@ -71,21 +92,15 @@ def command(**options: Any) -> None:
     told["atHand"] = _at_hand(runs, options, spread)
     if options["fail_on"]:
         told["gate"] = msgspec.to_builtins(_reach(runs, options))
-    if options["as_json"]:
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
-    else:
-        _say(told)
-    gate = told.get("gate")
-    if gate and gate["canPass"] and gate["canFail"] and not options["as_json"]:
-        click.echo(f"Gate {options['fail_on']} with margin {options['margin']:g}: {gate['words']}.")
-    if gate and not (gate["canPass"] and gate["canFail"]):
-        click.echo(f"refused: {gate['words']}", err=True)
-        raise click.exceptions.Exit(4)
+    return told
 
 
 def _check_usage(options: dict[str, Any]) -> None:
     if not options["pilot"] and options["rate"] is None:
         msg = "plan from what? give one or two pilot files, or --rate"
+        raise click.UsageError(msg)
+    if options["pilot"] and options["rate"] is not None:
+        msg = "a pilot shows its rate: give pilot files or --rate, not both"
         raise click.UsageError(msg)
     if len(options["pilot"]) > _MOST_PILOTS:
         msg = "a plan compares two runs: give one or two pilot files"

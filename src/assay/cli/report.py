@@ -1,5 +1,6 @@
 """assay report: everything about some runs in one HTML file, or in short for CI."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from assay.cli.options import Number
 from assay.cli.run_labels import Named, name_runs
-from assay.cli.whole_output import whole_output
+from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.compare.report import Wish
 from assay.errors import InputError
 from assay.report.junit import write_junit
@@ -21,7 +23,7 @@ _SEED = 20_260_101
 
 
 @click.command(short_help="Make one HTML file, Markdown or JUnit of runs.")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1)
 @click.option("--run", "labelled", multiple=True, metavar="LABEL:PATH", help="A run by name.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File; report.html if none.")
 @click.option(
@@ -33,8 +35,8 @@ _SEED = 20_260_101
 )
 @click.option("--title", help="On top of the report.")
 @click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
-@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
-@click.option("--seed", type=int, default=_SEED, help="For resampling.")
+@click.option("--margin", type=Number(0, 1, max_open=True), default=0.02)
+@click.option("--seed", type=click.IntRange(min=0), default=_SEED, help="For resampling.")
 @click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -46,10 +48,7 @@ def command(**options: Any) -> None:
     go to stdout unless -o says otherwise.
     """
     named = name_runs(options["files"], options["labelled"])
-    for _, path in named:
-        if not path.is_file():
-            msg = f"{path}: {'is a folder' if path.is_dir() else 'no such file'}"
-            raise InputError(msg, hint="give result files; `assay view FOLDER` lists those of one")
+    _check_files(named, options["output"])
     style: str = options["style"] or _usual_style(options["output"])
     output: Path | None = options["output"]
     if style == "html" and output is None:
@@ -61,6 +60,18 @@ def command(**options: Any) -> None:
         _write(out, style, shown, options)
     if output is not None and not options["quiet"]:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+
+
+def _check_files(named: Named, output: Path | None) -> None:
+    if not named:
+        msg = "report on what? give result files"
+        raise click.UsageError(msg)
+    for _, path in named:
+        if not os.access(path, os.F_OK) or not path.is_file():
+            folder = os.access(path, os.F_OK) and path.is_dir()
+            msg = f"{path}: {'is a folder' if folder else 'no such file'}"
+            raise InputError(msg, hint="give result files; `assay view FOLDER` lists those of one")
+        refuse_same_file(path, output)
 
 
 def _usual_style(output: Path | None) -> str:

@@ -1,5 +1,6 @@
 """Name the runs of a comparison: by the user's label, else by their files."""
 
+import os
 from pathlib import Path
 
 import click
@@ -29,10 +30,20 @@ def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
 
 
 def _split(text: str) -> tuple[str | None, Path]:
-    label, colon, path = text.partition(":")
-    if not colon or Path(text).exists() or not label or not path or "/" in label:
+    """Take a label off; names of models have colons and slashes too, so files are looked for."""
+    if _exists(text):
         return None, Path(text)
-    return label, Path(path)
+    colons = [at for at, sign in enumerate(text) if sign == ":" and 0 < at < len(text) - 1]
+    for at in colons:
+        if _exists(text[at + 1 :]):
+            return text[:at], Path(text[at + 1 :])
+    if not colons or "/" in text[: colons[0]]:
+        return None, Path(text)
+    return text[: colons[0]], Path(text[colons[0] + 1 :])
+
+
+def _exists(path: str) -> bool:
+    return os.access(path, os.F_OK)  # unlike Path.exists it takes a name that is too long
 
 
 def _distinct(paths: list[Path], taken: set[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.sink import Sink
 from assay.errors import InputError, OutputError
 from assay.records.catalogue import RECORDS, json_schema
 
@@ -48,7 +49,7 @@ def _split(output: Path | None, names: list[str]) -> None:
 def _write(output: Path | None, value: Any) -> None:
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     if output is None:
-        click.echo(text)
+        Sink(None).append(text.encode())
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -59,5 +60,6 @@ def _write(output: Path | None, value: Any) -> None:
 
 
 def _first_line(kind: Any) -> str:
+    kind = kind[0] if isinstance(kind, tuple) else kind
     doc = getattr(kind, "__doc__", None) if isinstance(kind, type) else None
     return doc.splitlines()[0] if doc else "One step of a trajectory."

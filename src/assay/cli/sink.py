@@ -45,6 +45,9 @@ class Sink:
 
 
 def _print(line: bytes) -> None:
+    if sys.stdout is None:
+        msg = "cannot write to stdout: it is closed"
+        raise OutputError(msg, hint="give -o FILE")
     try:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()

@@ -13,6 +13,7 @@ from assay.cli.sink import open_sink
 from assay.cli.whole_output import refuse_same_file
 from assay.grade.references import answer_row, answers, validation
 from assay.pipeline import grade_all
+from assay.records.journal import Mode
 from assay.records.prompt import Prompt
 from assay.records.row_file import RowFile, open_rows
 from assay.records.trial import PluginRef
@@ -50,7 +51,8 @@ def command(**options: Any) -> None:
             return
         if not options["quiet"]:
             click.echo(f"Validating {n_with} reference solutions...", err=True)
-        with open_sink(options["output"], "overwrite" if options["overwrite"] else "new") as sink:
+        mode: Mode = "overwrite" if options["overwrite"] else "new"
+        with open_sink(options["output"], mode, "--overwrite replaces it") as sink:
             for row in _validate(rows, graders, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)

@@ -6,18 +6,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import click
 
 from assay.errors import OutputError
 
 _BLOCK = 1 << 20
+_TWO = 2
 
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
     """Refuse to write over what is being read: results cannot be made again from a view."""
-    if source and output and source.exists() and output.exists() and output.samefile(source):
+    both = [path for path in (source, output) if path and os.access(path, os.F_OK)]
+    if output and len(both) == _TWO and output.samefile(both[0]):
         msg = f"-o is the file that is read: {output}"
         raise click.UsageError(msg)
 
@@ -25,9 +27,9 @@ def refuse_same_file(source: Path | None, output: Path | None) -> None:
 @contextmanager
 def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
     """Give a file to write to. It takes its place only when everything went well."""
-    try:
+    with _troubles_told(path or "to stdout"):
         if path is None:
-            with _kept_back(sys.stdout.fileno()) as file:
+            with _kept_back(_stdout().fileno()) as file:
                 yield file
             return
         if path.is_file() and path.stat().st_size > 0 and not overwrite:
@@ -40,10 +42,36 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             return
         with _beside(path.resolve()) as file:
             yield file
+
+
+@contextmanager
+def open_stdout() -> Iterator[TextIO]:
+    """Give stdout itself, for what may be seen while it is written."""
+    out = _stdout()
+    try:
+        with _troubles_told("to stdout"):
+            yield out
+            out.flush()
+    except OutputError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # Python flushes at its end, too
+        raise
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        msg = "cannot write to stdout: it is closed"
+        raise OutputError(msg, hint="give -o FILE, or leave stdout open")
+    return sys.stdout
+
+
+@contextmanager
+def _troubles_told(where: Path | str) -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        msg = f"cannot write {path or 'to stdout'}: {error.strerror}"
+        msg = f"cannot write {where}: {error.strerror}"
         raise OutputError(msg, hint="check folder, permissions and free space") from error
 
 

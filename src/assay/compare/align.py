@@ -54,7 +54,7 @@ def unlike(aligned: Aligned) -> list[str]:
         )
     notes += _asked_otherwise(aligned)
     notes += _graded_otherwise(runs)
-    ks = {run.label: sorted(set(run.k.tolist())) for run in runs}
+    ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
     if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
         notes.append("trials per prompt differ: " + _list(ks))
     mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}

@@ -17,6 +17,7 @@ import numpy as np
 
 from assay.compare.align import Aligned
 from assay.compare.head_to_head import Totals
+from assay.compare.rows import BOM
 from assay.errors import InputError, PluginError
 from assay.seams import Host
 
@@ -83,8 +84,9 @@ def _offsets(path: Path) -> dict[str, int]:
     found, offset = {}, 0
     with path.open("rb") as file:
         for line in file:
-            if not line.isspace():
-                found[decoder.decode(line).id] = offset
+            text = line.removeprefix(BOM) if offset == 0 else line
+            if text and not text.isspace():
+                found[decoder.decode(text).id] = offset + len(line) - len(text)
             offset += len(line)
     return found
 

@@ -78,7 +78,7 @@ def describe_performance(run: Run, seed: int) -> dict[str, Any]:
 
 def describe_reliability(run: Run) -> dict[str, Any]:
     """How often tools failed, time ran out, and trials came to their end."""
-    n = max(run.health.n_trials, 1)
+    n = run.health.n_trials or 1
     errors, timeouts = int(run.tool_error.sum()), int(run.timed_out.sum())
     return {
         "type": "run",
@@ -86,7 +86,7 @@ def describe_reliability(run: Run) -> dict[str, Any]:
         "toolErrorRate": errors / n,
         "timeouts": timeouts,
         "timeoutRate": timeouts / n,
-        "completionRate": float(run.complete.sum()) / n,
+        "completionRate": float(run.complete.sum()) / n if run.health.n_trials else 1.0,
     }
 
 

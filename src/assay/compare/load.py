@@ -25,6 +25,7 @@ from assay.compare.rows import (
     TrialsRow,
     read_blocks,
     rows_about,
+    shows_work,
 )
 from assay.errors import InputError
 from assay.records.failure import Cause
@@ -45,6 +46,21 @@ _TRIAL_COLUMNS = (
     "timed_out",
     "complete",
 )
+_MOST_TRIALS = 1e9
+_LARGEST = 1e15
+"""Of a length in ms, a cost, a number of tokens: with more, means and spreads overflow."""
+_SCALES = (
+    ("score", "a score", 1.0),
+    ("pass_at_k", "passAtK", 1.0),
+    ("pass_exp_k", "passExpK", 1.0),
+    ("k", "k", _MOST_TRIALS),
+)
+_AMOUNTS = (
+    ("duration_ms", "a duration"),
+    ("first_response_ms", "a first response"),
+    ("cost_usd", "a cost"),
+    ("tokens", "a number of tokens"),
+)
 _NO_CATEGORY = "(uncategorized)"
 _EMPTY_TEXT = 2
 """Bytes of a JSON string with nothing in it."""
@@ -63,7 +79,10 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
                 loader.add_trials(rows)
             else:
                 loader.add_captures(rows)
-    return loader.run(label, path, kind)
+    run = loader.run(label, path, kind)
+    if run.richness is None and run.kind == "capture" and run.n_steps.any() and shows_work(path):
+        run.richness = "full"
+    return run
 
 
 @contextmanager
@@ -89,6 +108,7 @@ class _Loader:
         }
         self._n_attempts = 0
         self._n_said = 0
+        self._n_scored = 0
         self._seen = _Seen()
         self._richness: str | None = None
         self._graders: dict[str, set[str]] = {}
@@ -127,13 +147,13 @@ class _Loader:
         self._add_prompts(
             prompts,
             per_prompt=counts,
-            k=np.maximum(np.nan_to_num(_numbers(prompts["k"])), counts).astype(np.int64),
+            k=np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST).astype(np.int64),
             pass_at_k=_numbers(prompts["pass_at_k"]),
             pass_exp_k=_numbers(prompts["pass_exp_k"]),
         )
         fields = _transposed(list(chain.from_iterable(prompts["trials"])), EntryRow)
         passed, score = _numbers(fields["pass_"]), _numbers(fields["score"])
-        score = np.where(np.isnan(score), passed, np.where(np.isnan(passed), nan, score))
+        score = np.where(np.isnan(passed), nan, score)
         self._add_attempts(
             fields,
             _causes(fields["failure"]),
@@ -157,6 +177,8 @@ class _Loader:
             columns |= {name: columns[name][mask] for name in names if not mask.all()}
         if not self._n_said:  # nobody graded this run: its failures are no measurement either
             columns["passed"][:] = columns["score"][:] = nan
+        if not self._n_scored:  # the grader only passes or fails
+            columns["score"] = columns["passed"].copy()
         _check(columns, path)
         health = self._seen.health(kept)
         health.n_repeated = int((~alive).sum())
@@ -200,6 +222,7 @@ class _Loader:
     def _add_attempts(self, fields: Fields, causes: list[str], **known: Floats) -> None:
         n = len(causes)
         self._n_said += int((~np.isnan(known["passed"])).sum())
+        self._n_scored += int((~np.isnan(known["score"])).sum())
         self._count_health(fields, causes, known)
         self._count_agents(fields)
         cost, tokens = _usage(fields["usage"])
@@ -221,8 +244,9 @@ class _Loader:
         if any(broken):
             seen.grader_failures.extend(first + i for i, why in enumerate(broken) if why)
         if any(denials):
-            for i, n in enumerate(denials):
-                seen.denials.extend([first + i] * n)
+            denied = [i for i, n in enumerate(denials) if n]
+            seen.denied.extend(first + i for i in denied)
+            seen.denials.extend(denials[i] for i in denied)
         odd = unsaid = np.isnan(known["passed"])
         if any(causes):
             odd = unsaid | np.fromiter(map(bool, causes), np.bool_, len(causes))
@@ -259,7 +283,9 @@ class _Seen:
         self.failed: dict[str, array[int]] = {}
         self.not_measured: dict[str, array[int]] = {}
         self.grader_failures = array("q")
+        self.denied = array("q")
         self.denials = array("q")
+        """How many permissions the trial at the same place of `denied` was refused."""
 
     def note(self, book: "dict[str, array[int]]", why: str, attempt: int) -> None:
         """Write down that this happened to a trial."""
@@ -281,7 +307,7 @@ class _Seen:
             not_measured=counts(self.not_measured),
             failed=counts(self.failed),
             n_grader_failures=count(self.grader_failures),
-            n_permission_denials=count(self.denials),
+            n_permission_denials=int(np.array(self.denials)[kept[np.array(self.denied)]].sum()),
         )
 
 
@@ -339,25 +365,28 @@ def _usage(used: Sequence[Any]) -> tuple[Floats, Floats]:
         unknown = np.full(len(used), nan)
         return unknown, unknown
     inputs, outputs = (_numbers(_each(used, f"{way}_tokens")) for way in ("input", "output"))
-    tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
+    with np.errstate(over="ignore"):  # what is too much is refused later, by name
+        tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
     tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
     return _numbers(_each(used, "cost_usd")), tokens
 
 
-def _check(columns: dict[str, Floats], path: Path) -> None:
+def _check(columns: dict[str, NDArray[Any]], path: Path) -> None:
     """Refuse numbers that mean nothing; other tools write such rows."""
-    rules: Iterable[tuple[str, str, float]] = (
-        ("score", "a score must lie in 0..1", 1.0),
-        ("duration_ms", "a duration cannot be negative", np.inf),
-        ("cost_usd", "a cost cannot be negative", np.inf),
-        ("tokens", "a number of tokens cannot be negative", np.inf),
-    )
-    for name, rule, most in rules:
-        values = columns[name]
-        wrong = values[(values < 0.0) | (values > most)]
-        if wrong.size:
-            msg = f"{path}: {rule}, got {wrong[0]:g} ({wrong.size} times)"
-            raise InputError(msg, hint="grade the rows again, or mend them")
+    for name, what, most in _SCALES:
+        _refuse(path, columns[name], 0.0, most, f"{what} must lie in 0..{most:g}, got {{:g}}")
+    for name, what in _AMOUNTS:
+        least = -_LARGEST if name == "first_response_ms" else 0.0  # two clocks may disagree
+        _refuse(path, columns[name], least, np.inf, f"{what} cannot be negative, got {{:g}}")
+        said = f"{what} of {{:g}} is no measurement"
+        _refuse(path, columns[name], -np.inf, _LARGEST, said)
+
+
+def _refuse(path: Path, values: NDArray[Any], least: float, most: float, said: str) -> None:
+    wrong = values[(values < least) | (values > most)]
+    if wrong.size:
+        msg = f"{path}: {said.format(wrong[0])} ({wrong.size} times)"
+        raise InputError(msg, hint="grade the rows again, or mend them")
 
 
 def _old_cause(row: CaptureRow) -> str:
@@ -367,4 +396,6 @@ def _old_cause(row: CaptureRow) -> str:
 
 
 def _category(value: Any) -> str:
-    return value if isinstance(value, str) else _NO_CATEGORY if value is None else str(value)
+    if isinstance(value, str):
+        return value
+    return _NO_CATEGORY if value is None else msgspec.json.encode(value).decode()

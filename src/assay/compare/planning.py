@@ -17,6 +17,8 @@ from assay.stats.power import plan_trials, power_at
 from assay.stats.spread import PairedSpread, assume_spread, measure_spread, spread_from_one_run
 from assay.stats.variance import split_rate_variance
 
+_ROUNDING = 1e-9
+
 
 class Rates(msgspec.Struct, frozen=True):
     """What one trial costs, from a pilot."""
@@ -43,6 +45,9 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
         msg = "the two pilot runs share fewer than two graded prompts"
         raise InputError(msg, hint="grade both, or plan from an assumed --rate")
     rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
+    if np.array_equal(rate_a, rate_b):
+        msg = "the two pilot runs differ on no prompt, so they show no spread"
+        raise InputError(msg, hint="plan from one of them, or from an assumed --rate")
     splits = [split_rate_variance(r.n_passed, r.n_measured) for r in (a, b)]
     parts = [split.within for split in splits]
     within = None if None in parts else float(sum(part or 0.0 for part in parts))
@@ -51,9 +56,17 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
 
 
 def spread_of_rates(rate: float, difference: float) -> tuple[PairedSpread, str]:
-    """Give the spread to expect from an assumed pass rate and difference."""
-    other = min(1.0, max(0.0, rate + difference))
+    """Give the spread to expect from an assumed pass rate and difference, up if there is room."""
+    other = next((r for r in (rate + difference, rate - difference) if _is_rate(r)), None)
+    if other is None:
+        msg = f"a pass rate of {rate:g} cannot go up or down by {difference:g}"
+        raise InputError(msg, hint="ask for a smaller --difference")
+    other = min(1.0, max(0.0, other))
     return assume_spread(rate, other), "assumed rates; half of the variance between prompts"
+
+
+def _is_rate(value: float) -> bool:
+    return -_ROUNDING <= value <= 1.0 + _ROUNDING
 
 
 def rates_of_pilot(runs: Sequence[Run]) -> Rates:

@@ -45,40 +45,39 @@ class Comparison(msgspec.Struct):
     rows_key: tuple[str, ...]
     pairs: list[Pair]
     warnings: list[str]
+    """What to know before reading on; first what is unlike."""
+    n_unlike: int
 
 
 def compare(runs: Sequence[Run], wish: Wish) -> Comparison:
     """Compare two or more runs of one kind."""
     aligned = align(runs)
+    trials = runs[0].kind == "trials"
     warnings = unlike(aligned)
+    n_unlike = len(warnings)
     totals = _totals(aligned, wish, warnings)
     pairs = compare_pairs(aligned, margin=wish.margin, seed=wish.seed)
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
     sections: dict[str, Any] = {
-        "verdict": [_verdict(pair) for pair in pairs],
+        "verdict": [_verdict(pair, health) for pair in pairs],
         "health": health,
         "notes": list(warnings),
         "meta": _meta(aligned, totals, wish),
     }
-    if runs[0].kind == "trials":
-        sections |= _trials_sections(aligned, totals, wish)
-    else:
-        sections |= _capture_sections(aligned, totals, wish)
+    of_kind = _trials_sections if trials else _capture_sections
+    sections |= of_kind(aligned, totals, wish)
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
     if len(runs) >= _ALL_PAIRS:
         sections["ranking"] = _ranking(aligned, wish.seed)
-    if runs[0].kind == "trials":
-        return Comparison(
-            sections, lambda: trials_prompts(aligned), ("perPrompt",), pairs, warnings
-        )
     return Comparison(
-        sections,
-        lambda: capture_prompts(aligned, totals),
-        ("headToHead", "prompts"),
-        pairs,
-        warnings,
+        sections=sections,
+        rows=lambda: trials_prompts(aligned) if trials else capture_prompts(aligned, totals),
+        rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
+        pairs=pairs,
+        warnings=warnings,
+        n_unlike=n_unlike,
     )
 
 
@@ -178,6 +177,16 @@ def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 
 
-def _verdict(pair: Pair) -> dict[str, Any]:
+def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Give the verdict; who reads no further must know whether it can be believed."""
     told = {"runA": pair.run_a, "runB": pair.run_b}
-    return told | (msgspec.to_builtins(pair.verdict) if pair.verdict else {})
+    told |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    sick = {
+        label: "; ".join(health[label]["problems"])
+        for label in (pair.run_a, pair.run_b)
+        if not health[label]["healthy"]
+    }
+    if sick:
+        why = ", ".join(f"{label}: {problems}" for label, problems in sick.items())
+        told["words"] = f"UNHEALTHY ({why}): {told.get('words', 'not judged')}"
+    return told | {"healthy": not sick}

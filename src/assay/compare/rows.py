@@ -1,23 +1,28 @@
 """The rows of result files, reduced to the fields that count."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from assay.compare.columns import Kind
 from assay.errors import InputError
+from assay.records.jsonl import read_lines
 
 _BLOCK = 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+_LINE_FEED = ord("\n")
 _HINT = "compare reads the output of capture, grade or trials"
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
-    """The grade of a capture."""
+    """The grade of a capture; half a grade is none."""
 
-    pass_: bool | None = msgspec.field(name="pass", default=None)
-    score: float | None = None
+    pass_: bool | None = msgspec.field(name="pass")
+    score: float | None
 
 
 class Version(msgspec.Struct, gc=False):
@@ -60,6 +65,7 @@ class AgentOf(msgspec.Struct, frozen=True, gc=False):
 
 NO_FAILURE, NOTHING_USED, NO_AGENT = CauseOf(), Used(), AgentOf()
 """What most rows have; one object for all of them, so that a whole column is looked at quickly."""
+NOT_GRADED = Score(None, None)
 
 
 class Step(msgspec.Struct, gc=False):
@@ -84,7 +90,7 @@ class Attempt(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     failure: CauseOf = NO_FAILURE
     usage: Used = NOTHING_USED
     agent: AgentOf = NO_AGENT
-    permission_denials: int = 0
+    permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
 
 
 class CaptureRow(Attempt, rename="camel", kw_only=True, gc=False):
@@ -96,7 +102,7 @@ class CaptureRow(Attempt, rename="camel", kw_only=True, gc=False):
     timing: Clock
     metadata: About = About()
     errors: tuple[str, ...] = ()
-    score: Score = Score()
+    score: Score = NOT_GRADED
 
 
 class EntryRow(Attempt, rename="camel", kw_only=True, gc=False):
@@ -113,11 +119,19 @@ class TrialsRow(msgspec.Struct, rename="camel", kw_only=True, gc=False):
 
     id: str
     input: msgspec.Raw
-    k: float | None = None
+    k: float | None
     trials: list[EntryRow]
     metadata: About = About()
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
+
+
+class _StepKind(msgspec.Struct, gc=False):
+    type: Any = None
+
+
+class _Steps(msgspec.Struct, gc=False):
+    trajectory: list[_StepKind]
 
 
 class _Probe(msgspec.Struct):
@@ -146,17 +160,31 @@ def rows_about(kind: Kind, category_key: str) -> type[Any]:
     row = TrialsRow if kind == "trials" else CaptureRow
     if category_key == "category":
         return row
-    about = msgspec.defstruct(
-        "About",
-        [
-            ("category", Any, msgspec.field(name=category_key, default=None)),
-            ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
-            ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
-        ],
-        frozen=True,
-    )
+    fields: list[tuple[str, Any, Any]] = [
+        ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
+        ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
+    ]
+    read_anyway = next((name for name, _, field in fields if field.name == category_key), None)
+    known = {"category": property(attrgetter(read_anyway))} if read_anyway else {}
+    if not read_anyway:
+        fields.append(("category", Any, msgspec.field(name=category_key, default=None)))
+    try:
+        about = msgspec.defstruct("About", fields, namespace=known, frozen=True)
+    except ValueError as error:
+        msg = f"--by {category_key!r}: {error}"
+        raise InputError(msg, hint="choose another field of the metadata") from error
     return msgspec.defstruct(
         row.__name__, [("metadata", about, about())], bases=(row,), kw_only=True
+    )
+
+
+def shows_work(path: Path) -> bool:
+    """Say whether any step of any row is more than a message; nothing else needs their kinds."""
+    return any(
+        step.type in ("thought", "tool_call")
+        for rows in read_blocks(path, _Steps)
+        for row in rows
+        for step in row.trajectory
     )
 
 
@@ -169,41 +197,52 @@ def read_blocks(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
     buffer, held = bytearray(_BLOCK), 0
     try:
         with path.open("rb", buffering=0) as file:
+            if file.read(len(BOM)) != BOM:
+                file.seek(0)
             while n_read := file.readinto(memoryview(buffer)[held:]):
                 held += n_read
                 cut = buffer.rfind(b"\n", 0, held) + 1
                 if cut:
-                    yield _decode_block(decoder, path, memoryview(buffer)[:cut])
+                    yield _decode_block(decoder, path, buffer, cut)
                     buffer[: held - cut] = buffer[cut:held]
                     held -= cut
                 elif held == len(buffer):
                     buffer = buffer + bytearray(len(buffer))
             if held and not buffer[:held].isspace():
-                yield _decode_block(decoder, path, memoryview(buffer)[:held])
+                yield _decode_block(decoder, path, buffer, held)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
 
 
-def _decode_block(decoder: msgspec.json.Decoder[Any], path: Path, block: memoryview) -> list[Any]:
+def _decode_block(
+    decoder: msgspec.json.Decoder[Any], path: Path, buffer: bytearray, end: int
+) -> list[Any]:
+    why = "a row does not stand on a line of its own"
     try:
-        return decoder.decode_lines(block)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        for place, line in lines_of(path):  # find the line to name it
-            decode(decoder, place, line)
-        raise
+        rows = decoder.decode_lines(memoryview(buffer)[:end])
+        if _one_each(buffer, end, len(rows)):
+            return rows
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        why = str(error)
+    for place, line in lines_of(path):  # find the line to name it
+        decode(decoder, place, line)
+    msg = f"{path}: {why}"
+    raise InputError(msg, hint=_HINT)
+
+
+def _one_each(buffer: bytearray, end: int, n_rows: int) -> bool:
+    """Say whether there are as many lines as rows: a decoder of lines takes other JSON too."""
+    n_lines = np.count_nonzero(np.frombuffer(buffer, np.uint8, end) == _LINE_FEED)
+    if n_lines == n_rows and buffer[end - 1] == _LINE_FEED:
+        return True
+    lines = bytes(buffer[:end]).split(b"\n")
+    return sum(bool(line) and not line.isspace() for line in lines) == n_rows
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
     """Give place and text of each line that is not blank."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.isspace():
-                    yield f"{path}:{number}", line
-    except OSError as error:
-        msg = f"{path}: {error.strerror}"
-        raise InputError(msg, hint="check the path") from error
+    return read_lines(path)
 
 
 def decode[T](decoder: msgspec.json.Decoder[T], place: str, line: bytes) -> T:
@@ -212,9 +251,7 @@ def decode[T](decoder: msgspec.json.Decoder[T], place: str, line: bytes) -> T:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{place}: {error}"
-        raise InputError(
-            msg, hint="compare reads the output of capture, grade or trials"
-        ) from error
+        raise InputError(msg, hint=_HINT) from error
 
 
 _PROBE = msgspec.json.Decoder(_Probe)

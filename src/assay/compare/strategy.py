@@ -34,7 +34,7 @@ def read_weights(env: Mapping[str, str], kind: str) -> Weights:
     values, warnings = [], []
     for name, default in defaults.items():
         value = _number(env.get(name))
-        if value is None and name in env:
+        if value is None and env.get(name):
             warnings.append(f"{name}={env[name]!r} is no weight; {default} is used")
         values.append(default if value is None else value)
     return Weights((values[0], values[1], values[2]), warnings)
@@ -75,8 +75,10 @@ def pass_k(run: Run) -> tuple[Floats, Floats]:
 
 
 def _number(text: str | None) -> float | None:
+    if not text or "_" in text or not text.isascii():  # numbers to Python, to nobody else
+        return None
     try:
-        value = float(text) if text is not None else math.nan
+        value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) and value >= 0 else None

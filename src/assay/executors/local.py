@@ -18,6 +18,7 @@ class LocalExecutor(msgspec.Struct, frozen=True):
         """Yield results as they finish. Items are taken only when a worker is free."""
         pool = _Pool(fn, iter(items), self.workers)
         try:
+            pool.start()
             yield from pool.results()
         finally:
             pool.stop()
@@ -34,6 +35,9 @@ class _Pool[T, R]:
         self._done: SimpleQueue[tuple[str, R | BaseException | None]] = SimpleQueue()
         self._room = threading.Semaphore(2 * workers)  # results not yet taken: bounds memory
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+
+    def start(self) -> None:
+        """Set the workers going; whoever calls this calls stop, also when this is interrupted."""
         for thread in self._threads:
             thread.start()
 
@@ -51,12 +55,13 @@ class _Pool[T, R]:
             yield value  # type: ignore[misc]
 
     def stop(self) -> None:
-        """Take no more items and wait for what is under way."""
+        """Take no more items and wait for what is under way; who starts later takes none."""
         self._stopped = True
         for _ in self._threads:
             self._room.release()
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
     def _work(self) -> None:
         try:

@@ -26,7 +26,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         trajectory=reading.steps,
         metadata=_metadata(prompt, recording, reading, adapter.name),
         timing=_timing(recording, reading),
-        tool_errors=has_tool_errors(reading.steps) or timed_out or unborn,
+        tool_errors=has_tool_errors(reading.steps) or timed_out or recording.failure is not None,
         errors=[failure.message] if unborn and failure else UNSET,
         usage=reading.usage or UNSET,
         failure=failure or UNSET,

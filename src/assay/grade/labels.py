@@ -67,7 +67,7 @@ def read_labels(sheet: RowFile) -> Labels:
     for spot, row in sheet.placed_rows(msgspec.json.Decoder(LabelRow)):
         labels.n_rows += 1
         label = _read_label(row.label)
-        if row.label is None:
+        if row.label is None or _word(row.label) == "":
             labels.n_unlabelled += 1
         elif label is None and _word(row.label) in _UNSURE:
             labels.n_ambiguous += 1

@@ -34,10 +34,9 @@ def answer_row(prompt: Prompt, answer: str) -> bytes:
         "output": answer,
         "hint": prompt.hint,
         "trajectory": [],
-        "metadata": prompt.metadata,
         "reference": prompt.reference,
     }
-    return msgspec.json.encode(row)
+    return msgspec.json.encode(row | ({"metadata": prompt.metadata} if prompt.metadata else {}))
 
 
 def validation(prompt: Prompt, verdicts: dict[str, Verdict]) -> Validation:

@@ -17,7 +17,7 @@ from assay.errors import InputError
 from assay.grade.verdicts import Verdict, ask_all, decided
 from assay.records.failure import Failure
 from assay.records.grade import Grade
-from assay.records.jsonl import Place
+from assay.records.jsonl import Place, explain
 from assay.records.trial import PluginRef
 from assay.seams import Grader, Host, Trial
 
@@ -60,7 +60,7 @@ class _Row(msgspec.Struct, rename="camel"):
 
 
 class _Added(msgspec.Struct, rename="camel"):
-    errors: list[str] | UnsetType = UNSET
+    errors: Any = UNSET
     score: Grade | UnsetType = UNSET
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
@@ -69,7 +69,7 @@ class _Added(msgspec.Struct, rename="camel"):
 
 _ROW = msgspec.json.Decoder(_Row)
 _ANY = msgspec.json.Decoder(dict[str, Any])
-_STEPS = msgspec.json.Decoder(list[Any])
+_STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
@@ -117,12 +117,13 @@ class _RowGrader:
     def _trial(self, row: _Row, line: bytes) -> Trial:
         """Decode what some grader looks at, and nothing else."""
         everything, sees = self._sees_all, self._sees
-        metadata, cwd, steps = None, None, []
+        metadata, cwd = None, None
+        steps: list[Any] = []
         if everything or "metadata" in sees or "cwd" in sees:
-            metadata = _METADATA.decode(row.metadata or b"null")
+            metadata = _METADATA.decode(row.metadata or b"null") or {}
             cwd = _workspace(row.cwd, metadata)
         if everything or "trajectory" in sees:
-            steps = _STEPS.decode(row.trajectory or b"[]")
+            steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
             input=row.input,
             output=row.output,
@@ -173,24 +174,26 @@ def _tail(row: _Row) -> bytes:
     return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
 
 
-def _errors(line: bytes, verdict: Verdict) -> list[str] | UnsetType:
+def _errors(line: bytes, verdict: Verdict) -> Any:
     """Give the row's errors without those of an earlier grading, and with those of this one."""
     fields = _ANY.decode(line)
+    earlier = fields.get("graderFailures")
+    if not verdict.broken and not isinstance(earlier, dict):
+        return fields.get("errors", UNSET)
     before = fields.get("errors") or []
-    gone = (fields.get("graderFailures") or {}).values()
+    before = before if isinstance(before, list) else [before]
+    gone = earlier.values() if isinstance(earlier, dict) else ()
     return [*(error for error in before if error not in gone), *verdict.broken.values()] or UNSET
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
-    if isinstance(error, msgspec.ValidationError):
-        hint = "grade takes rows of `capture` and `extract`"
-        if b'"trials"' in line:
-            hint += "; trials are graded as they are run: `assay trials -g`"
-        return InputError(f"{place}: {error}", hint=hint)
-    why = (
-        "nested too deeply" if isinstance(error, RecursionError) else f"not a JSON object: {error}"
-    )
-    return InputError(f"{place}: {why}")
+    msg = f"{place}: {explain(error)}"
+    if not isinstance(error, msgspec.ValidationError):
+        return InputError(msg)
+    hint = "grade takes rows of `capture` and `extract`"
+    if b'"trials"' in line:
+        hint += "; trials are graded as they are run: `assay trials -g`"
+    return InputError(msg, hint=hint)
 
 
 def _in_order[R](

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from assay.errors import InputError
 from assay.records.row_file import RowFile, Spot
 
 FAILURES_DRAWN = 10
@@ -35,6 +36,7 @@ class _Row(msgspec.Struct, gc=False):
     id: str
     score: _Score | None = None
     failure: _Failure | None = None
+    trials: msgspec.Raw = msgspec.Raw()
 
 
 class _SheetRow(_Row, gc=False):
@@ -46,6 +48,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     urn = _Urn(size, f"failures:{seed}")
     n_undecided = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(_Row)):
+        _refuse_trials(rows, spot, row)
         if row.score is None or row.score.pass_:
             continue
         if _grader_spoke(row):
@@ -63,6 +66,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
     urns: dict[tuple[bool, str], _Urn] = {}
     n_undecided = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(_SheetRow)):
+        _refuse_trials(rows, spot, row)
         if row.score is None:
             continue
         if not _grader_spoke(row):
@@ -100,6 +104,12 @@ class _Urn:
 
     def drawn(self, n: int) -> list[Spot]:
         return [spot for _, spot in heapq.nlargest(n, self._kept)]
+
+
+def _refuse_trials(rows: RowFile, spot: Spot, row: _Row) -> None:
+    if row.trials and row.score is None:
+        msg = f"{rows.place(spot)}: this is a row of `assay trials`"
+        raise InputError(msg, hint="calibrate takes graded rows of `capture` and `grade`")
 
 
 def _grader_spoke(row: _Row) -> bool:

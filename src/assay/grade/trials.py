@@ -74,6 +74,7 @@ def set_pass_numbers(
     """Write the numbers of a graded prompt into its row; seed is None when none was measured."""
     n_passed, n_measured = count_passes(result)
     result.n_measured = n_measured
-    result.pass_rate = n_passed / n_measured if n_measured else None
-    result.pass_at_k, result.pass_exp_k = seed or (None, None)
+    if seed is not None:
+        result.pass_rate = n_passed / n_measured
+        result.pass_at_k, result.pass_exp_k = seed
     result.per_k = per_k

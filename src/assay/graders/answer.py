@@ -21,21 +21,22 @@ def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
 
 def parse_answer(answer: bytes) -> Grade:
     """Read one JSON object."""
-    text = answer.strip()
+    text = answer.decode("utf-8-sig", "replace").strip()
     if not text:
         msg = "Grader produced no output"
         raise PluginError(msg)
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        shown = text[:100].decode("utf-8", "replace")
-        msg = f"Grader output is not valid JSON: {shown}"
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        msg = f"Grader output is not valid JSON: {text[:100]}"
         raise PluginError(msg) from error
     return check_answer(value)
 
 
 def check_value(value: Any) -> Grade:
     """Check what Python code returned: it must also be possible to write it down."""
+    if isinstance(value, bool):
+        return Grade(pass_=value, score=float(value))
     if isinstance(value, Grade):
         value = msgspec.to_builtins(value)
     grade = check_answer(value)
@@ -51,8 +52,8 @@ def check_value(value: Any) -> Grade:
 
 def check_answer(value: Any) -> Grade:
     """Check a value that should be a grade."""
-    if isinstance(value, bool):
-        return Grade(pass_=value, score=float(value))
+    if isinstance(value, dict) and "version" in value:
+        value = {name: said for name, said in value.items() if name != "version"}
     try:
         grade = msgspec.convert(value, Grade)
     except msgspec.ValidationError as error:

@@ -36,6 +36,9 @@ class Command:
         if bool(self.run) == bool(self.sh):
             msg = "command: give either words (run) or a script (sh)"
             raise InputError(msg, hint="for example: -g 'command:pytest -q'")
+        if self.limit_s is not None and not self.limit_s > 0:
+            msg = f"command: limit_s={self.limit_s:g} leaves the agent no time"
+            raise InputError(msg, hint="give seconds, more than 0")
         _ = self._argv
 
     @cached_property
@@ -49,21 +52,19 @@ class Command:
         done = host.run(self._argv, cwd=workspace_of(trial), timeout_s=min(limits))
         if done.timed_out:
             return self._too_slow(done)
-        if done.exit_code in _CANNOT_RUN and done.exit_code != self.exit_code:
-            why = _CANNOT_RUN[done.exit_code]
-            msg = f"exit code {done.exit_code}: a command {why}: {tail(done)}"
-            raise PluginError(msg)
+        if done.exit_code != self.exit_code:
+            refuse_unrun(done)
         passed = done.exit_code == self.exit_code
         said = f"exit code {done.exit_code}"
-        return Grade(
-            pass_=passed, score=float(passed), reasoning=said if passed else f"{said}\n{tail(done)}"
-        )
+        if not passed:
+            said = f"{said}\n{tail(done)}".rstrip()
+        return Grade(pass_=passed, score=float(passed), reasoning=said)
 
     def _too_slow(self, done: Finished) -> Grade:
         if self.limit_s is None or self.limit_s > self.timeout_s:
             msg = f"the command did not end in {self.timeout_s:g} s"
             raise PluginError(msg)
-        said = f"did not end in {self.limit_s:g} s\n{tail(done)}"
+        said = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
         return Grade(pass_=False, score=0.0, reasoning=said)
 
     @cached_property
@@ -80,6 +81,14 @@ def words(command: str | list[str]) -> list[str]:
     except ValueError as error:
         msg = f"cannot be split into words: {command!r}: {error}"
         raise InputError(msg) from error
+
+
+def refuse_unrun(done: Finished) -> None:
+    """Raise where a shell says that it could not even start the command."""
+    why = _CANNOT_RUN.get(done.exit_code or 0)
+    if why:
+        msg = f"exit code {done.exit_code}: a command {why}: {tail(done)}"
+        raise PluginError(msg)
 
 
 def workspace_of(trial: Trial) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from assay.errors import InputError
 from assay.graders.expected import expected_text, shown
 from assay.graders.guard import PythonCode
 from assay.records.grade import Grade
@@ -17,6 +18,11 @@ class Contains(PythonCode):
     can_hang: ClassVar[bool] = False
     text: list[str] = field(default_factory=list)
     ignore_case: bool = False
+
+    def __post_init__(self) -> None:
+        if "" in self.text:
+            msg = "contains: an empty text is in every answer"
+            raise InputError(msg, hint="for example: -g contains:Paris")
 
     def judge(self, trial: Trial) -> Grade:
         """Look for each text."""

@@ -58,13 +58,19 @@ def program(path: str) -> list[str]:
 
 
 def question(trial: Trial) -> dict[str, Any]:
-    """Give the seed's six fields, those that are known, in the seed's order."""
+    """Give the seed's six fields, those that are known, in the seed's order.
+
+    Nothing is known of what the row leaves out; an empty metadata counts where it stands there.
+    """
+    row = trial.row
+    has_steps = bool(trial.trajectory) or not row or "trajectory" in row
+    has_metadata = bool(trial.metadata) or row.get("metadata") == trial.metadata
     asked = {
         "input": trial.input,
         "output": trial.output,
         "hint": trial.hint,
-        "trajectory": trial.trajectory,
-        "metadata": trial.metadata,
+        "trajectory": trial.trajectory if has_steps else None,
+        "metadata": trial.metadata if has_metadata else None,
         "cwd": trial.cwd,
     }
     return {name: value for name, value in asked.items() if value is not None}

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar
 
-from assay.errors import PluginError
-from assay.graders.command import tail, words, workspace_of
+from assay.errors import InputError, PluginError
+from assay.graders.command import refuse_unrun, tail, words, workspace_of
 from assay.graders.fingerprint import built_in_version
 from assay.graders.worktree import Changes, read_changes
 from assay.records.grade import Grade
@@ -31,6 +31,13 @@ class Git:
     max_lines: int | None = None
     base: str = "HEAD"
     timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_files", "max_lines"):
+            if (getattr(self, name) or 0) < 0:
+                msg = f"git: {name} cannot be negative"
+                raise InputError(msg)
+        _ = words(self.test)
 
     @cached_property
     def version(self) -> str:
@@ -72,7 +79,8 @@ class Git:
         if done.timed_out:
             msg = f"the tests did not end in {self.timeout_s:g} s"
             raise PluginError(msg)
-        return done.exit_code == 0, f"tests: exit code {done.exit_code}\n{tail(done)}"
+        refuse_unrun(done)
+        return done.exit_code == 0, f"tests: exit code {done.exit_code}\n{tail(done)}".rstrip()
 
 
 def _any(paths: Sequence[str], glob: str) -> bool:

@@ -1,8 +1,9 @@
 """Judge with Python code, never for longer than allowed.
 
 Python cannot end its own threads, so there are two ways. In the main thread (`grade -j 1`) an alarm
-interrupts the code: fast, and it reaches loops, sleeps and regular expressions. In any other thread
-(`capture`, `trials`, `grade -j 2`) the code runs in a child process of ours, which is killed.
+interrupts the code: fast, and it reaches loops, sleeps and regular expressions; code that catches
+the alarm and goes on is stopped at its next line. In any other thread (`capture`, `trials`,
+`grade -j 2`) the code runs in a child process of ours, which is killed.
 """
 
 import atexit
@@ -13,7 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any, ClassVar
 
 import msgspec
@@ -30,6 +32,11 @@ _TICK_S = 0.1
 """How exact the alarm is."""
 _AGAIN_S = 0.5
 """Code that swallowed the alarm gets another so much later."""
+_PATIENCE = 2
+"""So many alarms are caught before every line of the code is made to raise."""
+_TOOL_ID = 4
+"""One of Python's six places for tools that watch code; debuggers and the like have others."""
+_SPARED = (str(Path(__file__).parents[1]), str(Path(threading.__file__).parent), "<frozen")
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
@@ -84,7 +91,7 @@ class PythonCode:
         return [sys.executable, "-P", "-m", "assay.graders.child", said]
 
 
-class _TooLong(BaseException):
+class TooLong(BaseException):
     """Not an Exception: a grader that catches those must not catch this."""
 
 
@@ -97,12 +104,16 @@ def within(seconds: float, judge: Callable[[Trial], Grade], trial: Trial) -> Gra
             alarm.set()
         grade = judge(trial)
         alarm.deadline_s = outer_s
-    except _TooLong:
+        if alarm.n_swallowed:
+            alarm.forget()
+    except TooLong:
         alarm.deadline_s = outer_s
+        alarm.forget()
         msg = f"Grader gave no answer in {seconds:g} s"
         raise PluginError(msg) from None
     except BaseException:
         alarm.deadline_s = outer_s
+        alarm.forget()
         raise
     return grade
 
@@ -116,6 +127,8 @@ class _Alarm:
     def __init__(self) -> None:
         self.is_set = False
         self.deadline_s: float | None = None
+        self.n_swallowed = 0
+        """How often the code was told of its deadline already."""
         self._before: Any = None
 
     def set(self) -> None:
@@ -129,13 +142,37 @@ class _Alarm:
             self._clear()
         elif time.monotonic() >= self.deadline_s:
             self.deadline_s = time.monotonic() + _AGAIN_S
-            raise _TooLong
+            self.n_swallowed += 1
+            if self.n_swallowed == _PATIENCE:
+                _stop_every_line()
+            raise TooLong
+
+    def forget(self) -> None:
+        """The code has ended: the next one starts with a clean sheet."""
+        if self.n_swallowed >= _PATIENCE:
+            sys.monitoring.set_events(_TOOL_ID, 0)
+            sys.monitoring.free_tool_id(_TOOL_ID)
+        self.n_swallowed = 0
 
     def _clear(self) -> None:
         atexit.unregister(self._clear)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
         self.is_set = False
+
+
+def _stop_every_line() -> None:
+    """Raise behind the `except` that caught the alarm, and behind every one around it."""
+    tools = sys.monitoring
+    tools.use_tool_id(_TOOL_ID, "assay")
+    tools.register_callback(_TOOL_ID, tools.events.LINE, _stop_line)
+    tools.set_events(_TOOL_ID, tools.events.LINE)
+
+
+def _stop_line(code: CodeType, line: int) -> None:
+    """Spare our code and Python's own: what they clean up is needed by the next row."""
+    if not code.co_filename.startswith(_SPARED):
+        raise TooLong
 
 
 _alarm = _Alarm()

@@ -23,9 +23,12 @@ class JsonSchema(PythonCode):
     """The answer is JSON, or has JSON in its last fenced block. schema is a file, or the schema."""
 
     name: ClassVar[str] = "json-schema"
-    schema: str | dict[str, Any]
+    schema: str | dict[str, Any] = ""
 
     def __post_init__(self) -> None:
+        if self.schema == "":
+            msg = "json-schema: no schema is given"
+            raise InputError(msg, hint="for example: -g json-schema:answer.schema.json")
         if isinstance(self.schema, str):
             self.schema = _read(Path(self.schema))
         _ = self._validator

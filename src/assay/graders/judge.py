@@ -33,6 +33,7 @@ RUBRIC
 Answer with one JSON object and nothing else, no other keys:
 {{"pass": true or false, "score": a number from 0 to 1, "reasoning": "one or two sentences"}}
 """
+_EXAMPLE = "for example: -g judge:agent=claude,rubric=rubric.md"
 _MOST_BYTES = {"output": 48_000, "input": 16_000, "steps": 24_000, "hint": 8_000}
 """A question must fit into one argument of a command line: 128 KiB on Linux."""
 
@@ -48,8 +49,8 @@ class Judge:
     """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on."""
 
     name: ClassVar[str] = "judge"
-    rubric: str
-    agent: str
+    rubric: str = ""
+    agent: str = ""
     threshold: float | None = None
     model: str | None = None
     steps: bool = False
@@ -62,7 +63,10 @@ class Judge:
             raise InputError(msg)
         if not self._rubric.strip():
             msg = "judge: the rubric is empty"
-            raise InputError(msg)
+            raise InputError(msg, hint=_EXAMPLE)
+        if not self.agent:
+            msg = "judge: no agent is given"
+            raise InputError(msg, hint=_EXAMPLE)
         plugins.adapter(self._agent)
 
     @cached_property

@@ -15,8 +15,10 @@ from assay.seams import Trial
 
 _NUMBER = re.compile(
     r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?<=\d)(?:[eE][-+]?\d{1,4})?"
+    r"(?!\.?\d|[eE][-+]?\d)"
 )
 """1  -2.5  .5  1,234,567.8  6.02e23; not the 3 of v3 nor the parts of 1.2.3."""
+_SHOWN_CHARS = 40
 
 
 @dataclass
@@ -50,10 +52,11 @@ class Numeric(PythonCode):
             raise PluginError(msg)
         got = self._number(trial.output)
         if got is None:
-            return Grade(pass_=False, score=0.0, reasoning=f"no number; expected {wanted}")
+            return Grade(pass_=False, score=0.0, reasoning=f"no number; expected {_short(wanted)}")
         off = abs(got - wanted)
         near = off <= max(Decimal(str(self.tolerance)), abs(wanted) * Decimal(str(self.relative)))
-        said = f"got {got}, expected {wanted}" + (f", off by {off}" if off else "")
+        said = f"got {_short(got)}, expected {_short(wanted)}"
+        said += f", off by {_short(off)}" if off else ""
         return Grade(pass_=near, score=float(near), reasoning=said)
 
     def _number(self, output: str) -> Decimal | None:
@@ -78,3 +81,9 @@ def last_number(text: str) -> Decimal | None:
         return Decimal(last[0].replace(",", "").replace("−", "-"))
     except DecimalException:
         return None
+
+
+def _short(number: Decimal) -> str:
+    """Write a number for a sentence; one with very many digits by its size."""
+    text = str(number)
+    return text if len(text) <= _SHOWN_CHARS else f"{number:.6e}"

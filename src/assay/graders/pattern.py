@@ -17,11 +17,14 @@ class Regex(PythonCode):
     """Python's `re`; inline flags such as (?im) work. negate: it must not match."""
 
     name: ClassVar[str] = "regex"
-    pattern: str
+    pattern: str = ""
     ignore_case: bool = False
     negate: bool = False
 
     def __post_init__(self) -> None:
+        if not self.pattern:
+            msg = "regex: no pattern is given"
+            raise InputError(msg, hint=r"for example: -g 'regex:^\d+$'")
         _ = self._compiled
 
     def judge(self, trial: Trial) -> Grade:

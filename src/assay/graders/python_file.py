@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from assay.errors import PluginError
 from assay.graders.answer import check_value
 from assay.graders.fingerprint import fingerprint
-from assay.graders.guard import PythonCode
+from assay.graders.guard import PythonCode, TooLong
 from assay.records.grade import Grade
 from assay.seams import Trial
 
@@ -37,16 +38,34 @@ class PythonFile(PythonCode):
         return fingerprint(Path(self.path).read_bytes())
 
     def judge(self, trial: Trial) -> Grade:
-        """Call the function. What it prints goes to stderr."""
+        """Call the function. What it and its programs print goes to stderr."""
         stdout, sys.stdout = sys.stdout, sys.stderr
         try:
+            if self._stdout_fd is not None:
+                os.dup2(2, 1)
             value = self._call(trial)
         except SystemExit as error:
             msg = f"Grader called exit({error.code!r})"
             raise PluginError(msg) from error
+        except (Exception, KeyboardInterrupt, TooLong):
+            raise
+        except BaseException as error:
+            msg = f"{type(error).__name__}: {error}"
+            raise PluginError(msg) from error
         finally:
+            if self._stdout_fd is not None:
+                os.dup2(self._stdout_fd, 1)
             sys.stdout = stdout
         return check_value(value)
+
+    @cached_property
+    def _stdout_fd(self) -> int | None:
+        """Our own way to stdout, None when there is none or no stderr to send prints to."""
+        try:
+            os.fstat(2)
+            return os.dup(1)
+        except OSError:
+            return None
 
     @cached_property
     def sees(self) -> frozenset[str] | None:  # type: ignore[override]
@@ -66,14 +85,17 @@ class PythonFile(PythonCode):
         wanted = _arguments(function, self.path)
 
         def call(trial: Trial) -> Any:
-            return function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
+            value = function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
+            return self._runner.run(value) if inspect.iscoroutine(value) else value
 
-        if not inspect.iscoroutinefunction(function):
-            return call
+        return call
+
+    @cached_property
+    def _runner(self) -> Any:
+        """For async functions; closed with the process: a new loop for each row is slow."""
         import asyncio
 
-        runner = asyncio.Runner()  # closed with the process: a new loop for each row is slow
-        return lambda trial: runner.run(call(trial))
+        return asyncio.Runner()
 
 
 def _load(path: Path) -> Callable[..., Any]:
@@ -100,8 +122,12 @@ def _arguments(function: Callable[..., Any], path: str) -> list[str]:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return list(ARGUMENTS[:-1])
     names = [p.name for p in parameters if p.name in ARGUMENTS and p.kind is not p.VAR_POSITIONAL]
-    strange = [p.name for p in parameters if p.name not in names and p.default is p.empty]
-    if strange or any(p.kind is p.POSITIONAL_ONLY for p in parameters):
-        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that nobody gives"
+    strange = [
+        p.name
+        for p in parameters
+        if p.kind is p.POSITIONAL_ONLY or (p.name not in names and p.default is p.empty)
+    ]
+    if strange:
+        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that nobody gives by name"
         raise PluginError(msg, hint=f"it may take: {', '.join(ARGUMENTS)}")
     return names

@@ -42,6 +42,12 @@ class Tools(PythonCode):
             raise InputError(
                 msg, hint="give used, not_used, in_order, match, max_calls or no_failed"
             )
+        if "" in (*self.used, *self.not_used, *self.in_order):
+            msg = "tools: a tool's name is empty"
+            raise InputError(msg, hint="for example: -g tools:used=Read")
+        if self.max_calls is not None and self.max_calls < 0:
+            msg = "tools: max_calls cannot be negative"
+            raise InputError(msg)
 
     def judge(self, trial: Trial) -> Grade:
         """Check every assertion."""

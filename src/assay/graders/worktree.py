@@ -96,7 +96,10 @@ class _Git:
 def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
     """Compare the working folder with base; files git does not know count as created."""
     git = _Git(cwd, host, timeout_s)
-    if git.run("check-ignore", "-q", ".").exit_code == 0:
+    ignored = git.run("check-ignore", "-q", ".").exit_code
+    if ignored not in (0, 1):
+        git("rev-parse", "--show-toplevel")  # fails and says why, such as: not a git repository
+    if ignored == 0:
         msg = f"{cwd} is ignored by the repository around it"
         raise PluginError(msg, hint="run `git init` in the workspace template")
     against = _commit(git, base)

@@ -10,21 +10,21 @@ from assay.records.jsonl import decode_row, read_lines
 from assay.records.prompt import Prompt
 
 type PromptRow = tuple[Prompt, dict[str, Any]]
-_HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
+HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
 
 def read_prompts(path: Path | None) -> list[PromptRow]:
-    """Read all prompts with their unknown fields; stdin when there is no path."""
+    """Read all prompts with their unknown fields; stdin, which must hold some, if no path."""
     rows: list[PromptRow] = []
     places: dict[str, str] = {}
     for place, line in read_lines(path):
-        prompt, extra = decode_row(place, line, Prompt, hint=_HINT)
+        prompt, extra = decode_row(place, line, Prompt, hint=HINT)
         _check(prompt, place, places)
         places[prompt.id] = place
         rows.append((prompt, extra))
-    if not rows:
-        msg = f"{path or 'stdin'}: no prompts"
-        raise InputError(msg, hint=_HINT)
+    if not rows and path is None:
+        msg = "stdin: no prompts"
+        raise InputError(msg, hint=HINT)
     return rows
 
 

@@ -11,11 +11,13 @@ from assay.records.capture import Capture
 from assay.records.grade import Grade
 from assay.records.prompt import Prompt
 from assay.records.protocol import (
+    HttpServer,
     JsonRpcError,
+    JsonRpcFailure,
     JsonRpcRequest,
-    JsonRpcResponse,
-    McpServerConfig,
+    JsonRpcResult,
     Session,
+    StdioServer,
 )
 from assay.records.raw_output import RawOutput
 from assay.records.summary import Summary
@@ -39,27 +41,84 @@ RECORDS: dict[str, Any] = {
     "CalibrationSample": CalibrationSample,
     "ValidationResult": Validation,
     "BalanceAnalysis": BalanceAnalysis,
-    "McpServerConfig": McpServerConfig,
+    "McpServerConfig": (StdioServer, HttpServer),
     "Session": Session,
     "JsonRpcRequest": JsonRpcRequest,
-    "JsonRpcResponse": JsonRpcResponse,
+    "JsonRpcResponse": (JsonRpcResult, JsonRpcFailure),
     "JsonRpcError": JsonRpcError,
 }
+"""Several types are several forms of one record."""
+
+
+_ALWAYS = {
+    "Capture": ("id", "input", "output", "trajectory", "metadata", "timing", "toolErrors"),
+    "Timing": ("start", "end", "sessionCreation", "total"),
+    "Thought": ("type", "content", "timestamp"),
+    "Message": ("type", "content", "timestamp"),
+    "ToolCall": ("type", "name", "status", "timestamp"),
+    "Plan": ("type", "entries", "timestamp"),
+    "TrialResult": ("id", "input", "k", "trials"),
+    "Validation": ("id", "reference", "passes", "graderResult"),
+}
+"""The fields that the seed promises, where reading does without some of them or asks for more."""
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """Give the JSON Schema (2020-12) of one record."""
-    schema = msgspec.json.schema(RECORDS[name])
-    root = schema.pop("$ref", "").removeprefix("#/$defs/")
-    defs: dict[str, Any] = schema.pop("$defs", {})
-    body = defs.pop(root) if root and root not in _referred(defs, root) else {}
-    if root and not body:
-        body = {"$ref": f"#/$defs/{root}"}
-    whole = {"$schema": _DIALECT, **schema, **body, "title": name}
-    return {**whole, "$defs": defs} if defs else whole
+    """Give the JSON Schema (2020-12) of one record, in the form that the seed exports."""
+    kind = RECORDS[name]
+    whole = {"anyOf": [_form(one) for one in kind]} if isinstance(kind, tuple) else _form(kind)
+    return {"$schema": _DIALECT, **whole, "title": name}
 
 
-def _referred(defs: dict[str, Any], name: str) -> set[str]:
-    """Give name if any definition points at it, so that it must stay among them."""
-    found = f'"#/$defs/{name}"'.encode() in msgspec.json.encode(defs)
-    return {name} if found else set()
+def _form(kind: Any) -> dict[str, Any]:
+    schema = msgspec.json.schema(kind)
+    form: dict[str, Any] = _seed_form(schema, schema.pop("$defs", {}))
+    return form
+
+
+def _seed_form(node: Any, defs: dict[str, Any]) -> Any:
+    """Put definitions where they are used, and say that no other field is known."""
+    if isinstance(node, list):
+        return [_seed_form(item, defs) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        node = {**defs[node["$ref"].removeprefix("#/$defs/")], **node}
+        del node["$ref"]
+    told = {key: _seed_form(value, defs) for key, value in node.items() if key != "properties"}
+    if "properties" in node:
+        fields = node["properties"].items()
+        told["properties"] = {name: _seed_form(value, defs) for name, value in fields}
+    if told.get("type") == "object":
+        _close(told)
+    elif told.get("type") == "array" and "prefixItems" not in told:
+        told.setdefault("items", {})
+    elif told.get("type") == "integer":  # JSON has only numbers
+        told["type"] = "number"
+    return _simplest(told)
+
+
+def _close(told: dict[str, Any]) -> None:
+    if "properties" not in told:
+        told["propertyNames"] = {"type": "string"}
+        told.setdefault("additionalProperties", {})
+        return
+    told["additionalProperties"] = False
+    if told.get("title") in _ALWAYS:
+        told["required"] = list(_ALWAYS[told["title"]])
+
+
+def _simplest(told: dict[str, Any]) -> dict[str, Any]:
+    """Write a choice of one as that one, and tell kinds apart by their constant alone."""
+    if "default" in told and told["default"] is None:  # is not written, rather than null
+        del told["default"]
+        told["anyOf"] = [choice for choice in told["anyOf"] if choice != {"type": "null"}]
+    if told.pop("discriminator", None):
+        told["oneOf"] = told.pop("anyOf")
+    if len(told.get("enum", ())) == 1:
+        told["const"] = told.pop("enum")[0]
+        told["type"] = "string" if isinstance(told["const"], str) else "number"
+    choices = told.get("anyOf", ())
+    if choices and all(choice == choices[0] for choice in choices):
+        return {**told.pop("anyOf")[0], **told}
+    return told

@@ -55,7 +55,16 @@ class Journal:
     ) -> None:
         with contextlib.suppress(OSError):
             os.fsync(self._fd)
-        os.close(self._fd)
+        try:
+            if self._regular and os.fstat(self._fd).st_nlink == 0:
+                self._put_back()
+                msg = f"{self.path} was removed while it was being written"
+                if error is None:
+                    raise OutputError(
+                        msg, hint="every row was put back there; raw streams may be missing"
+                    )
+        finally:
+            os.close(self._fd)
 
     def append(self, line: bytes) -> None:
         """Write one row; when the disk is full nothing of it stays behind."""
@@ -83,6 +92,18 @@ class Journal:
                 except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     msg = f"{self.path}:{number}: not a result row: {error}"
                     raise InputError(msg, hint="mend the line, or use --overwrite") from error
+
+    def _put_back(self) -> None:
+        """Write all rows to their place again: until we close it, a removed file is still there."""
+        done = 0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("xb") as file:
+                while chunk := os.pread(self._fd, _BLOCK, done):
+                    done += file.write(chunk)
+        except OSError as error:
+            msg = f"{self.path} was removed while it was being written: {error.strerror}"
+            raise OutputError(msg, hint="its rows are lost; choose an -o that stays") from error
 
     def _lock(self) -> None:
         if not self._regular:

@@ -16,6 +16,7 @@ from assay.records.jsonl import explain
 _BLOCK = 64 * 1024
 """Small enough that a block and its rows stay in the processor's cache."""
 _BOM = b"\xef\xbb\xbf"
+_OPEN, _CLOSE = b"{}"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -40,26 +41,24 @@ class RowFile:
     def __init__(self, name: str, file: BinaryIO) -> None:
         self.name = name
         self._file = file
+        self._counted = (0, 1)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing but blanks."""
         self._file.seek(0)
-        return not any(line.strip() for line in self._file)
+        return not any(line.strip(_BOM + b" \t\r\n") for line in self._file)
 
     def blocks[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
         """Give all rows from the start, many at a time; memory holds one block."""
-        file = self._file
-        file.seek(0)
-        start = 0
-        while block := file.read(_BLOCK):
-            block += file.readline()
+        for start, block in self._line_blocks():
             try:
-                yield decoder.decode_lines(block)
+                rows = decoder.decode_lines(block)
             except _UNREADABLE:
-                yield self._decode_each(block, start, decoder)
-                file.seek(start + len(block))
-            start += len(block)
+                rows = []
+            if not (_tidy(block, len(rows)) or _one_each(_lines(block), len(rows))):
+                rows = self._decode_each(block, start, decoder)
+            yield rows
 
     def rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
         """Give all rows from the start."""
@@ -68,21 +67,20 @@ class RowFile:
 
     def texts(self) -> Iterator[bytes]:
         """Give all rows from the start as they are written, many at a time; each ends its line."""
-        file = self._file
-        file.seek(0)
-        start = 0
-        while block := file.read(_BLOCK):
-            block += file.readline()
+        for start, block in self._line_blocks():
             try:
                 n_rows = len(_OBJECT.decode_lines(block))
                 _check_text(block)
             except _UNREADABLE:
-                yield self._text_of_each(block, start)
-                file.seek(start + len(block))
-            else:
-                tidy = n_rows == block.count(b"\n") and b"\r" not in block
-                yield block if tidy else _tidied(block)
-            start += len(block)
+                n_rows = 0
+            if _tidy(block, n_rows):
+                yield block
+                continue
+            lines = _lines(block)
+            if not _one_each(lines, n_rows):
+                self._check_each(block, start)
+                lines = _lines(block.removeprefix(_BOM) if start == 0 else block)
+            yield b"\n".join([*lines, b""])
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Give all rows with the spot at which row_at finds each again."""
@@ -107,12 +105,26 @@ class RowFile:
         """Name a row by file and line."""
         return f"{self.name}:{spot.line}"
 
-    def _line_number(self, offset: int) -> int:
+    def _line_blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Give whole lines from the start, many at a time, and where they begin."""
+        start = 0
         self._file.seek(0)
-        n_lines = 0
-        while left := offset - self._file.tell():
-            n_lines += self._file.read(min(_BLOCK, left)).count(b"\n")
-        return n_lines + 1
+        while block := self._file.read(_BLOCK):
+            block += self._file.readline()
+            yield start, block
+            start += len(block)
+
+    def _line_number(self, offset: int) -> int:
+        """Count lines up to there, onwards from where they were counted last."""
+        at, number = self._counted if self._counted[0] <= offset else (0, 1)
+        here = self._file.tell()
+        self._file.seek(at)
+        while some := self._file.read(min(_BLOCK, offset - at)):
+            at += len(some)
+            number += some.count(b"\n")
+        self._counted = (at, number)
+        self._file.seek(here)
+        return number
 
     def _decode_each[T](
         self, block: bytes, start: int, decoder: msgspec.json.Decoder[T]
@@ -125,7 +137,7 @@ class RowFile:
             if line.strip(_BOM + b" \t\r")
         ]
 
-    def _text_of_each(self, block: bytes, start: int) -> bytes:
+    def _check_each(self, block: bytes, start: int) -> None:
         first = self._line_number(start)
         for number, line in enumerate(block.split(b"\n"), first):
             if not line.strip(_BOM + b" \t\r"):
@@ -136,7 +148,6 @@ class RowFile:
             except UnicodeDecodeError as error:
                 msg = f"{self.name}:{number}: {explain(error)}"
                 raise InputError(msg) from error
-        return _tidied(block.removeprefix(_BOM) if first == 1 else block)
 
     def _decode_line[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
         try:
@@ -155,9 +166,27 @@ def _check_text(text: bytes) -> None:
         str(text, "utf-8")
 
 
-def _tidied(block: bytes) -> bytes:
-    lines = map(bytes.strip, block.split(b"\n"))
-    return b"".join([line + b"\n" for line in lines if line])
+def _tidy(block: bytes, n_rows: int) -> bool:
+    """Say whether these are so many lines, and each of them is one whole row.
+
+    A decoder of lines takes other JSON too. But no row has a line feed between } and {.
+    """
+    n_lines, at, last = 0, block.find(b"\n"), len(block) - 1
+    while at >= 0:
+        if block[at - 1] != _CLOSE or (at < last and block[at + 1] != _OPEN):
+            return False
+        n_lines += 1
+        at = block.find(b"\n", at + 1)
+    return n_lines == n_rows and block[0] == _OPEN and block.endswith(b"\n")
+
+
+def _lines(block: bytes) -> list[bytes]:
+    return [line for line in map(bytes.strip, block.split(b"\n")) if line]
+
+
+def _one_each(lines: list[bytes], n_rows: int) -> bool:
+    """Say the same of lines without the blanks round them."""
+    return len(lines) == n_rows and all(line[0] == _OPEN and line[-1] == _CLOSE for line in lines)
 
 
 @contextmanager

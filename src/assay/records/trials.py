@@ -63,11 +63,11 @@ class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
     k: int
     trials: list[TrialEntry]
     metadata: dict[str, Any]
-    pass_rate: float | UnsetType | None = UNSET
-    """Share of the measured trials that passed; null when none was measured."""
-    pass_at_k: float | UnsetType | None = UNSET
+    pass_rate: float | UnsetType = UNSET
+    """Share of the measured trials that passed; absent when none was measured."""
+    pass_at_k: float | UnsetType = UNSET
     """The seed's plug-in formula; see perK for the unbiased numbers."""
-    pass_exp_k: float | UnsetType | None = UNSET
+    pass_exp_k: float | UnsetType = UNSET
     n_measured: int | UnsetType = UNSET
     per_k: list[PassAtK] | UnsetType = UNSET
     failures: dict[str, int] | UnsetType = UNSET

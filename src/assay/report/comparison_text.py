@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _SHOWN_FLIPS = 10
+_SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
 type Table = tuple[str, list[str], list[list[str]]]
@@ -20,7 +21,8 @@ def markdown(sections: dict[str, Any]) -> str:
     for title, header, rows in tables(sections):
         lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
         lines += [_row(_escape(cell) for cell in row) for row in rows]
-    lines += _flips(sections)
+    if flips := flip_lines(sections):
+        lines += ["", "## Flipped prompts", "", *(f"- {_escape(line)}" for line in flips)]
     lines += ["", "## What would make it surer", ""]
     lines += [f"- {_escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
@@ -29,13 +31,16 @@ def markdown(sections: dict[str, Any]) -> str:
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give code and words of each verdict; among several each says whom it is about."""
+    """Give code and words of each verdict; among several each says whom it is about.
+
+    What rests on a measurement that cannot be believed has a code of its own.
+    """
     several = len(sections["verdict"]) > 1
     for verdict in sections["verdict"]:
         words = verdict["words"]
         if several and verdict["code"] == "not-enough-data":
             words = f"{verdict['runB']} against {verdict['runA']}: {words}"
-        yield verdict["code"], plain(words)
+        yield verdict["code"] if verdict["healthy"] else "unhealthy", plain(words)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:
@@ -56,6 +61,19 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
 def advice_lines(sections: dict[str, Any]) -> list[str]:
     """Say for each run whether more prompts or more trials would help."""
     return [plain(f"{label}: {told['words']}") for label, told in sections["variance"].items()]
+
+
+def flip_lines(sections: dict[str, Any]) -> list[str]:
+    """Name the prompts that went down or up from one run to the other."""
+    lines = []
+    for pair in sections["pairs"]:
+        for name in ("regressed", "improved"):
+            ids = pair[name]
+            if ids:
+                more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
+                shown = ", ".join(ids[:_SHOWN_FLIPS])
+                lines.append(plain(f"{pair['runB']} {name} on {shown}{more}"))
+    return lines
 
 
 def tables(sections: dict[str, Any]) -> Iterator[Table]:
@@ -114,23 +132,25 @@ def _runs_table(sections: dict[str, Any]) -> Table:
 def _pairs_table(sections: dict[str, Any]) -> Table:
     rows = []
     for pair in sections["pairs"]:
-        rate = pair["passRate"]
-        effect = rate["effects"][0]["value"] if rate["effects"] else None
         bounds = pair["bounds"]
-        rows.append(
-            [
-                f"{pair['runB']} - {pair['runA']}",
-                _with_limits(rate["difference"], _ends(rate["interval"]), sign=True),
-                _number(pair["adjustedP"], 4),
-                f"{rate['wins']}/{rate['ties']}/{rate['losses']}",
-                _number(effect, 2),
-                _number(rate["smallestDetectable"], 3),
-                f"{bounds['low']:+.3f} to {bounds['high']:+.3f}" if bounds else "-",
-                pair["verdict"]["code"],
-            ]
-        )
-    header = ["pair", "pass rate", "p (Holm)", "win/tie/loss", "effect h", "detectable"]
+        left_open = f"{bounds['low']:+.3f} to {bounds['high']:+.3f}" if bounds else "-"
+        rate = _difference(pair["passRate"], pair["adjustedP"])
+        score = _difference(pair["score"], pair["adjustedPScore"])
+        name = f"{pair['runB']} - {pair['runA']}"
+        rows.append([name, "pass rate", *rate, left_open, pair["verdict"]["code"]])
+        rows.append([name, "score", *score, "-", "-"])
+    header = ["pair", "what", "difference", "p (Holm)", "win/tie/loss", "effect", "detectable"]
     return "Pairs", [*header, "open bounds", "verdict"], rows
+
+
+def _difference(told: dict[str, Any], adjusted_p: float | None) -> list[str]:
+    return [
+        _with_limits(told["difference"], _ends(told["interval"]), sign=True),
+        _chance(adjusted_p),
+        f"{told['wins']}/{told['ties']}/{told['losses']}",
+        _number(told["effects"][0]["value"] if told["effects"] else None, 2),
+        _number(told["smallestDetectable"], 3),
+    ]
 
 
 def _amounts_table(sections: dict[str, Any]) -> Table:
@@ -195,18 +215,6 @@ def _ranking_table(sections: dict[str, Any]) -> Table:
     return "Ranking (Bradley-Terry)", ["rank", "run", "strength", "wins against average"], rows
 
 
-def _flips(sections: dict[str, Any]) -> list[str]:
-    lines: list[str] = []
-    for pair in sections["pairs"]:
-        for name in ("regressed", "improved"):
-            ids = pair[name]
-            if ids:
-                more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
-                shown = ", ".join(_escape(i) for i in ids[:_SHOWN_FLIPS])
-                lines.append(f"- {_escape(pair['runB'])} {name} on {shown}{more}")
-    return ["", "## Flipped prompts", "", *lines] if lines else []
-
-
 def _ends(interval: dict[str, Any] | None) -> list[float] | None:
     return [interval["low"], interval["high"]] if interval else None
 
@@ -225,6 +233,12 @@ def _with_limits(
 
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _chance(p_value: float | None) -> str:
+    if p_value is None:
+        return "-"
+    return f"{p_value:.4f}" if p_value >= _SMALLEST_P else f"<{_SMALLEST_P}"
 
 
 def _money(told: dict[str, Any] | None) -> str:

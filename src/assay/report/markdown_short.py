@@ -20,7 +20,7 @@ def short_markdown(overview: dict[str, Any], heading: str | None = None) -> str:
 
 def _group(sections: dict[str, Any]) -> Iterator[str]:
     for verdict in sections["verdict"]:
-        sign = _SIGNS.get(verdict.get("code", ""), "❔")
+        sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
         yield f"{sign} **{_text(verdict.get('words', 'not judged'))}**"
         yield ""
     yield "| run | pass rate | score | median time | cost |"

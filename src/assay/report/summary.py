@@ -1,6 +1,6 @@
 """Make the compact view of results: one short row per trial."""
 
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec import UNSET
@@ -8,6 +8,8 @@ from msgspec import UNSET
 from assay.records.row_file import RowFile
 from assay.records.summary import Summary
 from assay.report.text import one_text
+
+_SHARE = msgspec.Meta(ge=0, le=1)
 
 
 class _Step(msgspec.Struct, tag_field="type", gc=False):
@@ -37,7 +39,7 @@ class _Timing(msgspec.Struct, gc=False):
 
 class _Score(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
-    score: int | float
+    score: Annotated[int, _SHARE] | Annotated[float, _SHARE]
 
 
 class _Failure(msgspec.Struct, gc=False):

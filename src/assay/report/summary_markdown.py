@@ -1,7 +1,7 @@
 """Make the long view of results: Markdown with step ids, for people and for LLM judges."""
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -15,6 +15,7 @@ _CONTENT_KEYS = ("content", "new_string")
 _LONG_CONTENT = 500
 _HEAD_LINES = 8
 _TAIL_LINES = 4
+_SHARE = msgspec.Meta(ge=0, le=1)
 
 
 class _Step(msgspec.Struct, tag_field="type", gc=False):
@@ -47,7 +48,7 @@ class _Timing(msgspec.Struct, gc=False):
 
 class _Score(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
-    score: int | float
+    score: Annotated[int, _SHARE] | Annotated[float, _SHARE]
     reasoning: str | None = None
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
 _births = threading.Lock()
 """Held while a process is started: until then we bear its mark ourselves."""
+_burials = threading.Lock()
+"""Held while the list of our children is read: it skips some when others leave it meanwhile."""
 _adopting = False
 
 
@@ -48,12 +51,11 @@ def adopt_orphans() -> None:
 class Mark:
     """What all processes of one trial bear and no others."""
 
-    _count = 0
+    _counter = count()
 
     def __init__(self, token: str) -> None:
-        Mark._count += 1
         self.token = token
-        self._number = _base_number() - 1 - Mark._count % _NUMBERS
+        self._number = _base_number() - 1 - next(Mark._counter) % _NUMBERS
 
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
@@ -135,17 +137,29 @@ class _Family:
         self._known: dict[int, Any] = {}
 
     def members(self, orphans: Iterable[int] | None = None) -> list[Any]:
-        """Give all that are alive now, and remember them: a parent's death hides its children."""
+        """Give all that are alive now, and remember them: a parent's death hides its children.
+
+        Who was born to one that died meanwhile is an orphan by then: none is left only when all
+        whom we knew are dead and there are no orphans afterwards.
+        """
         found = _orphans(self._mark) if orphans is None else orphans
-        for pid in [*found, *([self._root] if self._root else [])]:
+        while True:
+            self._meet([*found, *([self._root] if self._root else [])])
+            for pid, process in list(self._known.items()):
+                if not _is_alive(process):
+                    del self._known[pid]
+            if self._known:
+                return list(self._known.values())
+            before, found = found, _orphans(self._mark)
+            if not found or found == before:
+                return []
+
+    def _meet(self, pids: Iterable[int]) -> None:
+        for pid in pids:
             with contextlib.suppress(self._psutil.Error):
                 process = self._known.setdefault(pid, self._psutil.Process(pid))
                 for child in process.children(recursive=True):
                     self._known.setdefault(child.pid, child)
-        for pid, process in list(self._known.items()):
-            if not _is_alive(process):
-                del self._known[pid]
-        return list(self._known.values())
 
     def signal(self, number: int) -> None:
         """Send a signal to each; who is gone is gone."""
@@ -168,9 +182,11 @@ def _is_alive(process: Any) -> bool:
 
     try:
         status = process.status() if process.is_running() else None
+        if status == psutil.STATUS_ZOMBIE:  # its first thread ended, others may go on
+            return bool(process.num_threads() > 1)
     except psutil.Error:
         return False
-    return status not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return status not in (None, psutil.STATUS_DEAD)
 
 
 def _orphans(mark: Mark) -> list[int]:
@@ -178,7 +194,12 @@ def _orphans(mark: Mark) -> list[int]:
 
     Only marked ones: another may be a process that another trial is starting at this moment.
     """
-    return [pid for pid in _adopted() if mark.is_on(pid) and not _bury(pid)]
+    with _burials:
+        while True:
+            marked = [pid for pid in _adopted() if mark.is_on(pid)]
+            alive = [pid for pid in marked if not _bury(pid)]
+            if len(alive) == len(marked):
+                return alive  # else those who were buried may have left us their children
 
 
 def _adopted() -> list[int]:

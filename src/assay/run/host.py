@@ -19,6 +19,7 @@ from assay.seams import Finished
 _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer of a serving program, and as much of the end of other streams as is read."""
 _STDERR_BYTES = 1024 * 1024
+_FLOOD_BYTES = 512 * 1024 * 1024
 
 
 class LocalHost:
@@ -53,7 +54,7 @@ class LocalHost:
                 stdin=Path(source.name),
             )
             process = Process(launch, mark)
-            timed_out = _run_out(process, timeout_s)
+            timed_out = _run_out(process, timeout_s, (out, err))
             return Finished(
                 exit_code=process.exit_code,
                 stdout=_end_of(out, _MOST_BYTES),
@@ -263,13 +264,16 @@ def close_served() -> None:
         _served.popitem()[1].close()
 
 
-def _run_out(process: Process, timeout_s: float) -> bool:
+def _run_out(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:
     """Wait for the end and clean up; says whether the time was not enough."""
     deadline_s = time.monotonic() + timeout_s
     try:
         while not process.wait(deadline_s - time.monotonic()):
             if time.monotonic() >= deadline_s:
                 return True
+            if any(os.fstat(file.fileno()).st_size > _FLOOD_BYTES for file in streams):
+                msg = f"it wrote more than {_FLOOD_BYTES >> 20} MB"
+                raise PluginError(msg)
     finally:
         process.end(term_s=1.0)
         process.release()

@@ -1,5 +1,6 @@
 """Follow a file that an agent writes: lines with the moment they arrived."""
 
+import fcntl
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from assay.run.secrets import Secrets
 
 _CHUNK = 256 * 1024
 _HEAD = 1024
+_OVERLAP = 256
+_IS_LINUX = hasattr(os, "memfd_create")
+_WRITE = os.O_WRONLY | os.O_CLOEXEC
 type Marks = list[tuple[int, int]]
 """Pairs (offset, ms): up to this offset the file had been seen at this time."""
 
@@ -54,13 +58,17 @@ class LineSplitter:
 class Tail:
     """Makes a file for an agent, reads what is added to it, and covers secrets in it.
 
+    All writers append, so that one who opens /dev/stdout anew writes over nobody's lines; where he
+    cuts the file off in doing so, reading starts again at its beginning.
+
     A late file lies in memory and is written to its place at the end, if there is anything in it:
     most agents say nothing on stderr, and making a file costs more than all else we do for it.
     """
 
     def __init__(self, path: str, line_bytes: int, secrets: Secrets, *, late: bool = False) -> None:
-        self._late = path if late and hasattr(os, "memfd_create") else None
-        self.fd = os.memfd_create("stderr") if self._late else _make(path)
+        self._late = path if late and _IS_LINUX else None
+        self.fd = _make_in_memory() if self._late else _make(path)
+        self._path = path
         self._splitter = LineSplitter(line_bytes)
         self._secrets = secrets
         self._carry = b""
@@ -79,7 +87,7 @@ class Tail:
 
         One chunk at most: an agent may write faster than we read, and the clocks must be looked at.
         """
-        chunk = os.pread(self.fd, _CHUNK, self.offset)
+        chunk = self._added()
         self.is_behind = len(chunk) == _CHUNK
         if not chunk:
             return
@@ -107,11 +115,21 @@ class Tail:
             return
         target, done = _make(self._late), 0
         try:
-            while done < self.offset:
-                chunk = os.pread(self.fd, min(_CHUNK, self.offset - done), done)
+            while chunk := os.pread(self.fd, min(_CHUNK, self.offset - done), done):
                 done += os.write(target, chunk)
         finally:
             os.close(target)
+
+    def _added(self) -> bytes:
+        """Give what is new; where the end of the old does not stand before it, it was cut off."""
+        seen = os.pread(self.fd, len(self._carry) + _CHUNK, self.offset - len(self._carry))
+        if seen.startswith(self._carry):
+            return seen[len(self._carry) :]
+        self._splitter.rest()
+        self._carry = b""
+        self.offset = 0
+        self.marks.clear()
+        return os.pread(self.fd, _CHUNK, 0)
 
     def _mark(self, t_ms: int) -> None:
         if self.marks and self.marks[-1][1] == t_ms:
@@ -126,17 +144,29 @@ class Tail:
 
     def _clean(self, chunk: bytes) -> None:
         """Cover secrets in the file itself, also one that lies across two reads."""
-        if not self._secrets.longest:
-            return
         seen = self._carry + chunk
         clean = self._secrets.mask(seen)
         if clean != seen:
-            os.pwrite(self.fd, clean, self.offset - len(self._carry))
-        self._carry = clean[-(self._secrets.longest - 1) :]
+            self._write_over(clean, self.offset - len(self._carry))
+        self._carry = clean[-max(_OVERLAP, self._secrets.longest) :]
+
+    def _write_over(self, data: bytes, offset: int) -> None:
+        """Write where the bytes stand: through the file as it was opened they would be appended."""
+        fd = os.open(f"/proc/self/fd/{self.fd}" if _IS_LINUX else self._path, _WRITE)
+        try:
+            os.pwrite(fd, data, offset)
+        finally:
+            os.close(fd)
 
 
 def _make(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+
+
+def _make_in_memory() -> int:
+    fd = os.memfd_create("stderr")
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    return fd
 
 
 def recorded_lines(

@@ -23,7 +23,8 @@ def correct_rate(
     """Return (observed + specificity - 1) / (sensitivity + specificity - 1), cut to 0..1.
 
     The interval (Lang and Reiczigel 2014) holds the uncertainty of the labels as well as that of
-    the rate; n_effective is rates.effective_sample_size of the graded prompts.
+    the rate; n_effective is rates.effective_sample_size of the graded prompts. It is centred
+    elsewhere than the rate, and with a handful of labels of a kind is widened to hold it.
     """
     if not 0.0 <= observed_rate <= 1.0 or n_effective <= 0:
         msg = f"no rate of {observed_rate} over {n_effective} prompts is possible"
@@ -37,7 +38,7 @@ def correct_rate(
         everything = make_interval(0.0, 1.0, level, "grader no better than chance")
         return CorrectedRate(None, everything, "the grader is no better than chance")
     rate = min(max((observed_rate + bad.rate - 1.0) / gain, 0.0), 1.0)
-    interval = _corrected_interval(observed_rate, n_effective, good, bad, level)
+    interval = _holding(rate, _corrected_interval(observed_rate, n_effective, good, bad, level))
     note = None if _beats_chance(good, bad) else "the grader may be no better than chance"
     return CorrectedRate(rate, interval, note)
 
@@ -45,6 +46,11 @@ def correct_rate(
 def _beats_chance(good: Share, bad: Share) -> bool:
     low_good, low_bad = good.interval, bad.interval
     return low_good is not None and low_bad is not None and low_good.low + low_bad.low > 1.0
+
+
+def _holding(rate: float, interval: Interval) -> Interval:
+    low, high = min(interval.low, rate), max(interval.high, rate)
+    return make_interval(low, high, interval.level, interval.method)
 
 
 def _corrected_interval(
