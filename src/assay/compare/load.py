@@ -5,9 +5,9 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from math import nan
-from operator import attrgetter
+from operator import attrgetter, lt
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +347,8 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 def _last_ones(ids: list[str]) -> NDArray[np.bool_]:
     """Say of each row whether it is the last with its id."""
     alive = np.ones(len(ids), dtype=bool)
-    if len(set(ids)) < len(ids):
+    ascending = all(map(lt, ids, islice(ids, 1, None)))  # sooner seen than a repetition
+    if not ascending and len(set(ids)) < len(ids):
         alive[:] = False
         alive[list({id_: n for n, id_ in enumerate(ids)}.values())] = True
     return alive

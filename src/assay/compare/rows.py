@@ -199,29 +199,32 @@ def read_blocks(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
         with path.open("rb", buffering=0) as file:
             if file.read(len(BOM)) != BOM:
                 file.seek(0)
+            first = True
             while n_read := file.readinto(memoryview(buffer)[held:]):
                 held += n_read
                 cut = buffer.rfind(b"\n", 0, held) + 1
                 if cut:
-                    yield _decode_block(decoder, path, buffer, cut)
+                    yield _decode_block(decoder, path, buffer, cut, look=first)
+                    first = False
                     buffer[: held - cut] = buffer[cut:held]
                     held -= cut
                 elif held == len(buffer):
                     buffer = buffer + bytearray(len(buffer))
             if held and not buffer[:held].isspace():
-                yield _decode_block(decoder, path, buffer, held)
+                yield _decode_block(decoder, path, buffer, held, look=True)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
 
 
 def _decode_block(
-    decoder: msgspec.json.Decoder[Any], path: Path, buffer: bytearray, end: int
+    decoder: msgspec.json.Decoder[Any], path: Path, buffer: bytearray, end: int, *, look: bool
 ) -> list[Any]:
+    """Decode a block; look at its line feeds too, at the beginning and the end of a file."""
     why = "a row does not stand on a line of its own"
     try:
         rows = decoder.decode_lines(memoryview(buffer)[:end])
-        if _one_each(buffer, end, len(rows)):
+        if not look or _one_each(buffer, end, len(rows)):
             return rows
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         why = str(error)

@@ -50,14 +50,19 @@ class RowFile:
         return not any(line.strip(_BOM + b" \t\r\n") for line in self._file)
 
     def blocks[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
-        """Give all rows from the start, many at a time; memory holds one block."""
+        """Give all rows from the start, many at a time; memory holds one block.
+
+        A file that begins with one row to a line is believed to go on so: looking at every line
+        feed would take longer than most of what is done with the rows.
+        """
         for start, block in self._line_blocks():
             try:
                 rows = decoder.decode_lines(block)
             except _UNREADABLE:
-                rows = []
-            if not (_tidy(block, len(rows)) or _one_each(_lines(block), len(rows))):
                 rows = self._decode_each(block, start, decoder)
+            else:
+                if start == 0 and not _one_to_a_line(block, len(rows)):
+                    rows = self._decode_each(block, start, decoder)
             yield rows
 
     def rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
@@ -178,6 +183,10 @@ def _tidy(block: bytes, n_rows: int) -> bool:
         n_lines += 1
         at = block.find(b"\n", at + 1)
     return n_lines == n_rows and block[0] == _OPEN and block.endswith(b"\n")
+
+
+def _one_to_a_line(block: bytes, n_rows: int) -> bool:
+    return _tidy(block, n_rows) or _one_each(_lines(block), n_rows)
 
 
 def _lines(block: bytes) -> list[bytes]:

@@ -56,9 +56,10 @@ def quantiles(values: Floats, shares: Sequence[float]) -> list[float]:
 
     That one imports numpy's masked arrays at its first call, which takes longer than all of this.
     """
-    ordered = np.sort(values)
-    places = np.asarray(shares, dtype=np.float64) * (ordered.size - 1)
+    places = np.asarray(shares, dtype=np.float64) * (values.size - 1)
     below = places.astype(np.int64)
-    low, high = ordered[below], ordered[np.minimum(below + 1, ordered.size - 1)]
+    above = np.minimum(below + 1, values.size - 1)
+    ordered = np.partition(values, np.concatenate((below, above)))
+    low, high = ordered[below], ordered[above]
     found: list[float] = (low + (high - low) * (places - below)).tolist()
     return found
