@@ -1,11 +1,10 @@
 """Times the report of 1,000 trials, and the viewer on a file of a million rows.
 
-    python benchmarks/view.py [ROWS] [FOLDER]       1,000,000 rows, about 2.5 GB, in /tmp by default
+    python -m benchmarks.view [ROWS] [FOLDER]       1,000,000 rows, about 2.5 GB, in /tmp by default
 
 The big file is made once and kept in FOLDER, out of git. Prints one JSON object.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -17,7 +16,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from scripts import sample_runs
+from tests.viewer.browser import MissingBrowser, chromium
+
 ASSAY = [sys.executable, "-m", "assay"]
 
 
@@ -30,10 +31,9 @@ def main() -> None:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    sample = _samples()
     files = [folder / "a.jsonl", folder / "b.jsonl"]
     for n, file in enumerate(files):
-        sample.write(file, sample.rows(500, seed=n, rate=0.5 + n / 5, agent=file.stem))
+        sample_runs.write(file, sample_runs.rows(500, seed=n, rate=0.5 + n / 5, agent=file.stem))
     page = folder / "report.html"
     began_s = time.monotonic()
     subprocess.run([*ASSAY, "report", *files, "-o", page, "--overwrite", "-q"], check=True)
@@ -94,9 +94,8 @@ def _open(big: Path, n_rows: int, *, fresh: bool) -> dict[str, Any]:
 
 def _paint(address: str) -> dict[str, float] | str:
     """Open an address in a real browser: when something, and when everything, was painted."""
-    browsing = _load(HERE.parent / "tests" / "viewer" / "browser.py")
     try:
-        with browsing.chromium() as browser:
+        with chromium() as browser:
             browser.draw(address)
             first = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
             drawn = "return performance.getEntriesByName('drawn')[0]?.startTime"
@@ -104,7 +103,7 @@ def _paint(address: str) -> dict[str, float] | str:
                 "first paint ms": round(browser.wait(first)),
                 "page drawn ms": round(browser.wait(drawn)),
             }
-    except browsing.MissingBrowser as error:
+    except MissingBrowser as error:
         return str(error)
 
 
@@ -128,8 +127,7 @@ def _memory(pid: int, name: str) -> float:
 
 def _make(path: Path, n_rows: int) -> None:
     """Write rows of about 2.5 kB from a few hundred different ones."""
-    sample = _samples()
-    rows = list(sample.rows(400, seed=5, rate=0.6, agent="big"))
+    rows = list(sample_runs.rows(400, seed=5, rate=0.6, agent="big"))
     for row in rows:  # some 2.5 kB each
         row["trajectory"] = row["trajectory"][:8]
     bodies = [json.dumps(row) for row in rows]
@@ -141,19 +139,6 @@ def _make(path: Path, n_rows: int) -> None:
             rest = body[body.index(",") :]
             file.write(f'{{"id": "prompt-{n}"{rest[:-1]}, "padding": "{padding}"}}\n')
     os.replace(fresh, path)  # noqa: PTH105
-
-
-def _samples() -> Any:
-    return _load(HERE.parent / "scripts" / "sample_runs.py")
-
-
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 """Makes pictures of the main pages: light and dark, desktop and phone.
 
-    python scripts/screenshots.py [FOLDER]      default /tmp/assay-pictures; look at them
+    python -m scripts.screenshots [FOLDER]      default /tmp/assay-pictures; look at them
 
 With --docs the two of the README go to docs/images as well.
 """
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.viewer.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"desktop": (1280, 860), "phone": (390, 800)}
@@ -33,7 +34,7 @@ def main() -> None:
     target = Path(words[0] if words else Path(tempfile.gettempdir(), "assay-pictures"))
     target.mkdir(parents=True, exist_ok=True)
     reports = _reports(target)
-    with _load(ROOT / "tests" / "viewer" / "browser.py").chromium() as browser:
+    with chromium() as browser:
         for name, (report, page) in PAGES.items():
             if report in reports:
                 _take(browser, name, f"file://{reports[report]}{page}", target)
@@ -82,15 +83,6 @@ def _report(target: Path, *files: Any) -> Path:
     words = [sys.executable, "-m", "assay", "report", *map(str, files)]
     subprocess.run([*words, "-o", target, "--overwrite", "-q"], check=True)
     return target
-
-
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

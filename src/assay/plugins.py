@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, PluginError
+from assay.records.jsonl import BOM
 from assay.records.trial import PluginRef
 from assay.seams import Adapter, Benchmark, Executor, Grader
 
@@ -235,7 +236,7 @@ def _read_json(path: Path) -> Any:
             msg, hint="give -s a schema file or the name of an adapter (see: assay agents)"
         ) from error
     try:
-        return msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
+        return msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error

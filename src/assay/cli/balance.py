@@ -1,11 +1,11 @@
 """assay balance: how the prompts spread over their categories."""
 
-from math import isnan
 from pathlib import Path
 
 import click
 import msgspec
 
+from assay.cli.number import Number
 from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.prompts.balance import analyse, category_of
 from assay.records.prompt import Prompt
@@ -20,7 +20,7 @@ from assay.report.balance_chart import balance_lines
 @click.option(
     "-t",
     "--threshold",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=50.0,
     metavar="PERCENT",
     help="Less than this share of an even spread is too little; default 50.",
@@ -40,9 +40,6 @@ def command(
     debug: bool,
 ) -> None:
     """Count the PROMPTS of each category, name those with too few, and suggest what to add."""
-    if isnan(threshold):
-        msg = "-t nan is not a number"
-        raise click.UsageError(msg)
     refuse_same_file(prompts, output)
     with open_rows(prompts) as rows:
         decoder = msgspec.json.Decoder(Prompt)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
+from assay.cli.number import Number
 from assay.cli.piped_runs import kept
 from assay.cli.run_labels import Named, name_runs
 from assay.cli.whole_output import open_stdout, refuse_same_file, whole_output
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 
 _SEED = 20_260_101
 _TWO = 2
-
-
-def check_margin(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    """Refuse what is no share; "nan" would pass for one."""
-    if not 0.0 <= value < 1.0:
-        msg = f"{value:g} does not lie in 0..1; 0.02 is two points"
-        raise click.BadParameter(msg)
-    return value
 
 
 @click.command(short_help="Compare runs, with honest statistics.")
@@ -64,9 +57,8 @@ def check_margin(ctx: click.Context, param: click.Parameter, value: float) -> fl
 @click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
 @click.option(
     "--margin",
-    type=float,
+    type=Number(0, 1, max_open=True),
     default=0.02,
-    callback=check_margin,
     help="Difference in pass rate that is none; 0.02.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=_SEED, help="For resampling.")

@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Callable
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.cli.number import Number
 from assay.errors import InputError
 from assay.prompts.plan import Setting
 from assay.records.journal import Mode
@@ -18,19 +18,6 @@ from assay.records.trial import Limits, PluginRef, Surroundings
 
 DEFAULT_TIMEOUT_MS = 60_000
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-class Number(click.FloatRange):
-    """A number in a range; "nan" is in none."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read the number."""
-        number: float = super().convert(value, param, ctx)
-        if isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
 
 
 agent_options: list[Decorator] = [

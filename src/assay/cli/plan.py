@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.options import Number
+from assay.cli.number import Number
 from assay.cli.piped_runs import kept
 from assay.cli.whole_output import open_stdout
 from assay.compare.columns import Run

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from assay.cli.options import Number
+from assay.cli.number import Number
 from assay.cli.run_labels import Named, name_runs
 from assay.cli.whole_output import refuse_same_file, whole_output
 from assay.compare.report import Wish

@@ -1,12 +1,11 @@
 """Where rows go: a journal file, or stdout."""
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.errors import InputError, OutputError
+from assay.cli.whole_output import open_stdout
+from assay.errors import InputError
 from assay.records.journal import RESUMABLE, Journal, Mode
 from assay.records.trial import TrialSpec
 
@@ -22,7 +21,8 @@ class Sink:
         if self._journal is not None:
             self._journal.append(line)
         else:
-            _print(line + b"\n")
+            with open_stdout("with -o FILE a run can be resumed") as out:
+                out.buffer.write(line + b"\n")
 
     def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
         """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
@@ -42,21 +42,6 @@ class Sink:
                 raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
             done.add(key.id)
         return [spec for spec in specs if spec.prompt.id not in done]
-
-
-def _print(line: bytes) -> None:
-    if sys.stdout is None:
-        msg = "cannot write to stdout: it is closed"
-        raise OutputError(msg, hint="give -o FILE")
-    try:
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        msg = f"cannot write to stdout: {error.strerror}"
-        raise OutputError(msg, hint="with -o FILE a run can be resumed") from error
 
 
 @contextmanager

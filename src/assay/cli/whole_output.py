@@ -13,13 +13,15 @@ import click
 from assay.errors import OutputError
 
 _BLOCK = 1 << 20
-_TWO = 2
+_HINT = "check folder, permissions and free space"
 
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
     """Refuse to write over what is being read: results cannot be made again from a view."""
-    both = [path for path in (source, output) if path and os.access(path, os.F_OK)]
-    if output and len(both) == _TWO and output.samefile(both[0]):
+    if not source or not output:
+        return
+    there = os.access(source, os.F_OK) and os.access(output, os.F_OK)
+    if there and output.samefile(source):
         msg = f"-o is the file that is read: {output}"
         raise click.UsageError(msg)
 
@@ -45,11 +47,11 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def open_stdout() -> Iterator[TextIO]:
+def open_stdout(hint: str = _HINT) -> Iterator[TextIO]:
     """Give stdout itself, for what may be seen while it is written."""
     out = _stdout()
     try:
-        with _troubles_told("to stdout"):
+        with _troubles_told("to stdout", hint):
             yield out
             out.flush()
     except OutputError:
@@ -65,14 +67,14 @@ def _stdout() -> TextIO:
 
 
 @contextmanager
-def _troubles_told(where: Path | str) -> Iterator[None]:
+def _troubles_told(where: Path | str, hint: str = _HINT) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
         msg = f"cannot write {where}: {error.strerror}"
-        raise OutputError(msg, hint="check folder, permissions and free space") from error
+        raise OutputError(msg, hint=hint) from error
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import numpy as np
 
 from assay.compare.align import Aligned
 from assay.compare.head_to_head import Totals
-from assay.compare.rows import BOM
 from assay.errors import InputError, PluginError
+from assay.records.jsonl import BOM
 from assay.seams import Host
 
 _EXPORTS = ("grade", "default", "compare")

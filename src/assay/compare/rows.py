@@ -10,10 +10,9 @@ import numpy as np
 
 from assay.compare.columns import Kind
 from assay.errors import InputError
-from assay.records.jsonl import read_lines
+from assay.records.jsonl import BOM, read_lines
 
 _BLOCK = 1024 * 1024
-BOM = b"\xef\xbb\xbf"
 _LINE_FEED = ord("\n")
 _HINT = "compare reads the output of capture, grade or trials"
 
@@ -143,7 +142,7 @@ class _Probe(msgspec.Struct):
 
 def detect_kind(path: Path) -> Kind:
     """Say what a file holds, from its first row."""
-    for place, line in lines_of(path):
+    for place, line in read_lines(path):
         probe = decode(_PROBE, place, line)
         if isinstance(probe.trials, list) and isinstance(probe.k, int | float):
             return "trials"
@@ -228,7 +227,7 @@ def _decode_block(
             return rows
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         why = str(error)
-    for place, line in lines_of(path):  # find the line to name it
+    for place, line in read_lines(path):  # find the line to name it
         decode(decoder, place, line)
     msg = f"{path}: {why}"
     raise InputError(msg, hint=_HINT)
@@ -241,11 +240,6 @@ def _one_each(buffer: bytearray, end: int, n_rows: int) -> bool:
         return True
     lines = bytes(buffer[:end]).split(b"\n")
     return sum(bool(line) and not line.isspace() for line in lines) == n_rows
-
-
-def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Give place and text of each line that is not blank."""
-    return read_lines(path)
 
 
 def decode[T](decoder: msgspec.json.Decoder[T], place: str, line: bytes) -> T:

@@ -12,6 +12,8 @@ from assay.errors import InputError
 _BUFFER = 256 * 1024
 """Rows are longer than the usual buffer: with this one they are read in half the time."""
 _ROW = msgspec.json.Decoder(dict[str, Any])
+BOM = b"\xef\xbb\xbf"
+"""What some editors put before the first row."""
 type Place = str
 """Where a row stands: file:line."""
 
@@ -53,7 +55,7 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
 
 def _lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place, bytes]]:
     for number, line in enumerate(file, 1):
-        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():
             yield f"{name}:{number}", text
 

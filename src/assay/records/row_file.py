@@ -11,11 +11,10 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from assay.errors import InputError
-from assay.records.jsonl import explain
+from assay.records.jsonl import BOM, explain
 
 _BLOCK = 64 * 1024
 """Small enough that a block and its rows stay in the processor's cache."""
-_BOM = b"\xef\xbb\xbf"
 _OPEN, _CLOSE = b"{}"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -47,7 +46,7 @@ class RowFile:
     def empty(self) -> bool:
         """Whether there is nothing but blanks."""
         self._file.seek(0)
-        return not any(line.strip(_BOM + b" \t\r\n") for line in self._file)
+        return not any(line.strip(BOM + b" \t\r\n") for line in self._file)
 
     def blocks[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
         """Give all rows from the start, many at a time; memory holds one block.
@@ -84,7 +83,7 @@ class RowFile:
             lines = _lines(block)
             if not _one_each(lines, n_rows):
                 self._check_each(block, start)
-                lines = _lines(block.removeprefix(_BOM) if start == 0 else block)
+                lines = _lines(block.removeprefix(BOM) if start == 0 else block)
             yield b"\n".join([*lines, b""])
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
@@ -93,7 +92,7 @@ class RowFile:
         offset = number = 0
         while line := self._file.readline():
             number += 1
-            if line.strip(_BOM + b" \t\r\n"):
+            if line.strip(BOM + b" \t\r\n"):
                 yield Spot(number, offset), self._decode_line(line, number, decoder)
             offset += len(line)
 
@@ -139,13 +138,13 @@ class RowFile:
         return [
             self._decode_line(line, number, decoder)
             for number, line in enumerate(block.split(b"\n"), first)
-            if line.strip(_BOM + b" \t\r")
+            if line.strip(BOM + b" \t\r")
         ]
 
     def _check_each(self, block: bytes, start: int) -> None:
         first = self._line_number(start)
         for number, line in enumerate(block.split(b"\n"), first):
-            if not line.strip(_BOM + b" \t\r"):
+            if not line.strip(BOM + b" \t\r"):
                 continue
             self._decode_line(line, number, _OBJECT)
             try:
@@ -156,7 +155,7 @@ class RowFile:
 
     def _decode_line[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return decoder.decode(line.removeprefix(_BOM) if number == 1 else line)
+            return decoder.decode(line.removeprefix(BOM) if number == 1 else line)
         except _UNREADABLE as error:
             mended = _without_lone_surrogates(line)
             if mended is not None:

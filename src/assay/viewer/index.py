@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.compare.columns import Kind
+from assay.records.jsonl import BOM
 from assay.viewer.entries import UNREADABLE, Line, id_hash, read_line
 
 _BLOCK = 4 * 1024 * 1024
@@ -227,7 +228,7 @@ class _Extender:
         meta, offset = self._meta, self._meta.size
         meta.size += len(line)
         meta.n_lines += 1
-        text = line.strip(b"\xef\xbb\xbf \t\r\n")
+        text = line.strip(BOM + b" \t\r\n")
         if not text:
             return
         try:

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from assay.compare.rows import detect_kind, lines_of
+from assay.compare.rows import detect_kind
 from assay.errors import InputError
+from assay.records.jsonl import read_lines
 from assay.viewer.index import Index
 from assay.viewer.overview import Shown
 
@@ -150,7 +151,7 @@ def _name(folder: Path, path: Path, taken: set[str]) -> str:
 
 
 def _first_agent(path: Path) -> str:
-    for _, line in lines_of(path):
+    for _, line in read_lines(path):
         try:
             return msgspec.json.decode(line, type=_Row).agent.adapter
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
