@@ -28,7 +28,7 @@ def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | No
     """Give what Claude Code itself says went wrong, None when it says nothing."""
     if turn.results:
         result = turn.results[-1]
-        return _of_result(result, turn) if result.get("is_error") is True else None
+        return _failure_of_result(result, turn) if result.get("is_error") is True else None
     if turn.retry is not None:
         return _of_retry(turn.retry)
     if turn.interrupted:
@@ -38,7 +38,7 @@ def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | No
     return None
 
 
-def _of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
+def _failure_of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
     message = _message(result)
     return Failure(cause=_cause(result, turn, message), message=message)
 

@@ -28,7 +28,7 @@ _OF_API = {
 
 def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
     """Add up the results of a turn; one that was cut short is looked up in the session file."""
-    found = [usage for result in turn.results if (usage := _of_result(result, turn.model))]
+    found = [usage for result in turn.results if (usage := _usage_of_result(result, turn.model))]
     if not turn.results and kept is not None:
         found = _of_session(turn, kept)
     total: Usage | None = None
@@ -37,7 +37,7 @@ def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
     return total
 
 
-def _of_result(result: dict[str, Any], model: str | None) -> Usage | None:
+def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
     """Take this turn's share, with sub-agents; older versions tell only the main thread's."""
     share = result.get("model_usage_since_last_result")
     if isinstance(share, dict) and share:

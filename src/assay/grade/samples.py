@@ -13,7 +13,7 @@ from assay.records.trajectory import AnyStep
 _SHOWN_STEPS = 5
 
 
-class _Row(msgspec.Struct):
+class _SampleRow(msgspec.Struct):
     id: str
     input: str | list[str]
     output: str
@@ -25,7 +25,7 @@ class _Row(msgspec.Struct):
 
 def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
     """Read the drawn failures."""
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(_SampleRow)
     found = [rows.row_at(spot, decoder) for spot in spots]
     return [
         CalibrationSample(
@@ -42,7 +42,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
 
 def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
     """Give what a person needs to judge the drawn rows, and nothing of what the grader said."""
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(_SampleRow)
     found = [rows.row_at(spot, decoder) for spot in spots]
     return [
         LabelRow(

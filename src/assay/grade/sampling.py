@@ -32,14 +32,14 @@ class _Failure(msgspec.Struct, gc=False):
     answered: bool = False
 
 
-class _Row(msgspec.Struct, gc=False):
+class _DrawnRow(msgspec.Struct, gc=False):
     id: str
     score: _Score | None = None
     failure: _Failure | None = None
     trials: msgspec.Raw = msgspec.Raw()
 
 
-class _SheetRow(_Row, gc=False):
+class _SheetRow(_DrawnRow, gc=False):
     metadata: dict[str, Any] | None = None
 
 
@@ -47,7 +47,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
     urn = _Urn(size, f"failures:{seed}")
     n_undecided = 0
-    for spot, row in rows.placed_rows(msgspec.json.Decoder(_Row)):
+    for spot, row in rows.placed_rows(msgspec.json.Decoder(_DrawnRow)):
         _refuse_trials(rows, spot, row)
         if row.score is None or row.score.pass_:
             continue
@@ -106,13 +106,13 @@ class _Urn:
         return [spot for _, spot in heapq.nlargest(n, self._kept)]
 
 
-def _refuse_trials(rows: RowFile, spot: Spot, row: _Row) -> None:
+def _refuse_trials(rows: RowFile, spot: Spot, row: _DrawnRow) -> None:
     if row.trials and row.score is None:
         msg = f"{rows.place(spot)}: this is a row of `assay trials`"
         raise InputError(msg, hint="calibrate takes graded rows of `capture` and `grade`")
 
 
-def _grader_spoke(row: _Row) -> bool:
+def _grader_spoke(row: _DrawnRow) -> bool:
     return row.failure is None or row.failure.answered
 
 

@@ -21,11 +21,11 @@ type Place = str
 def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
     """Give the non-blank lines of a file, or of stdin, one at a time."""
     if path is None:
-        yield from _lines("stdin", sys.stdin.buffer)
+        yield from _file_lines("stdin", sys.stdin.buffer)
         return
     try:
         with path.open("rb", buffering=_BUFFER) as file:
-            yield from _lines(str(path), file)
+            yield from _file_lines(str(path), file)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
@@ -53,7 +53,7 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
     return line[:-1] + b"," + msgspec.json.encode(more)[1:] if more else line
 
 
-def _lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place, bytes]]:
+def _file_lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place, bytes]]:
     for number, line in enumerate(file, 1):
         text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():

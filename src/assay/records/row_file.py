@@ -80,10 +80,10 @@ class RowFile:
             if _tidy(block, n_rows):
                 yield block
                 continue
-            lines = _lines(block)
+            lines = _block_lines(block)
             if not _one_each(lines, n_rows):
                 self._check_each(block, start)
-                lines = _lines(block.removeprefix(BOM) if start == 0 else block)
+                lines = _block_lines(block.removeprefix(BOM) if start == 0 else block)
             yield b"\n".join([*lines, b""])
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
@@ -185,10 +185,10 @@ def _tidy(block: bytes, n_rows: int) -> bool:
 
 
 def _one_to_a_line(block: bytes, n_rows: int) -> bool:
-    return _tidy(block, n_rows) or _one_each(_lines(block), n_rows)
+    return _tidy(block, n_rows) or _one_each(_block_lines(block), n_rows)
 
 
-def _lines(block: bytes) -> list[bytes]:
+def _block_lines(block: bytes) -> list[bytes]:
     return [line for line in map(bytes.strip, block.split(b"\n")) if line]
 
 

@@ -16,20 +16,20 @@ class _Timing(msgspec.Struct, gc=False):
     total: int | float
 
 
-class _Score(msgspec.Struct, gc=False):
+class _CsvScore(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
     score: int | float
     reasoning: str | None = None
 
 
-class _Row(msgspec.Struct, rename="camel", gc=False):
+class _CsvRow(msgspec.Struct, rename="camel", gc=False):
     id: str
     input: str | list[str]
     output: str
     timing: _Timing
     hint: str | None = None
     tool_errors: bool | None = None
-    score: _Score | None = None
+    score: _CsvScore | None = None
 
 
 class _Anything(msgspec.Struct, gc=False):
@@ -45,7 +45,7 @@ def write_csv(rows: RowFile, out: BinaryIO) -> None:
     graded = any(row.score for row in rows.rows(msgspec.json.Decoder(_Graded)))
     line = _graded_line if graded else _line
     out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
-    for block in rows.blocks(msgspec.json.Decoder(_Row)):
+    for block in rows.blocks(msgspec.json.Decoder(_CsvRow)):
         out.write("".join(map(line, block)).encode())
 
 
@@ -54,7 +54,7 @@ def inside(text: str) -> str:
     return text.replace('"', '""').replace("\n", "\\n")
 
 
-def _line(row: _Row, more: str = "") -> str:
+def _line(row: _CsvRow, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
     return (
@@ -63,7 +63,7 @@ def _line(row: _Row, more: str = "") -> str:
     )
 
 
-def _graded_line(row: _Row) -> str:
+def _graded_line(row: _CsvRow) -> str:
     score = row.score
     if score is None:
         return _line(row, ",,,")

@@ -26,7 +26,7 @@ def _group(sections: dict[str, Any]) -> Iterator[str]:
     yield "| run | pass rate | score | median time | cost |"
     yield "|---|---|---|---|---|"
     for label in sections["meta"]["runs"]:
-        yield _row(sections, label)
+        yield _short_row(sections, label)
     yield ""
     yield from (f"- {_text(line)}" for line in health_lines(sections))
     yield from (f"- note: {_text(note)}" for note in sections["notes"])
@@ -35,7 +35,7 @@ def _group(sections: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _row(sections: dict[str, Any], label: str) -> str:
+def _short_row(sections: dict[str, Any], label: str) -> str:
     quality = (sections.get("quality") or {}).get(label) or {}
     limits = quality.get("confidenceIntervals", {})
     rate, ends = quality.get("passRate"), limits.get("passRate")

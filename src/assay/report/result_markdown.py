@@ -10,7 +10,7 @@ from assay.report.numbers import fixed
 from assay.report.text import fence, one_text, shorten
 
 
-class _Score(msgspec.Struct, gc=False):
+class _MarkdownScore(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
     score: int | float
     reasoning: str | None = None
@@ -21,13 +21,13 @@ class _Failure(msgspec.Struct, gc=False):
     message: str = ""
 
 
-class _Row(msgspec.Struct, rename="camel", gc=False):
+class _MarkdownRow(msgspec.Struct, rename="camel", gc=False):
     id: str
     input: str | list[str]
     output: str
     hint: str | None = None
     tool_errors: bool | None = None
-    score: _Score | None = None
+    score: _MarkdownScore | None = None
     error: str | None = None
     errors: list[str] | None = None
     failure: _Failure | None = None
@@ -75,7 +75,7 @@ def _top(totals: _Totals, generated: str) -> str:
 
 
 def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
-    for block in rows.blocks(msgspec.json.Decoder(_Row)):
+    for block in rows.blocks(msgspec.json.Decoder(_MarkdownRow)):
         totals.n_rows += len(block)
         scores = [row.score for row in block if row.score is not None]
         totals.n_graded += len(scores)
@@ -84,7 +84,7 @@ def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
         yield "".join(map(_section, block))
 
 
-def _section(row: _Row) -> str:
+def _section(row: _MarkdownRow) -> str:
     output = shorten(row.output, 500)
     mark = "```" if "```" not in output else fence(output)
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
@@ -96,14 +96,14 @@ def _section(row: _Row) -> str:
     )
 
 
-def _verdict(score: _Score) -> str:
+def _verdict(score: _MarkdownScore) -> str:
     reasoning = f"**Reasoning**: {score.reasoning}\n" if score.reasoning else ""
     icon = "✅" if score.pass_ else "❌"
     word = "PASS" if score.pass_ else "FAIL"
     return f"**Score**: {icon} {fixed(score.score, 3)} ({word})\n{reasoning}\n"
 
 
-def _troubles(row: _Row) -> str:
+def _troubles(row: _MarkdownRow) -> str:
     said = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
     if row.failure:
         said += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"

@@ -15,71 +15,71 @@ _CONTENT_KEYS = ("content", "new_string")
 _LONG_CONTENT = 500
 _HEAD_LINES = 8
 _TAIL_LINES = 4
-_SHARE = msgspec.Meta(ge=0, le=1)
+_LONG_SHARE = msgspec.Meta(ge=0, le=1)
 
 
-class _Step(msgspec.Struct, tag_field="type", gc=False):
+class _LongStep(msgspec.Struct, tag_field="type", gc=False):
     """What a reader needs to see of a step."""
 
 
-class _Thought(_Step, tag="thought", gc=False):
+class _LongThought(_LongStep, tag="thought", gc=False):
     content: str = ""
 
 
-class _Message(_Step, tag="message", gc=False):
+class _LongMessage(_LongStep, tag="message", gc=False):
     content: str = ""
 
 
-class _Plan(_Step, tag="plan", gc=False):
+class _LongPlan(_LongStep, tag="plan", gc=False):
     entries: list[Any] = []
 
 
-class _ToolCall(_Step, tag="tool_call", gc=False):
+class _LongToolCall(_LongStep, tag="tool_call", gc=False):
     name: str = "unknown"
     status: str = "pending"
     input: Any = None
     duration: int | float | None = None
 
 
-class _Timing(msgspec.Struct, gc=False):
+class _LongTiming(msgspec.Struct, gc=False):
     start: int | float
     end: int | float
 
 
-class _Score(msgspec.Struct, gc=False):
+class _LongScore(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
-    score: Annotated[int, _SHARE] | Annotated[float, _SHARE]
+    score: Annotated[int, _LONG_SHARE] | Annotated[float, _LONG_SHARE]
     reasoning: str | None = None
 
 
-class _Failure(msgspec.Struct, gc=False):
+class _LongFailure(msgspec.Struct, gc=False):
     cause: str
     message: str = ""
 
 
-class _Row(msgspec.Struct, rename="camel", gc=False):
+class _LongRow(msgspec.Struct, rename="camel", gc=False):
     id: str
     input: str | list[str]
     output: str
-    trajectory: list[_Thought | _Message | _Plan | _ToolCall]
-    timing: _Timing
+    trajectory: list[_LongThought | _LongMessage | _LongPlan | _LongToolCall]
+    timing: _LongTiming
     metadata: dict[str, Any] | None = None
     tool_errors: bool = False
-    score: _Score | None = None
-    failure: _Failure | None = None
+    score: _LongScore | None = None
+    failure: _LongFailure | None = None
 
 
-type _AnyStep = _Thought | _Message | _Plan | _ToolCall
+type _AnyStep = _LongThought | _LongMessage | _LongPlan | _LongToolCall
 
 
 def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
     """Write one section per trial."""
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(_LongRow)
     for block in rows.blocks(decoder):
         out.write("".join(map(_section, block)).encode())
 
 
-def _section(row: _Row) -> str:
+def _section(row: _LongRow) -> str:
     mark = f"[→{row.id}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     return (
@@ -90,7 +90,7 @@ def _section(row: _Row) -> str:
     )
 
 
-def _facts(row: _Row) -> Iterator[str]:
+def _facts(row: _LongRow) -> Iterator[str]:
     if row.metadata:
         told = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
         yield f"**Metadata:** {told}"
@@ -106,13 +106,13 @@ def _facts(row: _Row) -> Iterator[str]:
 
 
 def _step(step: _AnyStep, mark: str) -> str:
-    if isinstance(step, _ToolCall):
+    if isinstance(step, _LongToolCall):
         took = "" if step.duration is None else f" ({js_number(step.duration)}ms)"
         shown = _file(step.input) if isinstance(step.input, dict) else ""
         return f"[TOOL:{step.name}] -> {step.status}{took} {mark}{shown}"
-    if isinstance(step, _Thought):
+    if isinstance(step, _LongThought):
         return f"[THOUGHT] {shorten(step.content, 100)} {mark}"
-    if isinstance(step, _Message):
+    if isinstance(step, _LongMessage):
         return f"[MESSAGE] {shorten(step.content, 100)} {mark}"
     return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} {mark}"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 MOST_RAW = 2 * 1024 * 1024
 MOST_LOG = 64 * 1024 * 1024
-_MOST_FILES = 40
+_MOST_KEPT_FILES = 40
 _LOG_HEAD = b'{"type": "header",'
 
 
@@ -49,7 +49,7 @@ def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[d
 
 def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
     streams = [path for path in folder.iterdir() if path.suffix in (".out", ".err")]
-    for path in sorted(streams, key=lambda one: (len(one.name), one.name))[:_MOST_FILES]:
+    for path in sorted(streams, key=lambda one: (len(one.name), one.name))[:_MOST_KEPT_FILES]:
         if path.is_symlink() or not path.is_file() or not path.stat().st_size:
             continue
         with path.open("rb") as file:

@@ -36,7 +36,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.action} x{self.x} y{self.y}" if self.x is not None else self.action
 
 
-class Table(Protocol):
+class MoveContext(Protocol):
     """What a check looks at."""
 
     limits: Limits
@@ -44,7 +44,7 @@ class Table(Protocol):
     seen: Observation
 
 
-def check_reset(table: Table) -> Move:
+def check_reset(table: MoveContext) -> Move:
     """Allow a reset while the budget lasts."""
     most = table.limits.max_resets
     if most is not None and table.tally.resets >= most:
@@ -53,7 +53,7 @@ def check_reset(table: Table) -> Move:
     return Move(action=RESET)
 
 
-def check_action(table: Table, request: Request) -> Move:
+def check_action(table: MoveContext, request: Request) -> Move:
     """Allow an action that exists, is available now, and is within the budget."""
     move = _click(request) if request.op == "click" else _named(request)
     _check_running(table.tally.state)

@@ -19,7 +19,7 @@ _NEXT = {
 }
 
 
-class Table(Protocol):
+class ReplyContext(Protocol):
     """What an answer is made from."""
 
     limits: Limits
@@ -28,7 +28,7 @@ class Table(Protocol):
     before: bytes | None
 
 
-def describe(table: Table, request: Request, headline: str = "") -> dict[str, Any]:
+def describe(table: ReplyContext, request: Request, headline: str = "") -> dict[str, Any]:
     """Answer a request that was done."""
     parts = [headline, status_line(table), _NEXT.get(table.tally.state, ""), _body(table, request)]
     reply: dict[str, Any] = {"ok": True, "text": "\n".join(part for part in parts if part)}
@@ -41,13 +41,13 @@ def describe(table: Table, request: Request, headline: str = "") -> dict[str, An
     return reply
 
 
-def refuse(table: Table, message: str) -> dict[str, Any]:
+def refuse(table: ReplyContext, message: str) -> dict[str, Any]:
     """Answer a request that was not done."""
     text = f"not done: {message}\n{status_line(table)}"
     return {"ok": False, "error": message, "text": text} | _status(table)
 
 
-def status_line(table: Table) -> str:
+def status_line(table: ReplyContext) -> str:
     """Say in one line where the game stands."""
     seen, tally, limits = table.seen, table.tally, table.limits
     level = min(seen.levels_completed + 1, seen.win_levels)
@@ -56,7 +56,7 @@ def status_line(table: Table) -> str:
     return f"{tally.state} level {level} of {seen.win_levels}, {steps}, {resets}"
 
 
-def _body(table: Table, request: Request) -> str:
+def _body(table: ReplyContext, request: Request) -> str:
     seen, before = table.seen, table.before
     actions = f"available: {' '.join(action_names(seen))}"
     if request.op in ("status", "quit", "close"):
@@ -70,7 +70,7 @@ def _body(table: Table, request: Request) -> str:
     return note + change_text(before, seen.frame)
 
 
-def _status(table: Table) -> dict[str, Any]:
+def _status(table: ReplyContext) -> dict[str, Any]:
     seen, tally = table.seen, table.tally
     return {
         "state": tally.state,
