@@ -18,12 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.benchmarks.arc_agi.catalog.game import GameInfo
-from assay.benchmarks.arc_agi.catalog.games import BUILT_IN, list_games
-from assay.benchmarks.arc_agi.client.launcher import write_launchers
-from assay.benchmarks.arc_agi.log.frames import unpack_frames
-from assay.benchmarks.arc_agi.log.reader import read_log
-from assay.benchmarks.arc_agi.owner import GamePlan, close_game, plan_game, wait_ready
+from assay_arc.catalog import BUILT_IN, GameInfo, list_games
+from assay_arc.client.launcher import write_launchers
+from assay_arc.log import read_log, unpack_frames
+from assay_arc.world import GamePlan, close_game, plan_game, wait_ready
 
 TOKEN = re.compile(r"\d{1,3}|[A-Za-z]+|[^\sA-Za-z0-9]")
 """A rough count of what a model's tokenizer makes of text; the same for both sides."""
@@ -62,8 +60,8 @@ def bare_engine(info: GameInfo, n_steps: int) -> float:
     code = (
         "import sys, time, random, json, statistics\n"
         "from pathlib import Path\n"
-        "from assay.benchmarks.arc_agi.catalog.game import read_game\n"
-        "from assay.benchmarks.arc_agi.engine.toolkit import ToolkitEngine\n"
+        "from assay_arc.catalog import read_game\n"
+        "from assay_arc.engine import ToolkitEngine\n"
         "engine = ToolkitEngine(read_game(Path(sys.argv[1])))\n"
         "seen, rng, times = engine.start(), random.Random(1), []\n"
         "for _ in range(int(sys.argv[2])):\n"

@@ -15,15 +15,22 @@ from itertools import product
 
 import numpy as np
 
-from assay.stats.bootstrap import bca_mean_interval
 from assay.stats.distributions import binomial_pmf
-from assay.stats.gates import GateName, judge_gate
-from assay.stats.means import constant_share_interval, estimate_mean, estimate_mean_score
-from assay.stats.paired import PairedDifference, compare_rates
-from assay.stats.paired_interval import paired_interval, pseudo_size_of_scores
+from assay.stats.means import (
+    bca_mean_interval,
+    constant_share_interval,
+    estimate_mean,
+    estimate_mean_score,
+)
+from assay.stats.paired import (
+    PairedDifference,
+    compare_rates,
+    paired_interval,
+    pseudo_size_of_scores,
+)
 from assay.stats.passk import average_pass_k
 from assay.stats.rates import rate_interval, wilson_interval
-from assay.stats.verdict import judge_difference
+from assay.stats.verdict import GateName, judge_difference, judge_gate
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assay.records.prompt import Prompt
-from assay.records.trial import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
 MEASURE = """

@@ -7,7 +7,7 @@ import pytest
 
 from assay import plugins
 from assay.errors import InputError, PluginError
-from assay.records.trial import PluginRef
+from assay.records.spec import PluginRef
 
 ROOT = Path(__file__).parents[1]
 

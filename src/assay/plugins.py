@@ -6,43 +6,43 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.records.jsonl import BOM
-from assay.records.trial import PluginRef
-from assay.seams import Adapter, Benchmark, Executor, Grader
+from assay.plugin import Adapter, Benchmark, Executor, Grader
+from assay.records.rows import BOM
+from assay.records.spec import PluginRef
 
 BUILT_IN = {
     "assay.adapters": {
         "declared": "assay.adapters.declared:DeclaredAdapter",
         "demo": "assay.adapters.demo:demo_adapter",
-        "simple": "assay.adapters.simple:SimpleAdapter",
-        "shell": "assay.adapters.shell:ShellAdapter",
+        "simple": "assay.adapters.text:SimpleAdapter",
+        "shell": "assay.adapters.text:ShellAdapter",
         "acp": "assay.adapters.acp:AcpAdapter",
-        "random": "assay.benchmarks.arc_agi.players.adapter:random_player",
-        "search": "assay.benchmarks.arc_agi.players.adapter:search_player",
+        "random": "assay_arc.players:random_player",
+        "search": "assay_arc.players:search_player",
         "claude": "assay.adapters.claude:ClaudeAdapter",
         "codex": "assay.adapters.codex:CodexAdapter",
         "gemini": "assay.adapters.gemini:GeminiAdapter",
         "opencode": "assay.adapters.opencode:OpenCodeAdapter",
     },
     "assay.graders": {
-        "executable": "assay.graders.executable:ExecutableGrader",
+        "executable": "assay.graders.program:ExecutableGrader",
         "python": "assay.graders.python_file:PythonFile",
-        "serve": "assay.graders.serving:ServingGrader",
-        "exact": "assay.graders.exact:Exact",
-        "contains": "assay.graders.contains:Contains",
-        "regex": "assay.graders.pattern:Regex",
-        "numeric": "assay.graders.numeric:Numeric",
-        "json-schema": "assay.graders.json_schema:JsonSchema",
-        "command": "assay.graders.command:Command",
-        "git": "assay.graders.git:Git",
-        "tools": "assay.graders.tools:Tools",
+        "serve": "assay.graders.program:ServingGrader",
+        "exact": "assay.graders.answer:Exact",
+        "contains": "assay.graders.answer:Contains",
+        "regex": "assay.graders.answer:Regex",
+        "numeric": "assay.graders.answer:Numeric",
+        "json-schema": "assay.graders.answer:JsonSchema",
+        "command": "assay.graders.workspace:Command",
+        "git": "assay.graders.workspace:Git",
+        "tools": "assay.graders.trajectory:Tools",
         "judge": "assay.graders.judge:Judge",
-        "arc": "assay.benchmarks.arc_agi.grader:ArcGrader",
+        "arc": "assay_arc.benchmark:ArcGrader",
     },
     "assay.executors": {"local": "assay.executors.local:LocalExecutor"},
     "assay.benchmarks": {
         "prompts": "assay.benchmarks.prompt_file:PromptFile",
-        "arc": "assay.benchmarks.arc_agi.benchmark:ArcBenchmark",
+        "arc": "assay_arc.benchmark:ArcBenchmark",
     },
 }
 """The entry points of pyproject.toml again (a test keeps them equal): looking a name up here first

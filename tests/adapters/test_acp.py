@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from assay import plugins
 from assay.adapters.acp import AcpAdapter
 from assay.errors import InputError
+from assay.plugin import Ask, Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.spec import PluginRef
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
-from assay.records.trial import PluginRef
-from assay.seams import Ask, Reading
 
 SDK_MODELS = {
     "initialize": sdk.InitializeRequest,

@@ -10,10 +10,10 @@ from msgspec import UNSET
 
 from assay.adapters.claude import ClaudeAdapter
 from assay.errors import InputError
-from assay.extract.failure import failure_of
+from assay.pipeline.extract import failure_of
+from assay.plugin import Ask, Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
-from assay.seams import Ask, Reading
 
 OWN = "claude-2.1.325"
 ONE, TWO, THREE, FOUR = (

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from assay.adapters.codex import CodexAdapter
-from assay.adapters.codex_command import native_program
+from assay.adapters.codex import CodexAdapter, native_program
 from assay.errors import InputError
+from assay.plugin import Ask, Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
-from assay.seams import Ask, Reading
 
 THREAD = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 START = {"type": "thread.started", "thread_id": THREAD}

@@ -10,7 +10,7 @@ import pytest
 
 from assay import plugins
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.trial import PluginRef
+from assay.records.spec import PluginRef
 from assay.testing.conformance import load_recording
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"

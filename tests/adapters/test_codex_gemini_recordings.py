@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.adapters.moments import epoch_ms
-from assay.extract.failure import failure_of
+from assay.adapters.reading import epoch_ms
+from assay.pipeline.extract import failure_of
+from assay.plugin import Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.spec import PluginRef
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
-from assay.records.trial import PluginRef
-from assay.seams import Reading
 
 TESTS = Path(__file__).parents[1]
 SHARED = TESTS.parents[1] / "shared" / "recordings"

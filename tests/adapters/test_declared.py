@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay.adapters.declared import DeclaredAdapter
-from assay.adapters.turn_reader import TurnReader
+from assay.adapters.declared.reader import TurnReader
+from assay.plugin import Ask
 from assay.records.recording import RawLine
-from assay.seams import Ask
 
 
 @pytest.fixture

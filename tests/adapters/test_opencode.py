@@ -9,10 +9,10 @@ import pytest
 from msgspec import UNSET
 
 from assay.adapters.opencode import OpenCodeAdapter
-from assay.extract.failure import failure_of
+from assay.pipeline.extract import failure_of
+from assay.plugin import Ask, Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
-from assay.seams import Ask, Reading
 
 OWN = "opencode-1.18.33"
 ONE, TWO, THREE = ((n * 1200, n * 50, n * 300, n * 10) for n in range(1, 4))

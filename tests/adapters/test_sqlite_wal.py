@@ -7,7 +7,7 @@ from shutil import copyfile
 
 import pytest
 
-from assay.adapters.sqlite_wal import mend_wal
+from assay.adapters.opencode.files import mend_wal
 
 
 @pytest.mark.parametrize("page_size", [512, 4096])

@@ -17,9 +17,9 @@ from assay.adapters.vendor import (
     vendor_options,
 )
 from assay.errors import InputError
+from assay.plugin import Ask
 from assay.records.capture import Usage
 from assay.records.recording import TurnEnd
-from assay.seams import Ask
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.adapters.known import KNOWN
+from assay.adapters.vendor import KNOWN
 
 
 @pytest.fixture

@@ -11,12 +11,8 @@ import pytest
 from rich.console import Console
 
 from assay.cli import progress as progress_file
-from assay.cli.live_view import LiveView
-from assay.cli.progress import Progress
-from assay.cli.tally import Running, Tally, clock_text
-from assay.records.capture import Capture, Timing, Usage
-from assay.records.failure import Cause, Failure
-from assay.records.grade import Grade
+from assay.cli.progress import LiveView, Progress, Running, Tally, clock_text
+from assay.records.capture import Capture, Cause, Failure, Grade, Timing, Usage
 
 
 def capture(passed: bool = True, cause: Cause | None = None) -> Capture:

@@ -56,7 +56,7 @@ def test_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("assay.viewer.serve"):
+        if name.startswith("assay.viewer.app"):
             raise ImportError(name="uvicorn")
         return real(name, *args, **kwargs)
 

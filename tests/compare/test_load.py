@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.compare.load import load_run
-from assay.compare.rows import detect_kind
+from assay.compare.runs import detect_kind, load_run
 from assay.errors import InputError
 
 

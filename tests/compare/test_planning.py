@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.compare.load import load_run
 from assay.compare.planning import (
     Rates,
     plan_rows,
@@ -17,7 +16,7 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.rows import detect_kind
+from assay.compare.runs import detect_kind, load_run
 from assay.errors import InputError
 
 

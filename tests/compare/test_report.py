@@ -6,9 +6,8 @@ from itertools import chain
 
 import pytest
 
-from assay.compare.load import load_run
 from assay.compare.report import Wish, compare
-from assay.compare.rows import detect_kind
+from assay.compare.runs import detect_kind, load_run
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):
@@ -100,7 +99,7 @@ def test_what_is_unlike_is_named(tmp_path):
 
 
 def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
-    from assay.report.comparison_text import markdown
+    from assay.report.comparison import markdown
 
     paths = [write(tmp_path / f"{name}.jsonl", scores(10, 0.5, 7)) for name in "abc"]
     text = markdown(compared(*paths).sections)
@@ -109,7 +108,7 @@ def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
 
 
 def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
-    from assay.report.comparison_text import markdown, verdict_lines
+    from assay.report.comparison import markdown, verdict_lines
 
     clear = {f"p{i}": float(i >= 20) for i in range(40)}
     holes = {id_: None if int(id_[1:]) % 5 == 0 else 1.0 for id_ in clear}
@@ -127,7 +126,7 @@ def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
 
 
 def test_every_form_shows_the_difference_in_score_and_who_flipped(tmp_path):
-    from assay.report.comparison_text import flip_lines, markdown, tables
+    from assay.report.comparison import flip_lines, markdown, tables
 
     before = {f"p{i}": 0.6 if i % 2 else 0.4 for i in range(40)}
     after = {id_: score + 0.2 for id_, score in before.items()}

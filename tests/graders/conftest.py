@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.pipeline import AskingHost
-from assay.records.grade import Grade
+from assay.pipeline.stages import AskingHost
+from assay.plugin import Trial
+from assay.records.capture import Grade
 from assay.run.host import close_served
-from assay.seams import Trial
 
 
 @pytest.fixture(autouse=True)

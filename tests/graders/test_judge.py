@@ -11,7 +11,7 @@ import pytest
 from assay import plugins
 from assay.errors import PluginError
 from assay.graders.judge import Judge, read_verdict
-from assay.seams import Trial
+from assay.plugin import Trial
 
 JUDGE = """import json, os, sys, time
 tag, behaviour, question = sys.argv[1], sys.argv[2], sys.argv[-1]

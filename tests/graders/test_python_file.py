@@ -67,7 +67,7 @@ def test_imports_files_beside_it_and_has_a_version_of_its_content(ask, script) -
         ("import sys; sys.exit(3)", "exit(3)"),
         ("return {'pass': True, 'score': 1, 'outcome': {'x': object()}}", "JSON"),
         ("return {'pass': True, 'score': 1, 'reasoning': '\\udc80'}", "JSON"),
-        ("from assay.records.grade import Grade; return Grade(pass_=True, score=7)", "score"),
+        ("from assay.records.capture import Grade; return Grade(pass_=True, score=7)", "score"),
     ],
 )
 def test_nonsense_is_the_graders_failure(ask, ask_apart, script, body, said) -> None:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError, PluginError
-from assay.graders.json_schema import find_json
-from assay.graders.numeric import last_number
+from assay.graders.answer import find_json, last_number
 
 
 @pytest.mark.parametrize(

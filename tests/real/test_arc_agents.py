@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay.benchmarks.arc_agi.log.reader import read_log
 from assay.testing.model import ScriptedModel
+from assay_arc.log import read_log
 
 pytestmark = pytest.mark.real
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.records.trial import PluginRef
+from assay.records.spec import PluginRef
 from assay.testing.conformance import load_recording, write_expected
 
 pytestmark = [

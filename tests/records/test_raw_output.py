@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.records.prompt import Prompt
-from assay.records.raw_output import raw_output, recording_of
-from assay.records.recording import Recording
+from assay.records.recording import Recording, raw_output, recording_of
 
 
 @pytest.fixture

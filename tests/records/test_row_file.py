@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError
-from assay.records.row_file import RowFile, open_rows
+from assay.records.rows import RowFile, open_rows
 
 
 class Row(msgspec.Struct):

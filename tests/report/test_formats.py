@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError
-from assay.records.row_file import RowFile
-from assay.report.format_rows import Style, write_rows
+from assay.records.rows import RowFile
+from assay.report.rows import Style, write_rows
 
 TEXT = st.text(max_size=30)
 SCORE = st.none() | st.fixed_dictionaries(

@@ -8,8 +8,7 @@ import re
 from io import BytesIO
 from typing import Any
 
-from assay.report.html import HtmlFile, HtmlRow, write_html
-from assay.report.page import page_end, page_head, policy, script
+from assay.report.page import HtmlFile, HtmlRow, page_end, page_head, policy, script, write_html
 
 OVERVIEW: dict[str, Any] = {"title": "</title><script>x</script>", "groups": [], "runs": []}
 

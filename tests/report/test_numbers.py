@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.report.numbers import fixed, js_number
+from assay.report.text import fixed, js_number
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from assay.errors import InputError
-from assay.records.row_file import RowFile
-from assay.report.summary import write_summary
-from assay.report.summary_markdown import write_summary_markdown
+from assay.records.rows import RowFile
+from assay.report.summary import write_summary, write_summary_markdown
 
 BASE: dict[str, Any] = {
     "id": "r",

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from assay.records.trial import Limits
+from assay.plugin import Host
+from assay.records.spec import Limits
 from assay.run.family import Mark, end_leftovers
 from assay.run.host import LocalHost
 from assay.run.trial import run_trial
-from assay.seams import Host
 
 
 @pytest.mark.parametrize("how", ["plain", "clearenv"])

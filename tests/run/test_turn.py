@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.extract.capture import extract
+from assay.pipeline.extract import extract
 from assay.records.capture import Capture
 from assay.records.recording import Recording
-from assay.records.trial import Limits, TrialSpec
+from assay.records.spec import Limits, TrialSpec
 from assay.run.trial import run_trial
 
 TOLERANCE_MS = 50

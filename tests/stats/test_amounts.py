@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.stats.amounts import compare_amounts
+from assay.stats.paired import compare_amounts
 
 
 def test_differences_and_ratios_of_amounts():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from assay.stats import bootstrap
-from assay.stats.bootstrap import bca_mean_interval, bca_ratio_interval
+from assay.stats import means as bootstrap
+from assay.stats.means import bca_mean_interval, bca_ratio_interval
 
 
 @pytest.mark.parametrize("seed", range(4))

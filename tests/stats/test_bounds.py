@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.bounds import bound_difference, bound_rate
+from assay.stats.rates import bound_difference, bound_rate
 
 prompts = st.lists(
     st.integers(1, 5).flatmap(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.stats.checked import as_counts, as_shares, as_tallies, as_values, require_level
+from assay.stats.distributions import as_counts, as_shares, as_tallies, as_values, require_level
 
 
 def test_nan_is_refused_and_named():

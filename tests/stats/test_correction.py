@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.stats.agreement import measure_agreement
-from assay.stats.correction import correct_rate
+from assay.stats.agreement import correct_rate, measure_agreement
 
 
 def label(hits, passes, rejects, fails):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_effectsize
 
-from assay.stats.effects import cohens_h, matched_odds_ratio, standardised_difference
+from assay.stats.paired import cohens_h, matched_odds_ratio, standardised_difference
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=40)
 

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from assay.stats.feasibility import narrowest_margin, reach_of_gate
-from assay.stats.gates import judge_gate
 from assay.stats.paired import compare_rates
-from assay.stats.spread import PairedSpread
+from assay.stats.planning import PairedSpread
+from assay.stats.verdict import judge_gate, narrowest_margin, reach_of_gate
 
 
 def test_five_prompts_can_neither_pass_nor_fail():

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from assay.stats.gates import judge_gate
 from assay.stats.paired import compare_rates
+from assay.stats.verdict import judge_gate
 
 
 def compare(only_a, only_b, both):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from assay.stats.mcnemar import fewest_prompts, mcnemar_p, mcnemar_power, smallest_p
+from assay.stats.significance import fewest_prompts, mcnemar_p, mcnemar_power, smallest_p
 
 counts = st.integers(0, 200)
 

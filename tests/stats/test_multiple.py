@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from assay.stats.multiple import adjust_holm
+from assay.stats.significance import adjust_holm
 
 
 @settings(max_examples=40)

@@ -3,10 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.mcnemar import mcnemar_p
-from assay.stats.paired import compare_rates, compare_scores
-from assay.stats.paired_interval import paired_interval
-from assay.stats.permutation import flip_test
+from assay.stats.paired import compare_rates, compare_scores, paired_interval
+from assay.stats.significance import flip_test, mcnemar_p
 
 flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 

@@ -6,9 +6,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.stats import permutation
-from assay.stats.mcnemar import mcnemar_p
-from assay.stats.permutation import flip_test
+from assay.stats import significance as permutation
+from assay.stats.significance import flip_test, mcnemar_p
 
 
 def enumerate_p(d):

@@ -4,10 +4,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.power import TTestPower
 
-from assay.stats import power
+from assay.stats import planning as power
 from assay.stats.paired import compare_rates
-from assay.stats.spread import PairedSpread, measure_spread
-from assay.stats.variance import split_rate_variance
+from assay.stats.planning import PairedSpread, measure_spread, split_rate_variance
 
 spread = PairedSpread(between=0.04, within=0.3)
 

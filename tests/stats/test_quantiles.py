@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.quantiles import interpolated_quantile, summarize_values
+from assay.stats.distributions import interpolated_quantile, summarize_values
 
 
 def test_quantiles_interpolate():

@@ -6,12 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from assay.stats.amounts import compare_amounts
 from assay.stats.means import estimate_mean
-from assay.stats.paired import compare_rates, compare_scores
+from assay.stats.paired import compare_amounts, compare_rates, compare_scores
 from assay.stats.passk import average_pass_k, resampled_pass_at_k
+from assay.stats.planning import split_rate_variance
 from assay.stats.ranking import rank_runs
-from assay.stats.variance import split_rate_variance
 
 N = 100_000
 rng = np.random.default_rng(1)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from assay.stats import spread
-from assay.stats.variance import split_rate_variance
+from assay.stats import planning as spread
+from assay.stats.planning import split_rate_variance
 
 
 def test_spread_of_a_pilot_pair():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import f_oneway
 
-from assay.stats.variance import split_rate_variance, split_variance
+from assay.stats.planning import split_rate_variance, split_variance
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.records.trial import PluginRef
+from assay.records.spec import PluginRef
 from assay.testing.conformance import Conformity, check, load_recording, write_expected
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.viewer.trial_files import entry_of, game_log, raw_files
+from assay.viewer.library import entry_of, game_log, raw_files
 
 LOG = '{"type":"header","schema":"assay-arc-log/1"}\n'
 

@@ -1,4 +1,4 @@
-"""What the adapters of the four vendors share: their options, MCP servers, and causes."""
+"""What the adapters of the four vendors share: options, MCP servers, causes, installation."""
 
 import re
 from collections.abc import Iterable
@@ -8,10 +8,9 @@ import msgspec
 from msgspec import UNSET
 
 from assay.errors import InputError
-from assay.records.capture import Events, Usage
-from assay.records.failure import Cause, Failure
+from assay.plugin import Ask, Dialogue
+from assay.records.capture import Cause, Events, Failure, Usage
 from assay.records.recording import TurnEnd
-from assay.seams import Ask, Dialogue
 
 TURN_TIMEOUT_MS = 600_000.0
 """Real agents work for minutes; -t says otherwise."""
@@ -207,3 +206,78 @@ def _server(name: str, value: Any, source: str) -> McpServer:
         msg = f'{where}: needs either "command" or "url"'
         raise InputError(msg, hint="see docs/agents.md, or the agent's own MCP documentation")
     return server
+
+
+class KnownAgent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One agent, for people who ask what there is."""
+
+    name: str
+    program: str
+    """What is looked for on the PATH."""
+    install: str
+    login: str
+    keys: tuple[str, ...]
+    """Variables that hold its key; name one with --env when isolated."""
+    tested: tuple[str, ...]
+    """Versions our tests run."""
+    thoughts: str
+    tool_output: str
+    tokens: str
+    cost: str
+
+
+KNOWN = (
+    KnownAgent(
+        name="claude",
+        program="claude",
+        install="npm install -g @anthropic-ai/claude-code",
+        login="run `claude` once and log in, or set ANTHROPIC_API_KEY",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        tested=("2.1.325",),
+        thoughts="stream",
+        tool_output="stream",
+        tokens="stream, per turn",
+        cost="reported",
+    ),
+    KnownAgent(
+        name="codex",
+        program="codex",
+        install="npm install -g @openai/codex",
+        login="run `codex login`, or set CODEX_API_KEY",
+        keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        tested=("0.166.0",),
+        thoughts="stream (summaries)",
+        tool_output="stream; call ids and times from the session file",
+        tokens="session file, per response",
+        cost="estimated",
+    ),
+    KnownAgent(
+        name="gemini",
+        program="gemini",
+        install="npm install -g @google/gemini-cli",
+        login="run `gemini` once and log in, or set GEMINI_API_KEY",
+        keys=("GEMINI_API_KEY",),
+        tested=("0.61.0",),
+        thoughts="session file",
+        tool_output="session file",
+        tokens="stream and session file",
+        cost="estimated",
+    ),
+    KnownAgent(
+        name="opencode",
+        program="opencode",
+        install="npm install -g opencode-ai",
+        login="run `opencode auth login`, or set the provider's key",
+        keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
+        tested=("1.18.33",),
+        thoughts="stream",
+        tool_output="stream; sub-agents from its database",
+        tokens="stream, per step",
+        cost="reported",
+    ),
+)
+
+
+def known_agent(name: str) -> KnownAgent | None:
+    """Find an agent by its name."""
+    return next((agent for agent in KNOWN if agent.name == name), None)

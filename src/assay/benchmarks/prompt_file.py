@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from assay.plugin import Machine
 from assay.records.prompt import Prompt
 from assay.records.recording import TurnEnd
-from assay.records.trial import PluginRef, TrialSpec
-from assay.seams import Machine
+from assay.records.spec import PluginRef, TrialSpec
 
 
 class EmptyWorld(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.adapters.known import KNOWN, KnownAgent
+from assay.adapters.vendor import KNOWN, KnownAgent
 from assay.errors import AssayError
-from assay.pipeline import AskingHost
+from assay.pipeline.stages import AskingHost
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
 _VERSION_S = 20.0

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from assay.cli.number import Number
-from assay.cli.whole_output import refuse_same_file, whole_output
-from assay.prompts.balance import analyse, category_of
+from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import Number
+from assay.pipeline.prompts import analyse, category_of
 from assay.records.prompt import Prompt
-from assay.records.row_file import open_rows
-from assay.report.balance_chart import balance_lines
+from assay.records.rows import open_rows
+from assay.report.summary import balance_lines
 
 
 @click.command(short_help="Show how prompts spread over their categories.")

@@ -9,11 +9,10 @@ import click
 from assay.cli.options import output_mode, setting
 from assay.cli.progress import Progress
 from assay.executors.local import LocalExecutor
-from assay.pipeline import end_leftovers
-from assay.prompts.plan import folder_names, plan
-from assay.prompts.prompt_file import HINT, choose, read_prompts
+from assay.pipeline.prompts import HINT, choose, folder_names, plan, read_prompts
+from assay.pipeline.stages import end_leftovers
 from assay.records.journal import Mode
-from assay.records.trial import PluginRef, TrialSpec
+from assay.records.spec import PluginRef, TrialSpec
 
 
 class Batch:

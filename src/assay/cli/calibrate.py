@@ -8,15 +8,22 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.label_comparison import compare_with_labels
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.whole_output import refuse_same_file, whole_output
+from assay.cli.output import refuse_same_file, whole_output
 from assay.errors import InputError
-from assay.grade.samples import read_samples, rescored, sheet_lines
-from assay.grade.sampling import FAILURES_DRAWN, SHEET_ROWS, draw_failures, draw_sheet
-from assay.pipeline import grade_all
-from assay.records.calibration import LabelReport, SampleReport
-from assay.records.row_file import RowFile, open_rows
+from assay.pipeline.labels import compare_with_labels
+from assay.pipeline.sampling import (
+    FAILURES_DRAWN,
+    SHEET_ROWS,
+    draw_failures,
+    draw_sheet,
+    read_samples,
+    rescored,
+    sheet_lines,
+)
+from assay.pipeline.stages import grade_all
+from assay.records.reports import LabelReport, SampleReport
+from assay.records.rows import RowFile, open_rows
 from assay.report.calibration import label_markdown, sample_markdown
 
 

@@ -15,10 +15,10 @@ from assay.cli.options import (
     run_options,
     with_options,
 )
-from assay.cli.prompt_source import AfterDashes, prompt_path
-from assay.cli.sink import open_sink
-from assay.pipeline import capture_all
-from assay.records.jsonl import encode_row
+from assay.cli.output import open_sink
+from assay.cli.parameters import AfterDashes, prompt_path
+from assay.pipeline.stages import capture_all
+from assay.records.rows import encode_row
 
 
 @click.command(

@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from assay.cli.number import Number
-from assay.cli.piped_runs import kept
-from assay.cli.run_labels import Named, name_runs
-from assay.cli.whole_output import open_stdout, refuse_same_file, whole_output
+from assay.cli.output import open_stdout, refuse_same_file, whole_output
+from assay.cli.parameters import Number
+from assay.cli.runs import Named, kept, name_runs
 from assay.errors import InputError
-from assay.report.comparison_json import write_json
-from assay.report.comparison_text import (
+from assay.report.comparison import (
     advice_lines,
     flip_lines,
     health_lines,
     markdown,
     tables,
     verdict_lines,
+    write_json,
 )
 
 if TYPE_CHECKING:
-    from assay.compare.columns import Kind, Run
     from assay.compare.report import Comparison, Judge
-    from assay.stats.gates import GateName
+    from assay.compare.runs import Kind, Run
+    from assay.stats.verdict import GateName
 
 _SEED = 20_260_101
 _TWO = 2
@@ -126,14 +125,13 @@ def _one_thread() -> Iterator[None]:
 def _judge(grader: str) -> "Judge":
     """Make the user's strategy; only here is the machinery needed that starts programs."""
     from assay.compare.custom import custom_judge
-    from assay.pipeline import AskingHost
+    from assay.pipeline.stages import AskingHost
 
     return custom_judge(grader, AskingHost())
 
 
 def _load(named: Named, options: dict[str, Any]) -> "list[Run]":
-    from assay.compare.load import load_run
-    from assay.compare.rows import detect_kind
+    from assay.compare.runs import detect_kind, load_run
 
     wanted: str = options["input_format"]
     kinds: list[Kind] = []

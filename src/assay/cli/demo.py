@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from assay.cli.group import run_command
-from assay.cli.starter import PROMPTS, TROUBLE, write_prompts, write_starter
+from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.records.capture import Capture
-from assay.records.jsonl import decode_row, read_lines
+from assay.records.rows import decode_row, read_lines
 
 
 @click.command(short_help="Show the whole flow with agents that ship with Assay.")
@@ -56,7 +56,7 @@ def _play(folder: Path) -> None:
     if find_spec("arc_agi") is None:
         click.echo("  skipped: pip install 'assay[arc]'")
         return
-    from assay.cli.arc_demo import play_and_compare
+    from assay_arc.commands.demo import play_and_compare
 
     code = play_and_compare(folder)
     if code != 0:

@@ -9,15 +9,15 @@ from typing import Any
 import click
 import msgspec
 
-from assay.adapters.known import KNOWN, KnownAgent, known_agent
+from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
 from assay.cli.options import agent_options, agent_ref, with_options
 from assay.executors.local import LocalExecutor
-from assay.pipeline import capture_all
-from assay.prompts.plan import Setting, folder_names, plan
+from assay.pipeline.prompts import Setting, folder_names, plan
+from assay.pipeline.stages import capture_all
 from assay.records.capture import Capture
 from assay.records.prompt import Prompt
-from assay.records.trial import Limits, Surroundings
+from assay.records.spec import Limits, Surroundings
 
 _QUESTION = "Reply with the single word ready."
 

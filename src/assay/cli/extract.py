@@ -7,14 +7,14 @@ import click
 
 from assay import plugins
 from assay.cli.options import agent_options, agent_ref, with_options
-from assay.cli.prompt_source import refuse_terminal
-from assay.cli.sink import open_sink
+from assay.cli.output import open_sink
+from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
-from assay.pipeline import extract_row
+from assay.pipeline.stages import extract_row
 from assay.records.capture import Events
 from assay.records.journal import DERIVED, Mode
-from assay.records.jsonl import decode_row, encode_row, read_lines
-from assay.records.raw_output import RawOutput
+from assay.records.recording import RawOutput
+from assay.records.rows import decode_row, encode_row, read_lines
 
 _HINT = "extract reads what `assay run` wrote"
 

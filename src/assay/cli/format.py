@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from assay.cli.prompt_source import refuse_terminal
-from assay.cli.whole_output import refuse_same_file, whole_output
+from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
-from assay.records.row_file import open_rows
-from assay.report.format_rows import STYLES, Style, write_rows
+from assay.records.rows import open_rows
+from assay.report.rows import STYLES, Style, write_rows
 
 
 @click.command(short_help="Turn results into JSONL, Markdown or CSV.")

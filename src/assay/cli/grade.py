@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
-from assay.cli.prompt_source import refuse_terminal
-from assay.cli.sink import Sink, open_sink
+from assay.cli.output import Sink, open_sink
+from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
-from assay.grade.rows import GradedRow
-from assay.pipeline import grade_all
-from assay.records.jsonl import Place, read_lines
+from assay.pipeline.grading import GradedRow
+from assay.pipeline.stages import grade_all
+from assay.records.rows import Place, read_lines
 
 _BATCH_BYTES = 64 * 1024
 _BATCH_S = 0.02

@@ -13,12 +13,11 @@ from typing import Any
 import click
 
 from assay import __version__, plugins
+from assay.adapters.acp.server import AcpServer, Stage
+from assay.adapters.acp.wire import Outbox
 from assay.cli.options import DEFAULT_TIMEOUT_MS, agent_options, agent_ref, with_options
-from assay.extract.capture import extract
-from assay.records.trial import Limits
-from assay.run.acp_server import AcpServer
-from assay.run.acp_session import Stage
-from assay.run.acp_wire import Outbox
+from assay.pipeline.extract import extract
+from assay.records.spec import Limits
 
 
 @click.command(short_help="Make a declared agent speak the Agent Client Protocol on stdio.")

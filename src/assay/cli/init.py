@@ -1,12 +1,13 @@
 """assay init: a folder to start from."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import click
 
 from assay import plugins
-from assay.cli.starter import PROMPTS, write_starter
 from assay.errors import OutputError
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -35,3 +36,107 @@ def command(folder: Path, *, force: bool) -> None:
 def _found() -> list[str]:
     known = plugins.names("assay.adapters")
     return [name for name in _AGENTS if name in known and shutil.which(name)] or ["demo"]
+
+
+PROMPTS: list[dict[str, Any]] = [
+    {
+        "id": "sum",
+        "input": "What is 17 + 25?",
+        "hint": "42",
+        "reference": "42",
+        "metadata": {"category": "math"},
+    },
+    {
+        "id": "difference",
+        "input": "What is 100 - 58?",
+        "hint": "42",
+        "reference": "It is 42.",
+        "metadata": {"category": "math"},
+    },
+    {
+        "id": "product",
+        "input": "What is 123 * 456?",
+        "hint": "56088",
+        "reference": "56088",
+        "metadata": {"category": "math"},
+    },
+    {
+        "id": "reverse",
+        "input": "Reverse the word lantern",
+        "hint": "nretnal",
+        "reference": "nretnal",
+        "metadata": {"category": "text"},
+    },
+    {
+        "id": "capital",
+        "input": "Name the capital of Kenya",
+        "hint": "Nairobi",
+        "reference": "Nairobi",
+        "metadata": {"category": "facts"},
+    },
+    {
+        "id": "capital-2",
+        "input": "Name the capital of Peru",
+        "hint": "Lima",
+        "reference": "Lima",
+        "metadata": {"category": "facts"},
+    },
+    {
+        "id": "file",
+        "input": "Write a short note into notes.txt",
+        "hint": "notes.txt",
+        "reference": "I wrote notes.txt.",
+        "metadata": {"category": "files"},
+    },
+    {
+        "id": "memory",
+        "input": ["Remember the number 42", "Which number was it?"],
+        "hint": "42",
+        "reference": "42",
+        "metadata": {"category": "memory"},
+    },
+]
+TROUBLE: list[dict[str, Any]] = [
+    {"id": "crash", "input": "Please crash now", "metadata": {"category": "trouble"}},
+    {
+        "id": "hang",
+        "input": "Please hang for a while",
+        "timeout": 700,
+        "metadata": {"category": "trouble"},
+    },
+]
+GRADER = '''#!/usr/bin/env python3
+"""Passes when the hint is in the answer. One JSON object on stdin, one on stdout."""
+import json
+import sys
+
+trial = json.load(sys.stdin)
+hint = (trial.get("hint") or "").lower()
+found = hint in trial["output"].lower()
+print(json.dumps({
+    "pass": found,
+    "score": 1.0 if found else 0.0,
+    "reasoning": f"{'has' if found else 'lacks'} {hint!r}",
+}))
+'''
+
+
+def write_starter(folder: Path) -> tuple[Path, Path]:
+    """Write prompts and grader; give their paths."""
+    try:
+        grader = folder / "grader.py"
+        prompts = write_prompts(folder / "prompts.jsonl", PROMPTS)
+        grader.write_text(GRADER, encoding="utf-8")
+        grader.chmod(0o755)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror}"
+        raise OutputError(msg, hint="choose another folder") from error
+    return prompts, grader
+
+
+def write_prompts(path: Path, prompts: list[dict[str, Any]]) -> Path:
+    """Write a prompt file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in prompts]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from assay.errors import OutputError
-from assay.testing.model.serve import serve
+from assay.testing.model.server import serve
 
 
 @click.command(short_help="Serve a scripted model that speaks as four providers do.")

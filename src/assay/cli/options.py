@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.cli.number import Number
+from assay.cli.parameters import Number
 from assay.errors import InputError
-from assay.prompts.plan import Setting
+from assay.pipeline.prompts import Setting
 from assay.records.journal import Mode
-from assay.records.trial import Limits, PluginRef, Surroundings
+from assay.records.spec import Limits, PluginRef, Surroundings
 
 DEFAULT_TIMEOUT_MS = 60_000
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

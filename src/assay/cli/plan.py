@@ -6,11 +6,9 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.number import Number
-from assay.cli.piped_runs import kept
-from assay.cli.whole_output import open_stdout
-from assay.compare.columns import Run
-from assay.compare.load import load_run
+from assay.cli.output import open_stdout
+from assay.cli.parameters import Number
+from assay.cli.runs import kept
 from assay.compare.planning import (
     Rates,
     plan_rows,
@@ -21,8 +19,8 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.rows import detect_kind
-from assay.stats.feasibility import GateReach
+from assay.compare.runs import Run, detect_kind, load_run
+from assay.stats.verdict import GateReach
 
 _TRIALS = (1, 3, 5, 10)
 _MOST_PILOTS = 2

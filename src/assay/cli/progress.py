@@ -1,8 +1,4 @@
-"""Tell a person how far a run is: a live view on a terminal, timed lines or JSON events elsewhere.
-
-Counting costs a few additions per trial. What is drawn is drawn by a clock, some times a second,
-so that a run of 500 trials a second pays no more than one of five.
-"""
+"""Show how far a run is: a live view on a terminal, timed lines or JSON events elsewhere."""
 
 import sys
 import time
@@ -11,12 +7,16 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import field
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from assay.cli.tally import Running, Tally, clock_text
-from assay.records.capture import Capture
-from assay.records.failure import Failure
+from assay.records.capture import Capture, Failure
+from assay.records.spec import TrialSpec
 from assay.records.trajectory import AnyStep, ToolCall
-from assay.records.trial import TrialSpec
 
 _LINE_EVERY_S = 10.0
 
@@ -35,8 +35,6 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if self._timed and sys.stderr.isatty():
-            from assay.cli.live_view import LiveView
-
             self._timed = False
             self._live = LiveView(self.tally)
             self._live.start()
@@ -167,3 +165,170 @@ class Progress:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line), err=True)
+
+
+class Running(msgspec.Struct):
+    """A trial that has begun and not ended."""
+
+    prompt: str
+    trial: int
+    began_s: float
+    step: str = "starting"
+    n_steps: int = 0
+
+
+class Tally(msgspec.Struct):
+    """Counts; every method is cheap enough for each of 500 trials a second."""
+
+    total: int
+    n_done: int = 0
+    n_passed: int = 0
+    n_measured: int = 0
+    n_priced: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    n_grader_failures: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the beginning."""
+        return time.monotonic() - self.began_s
+
+    def finish(self, cause: str | None, cost: float | None, passed: bool | None = None) -> None:
+        """Count one trial."""
+        self.n_done += 1
+        if cost:
+            self.cost_usd += cost
+            self.n_priced += 1
+        if cause:
+            self.causes[cause] = self.causes.get(cause, 0) + 1
+        if passed is not None:
+            self.n_measured += 1
+            self.n_passed += passed
+
+    @property
+    def left_s(self) -> float | None:
+        """Time that the rest will take at this pace; None before anything is known."""
+        if not self.n_done or self.n_done >= self.total:
+            return None
+        return self.seconds / self.n_done * (self.total - self.n_done)
+
+    @property
+    def expected_usd(self) -> float | None:
+        """What the whole run will cost if the rest costs what the first did."""
+        if not self.n_priced:
+            return None
+        return self.cost_usd / self.n_done * self.total
+
+    def rate_text(self) -> str:
+        """Give the pass rate so far, with its interval."""
+        if not self.n_measured:
+            return ""
+        from assay.stats.rates import wilson_interval
+
+        interval = wilson_interval(self.n_passed, self.n_measured)
+        ends = f" ({interval.low:.0%} to {interval.high:.0%})" if interval else ""
+        return f"pass {self.n_passed / self.n_measured:.0%}{ends}"
+
+    def cost_text(self) -> str:
+        """Give the cost so far and the expected total."""
+        if self.expected_usd is None:
+            return ""
+        return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}"
+
+    def causes_text(self) -> str:
+        """Give the failures by cause."""
+        return ", ".join(f"{n} {cause}" for cause, n in sorted(self.causes.items()))
+
+    def line(self) -> str:
+        """Say all of it in one line."""
+        return ", ".join(part for part in (self.pace_text(), self.result_text()) if part)
+
+    def pace_text(self) -> str:
+        """Say how far the run is, and how long the rest will take."""
+        left = self.left_s
+        done = f"{self.n_done}/{self.total} done"
+        return done if left is None else f"{done}, {clock_text(left)} left"
+
+    def result_text(self) -> str:
+        """Say what has come out so far, and what it took."""
+        tokens = f"{self.tokens:,} tokens" if self.tokens else ""
+        parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text()]
+        return ", ".join(part for part in parts if part)
+
+    def short_info(self) -> str:
+        """Give failures and cost, where there are any."""
+        failed = sum(self.causes.values())
+        parts = [f"{failed} failed" if failed else "", f"${self.cost_usd:.2f}"]
+        return "  ".join(["", *filter(None, parts)]) if self.cost_usd or failed else ""
+
+
+def clock_text(seconds: float) -> str:
+    """Write a length of time as 1:05 or 2:00:09."""
+    whole = int(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+_PER_SECOND = 4
+_MOST_SHOWN = 8
+_MOST_NAME = 32
+
+
+class LiveView:
+    """Shows a tally until it is stopped, then leaves nothing behind."""
+
+    def __init__(self, tally: Tally, console: Console | None = None) -> None:
+        self._tally = tally
+        self._live = Live(
+            console=console or Console(stderr=True),
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            get_renderable=self.render,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take the view away."""
+        self._live.stop()
+
+    def render(self) -> Group:
+        """Draw what is known now."""
+        tally = self._tally
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            Text("trials", style="bold"),
+            ProgressBar(total=max(tally.total, 1), completed=tally.n_done, width=30),
+            Text(tally.pace_text()),
+        )
+        running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
+        return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
+
+    def _rows(self, running: list[Running]) -> list[Table | Text]:
+        if not running:
+            return []
+        now_s = time.monotonic()
+        table = Table.grid(padding=(0, 2))
+        for one in running[:_MOST_SHOWN]:
+            name = _plain(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
+            table.add_row(
+                Text(f"  {name}", style="cyan"),
+                Text(clock_text(now_s - one.began_s), justify="right"),
+                Text(f"step {one.n_steps}", style="dim"),
+                Text(_plain(one.step), style="dim"),
+            )
+        more = len(running) - _MOST_SHOWN
+        return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
+
+
+def _plain(text: str) -> str:
+    """Keep an agent's words from steering the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_NAME])

@@ -8,13 +8,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from assay.cli.number import Number
-from assay.cli.run_labels import Named, name_runs
-from assay.cli.whole_output import refuse_same_file, whole_output
+from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import Number
+from assay.cli.runs import Named, name_runs
 from assay.compare.report import Wish
 from assay.errors import InputError
+from assay.report.comparison import short_markdown
 from assay.report.junit import write_junit
-from assay.report.markdown_short import short_markdown
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
 from assay.viewer.overview import Shown, overview

@@ -13,11 +13,11 @@ from assay.cli.options import (
     run_options,
     with_options,
 )
-from assay.cli.prompt_source import prompt_path
-from assay.cli.sink import open_sink
-from assay.pipeline import run_all
-from assay.records.jsonl import encode_row
-from assay.records.trial import PluginRef
+from assay.cli.output import open_sink
+from assay.cli.parameters import prompt_path
+from assay.pipeline.stages import run_all
+from assay.records.rows import encode_row
+from assay.records.spec import PluginRef
 
 
 @click.command(short_help="Run prompts and write the agent's raw output.")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.sink import Sink
+from assay.cli.output import Sink
 from assay.errors import InputError, OutputError
 from assay.records.catalogue import RECORDS, json_schema
 

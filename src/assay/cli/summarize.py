@@ -4,10 +4,9 @@ from pathlib import Path
 
 import click
 
-from assay.cli.whole_output import refuse_same_file, whole_output
-from assay.records.row_file import open_rows
-from assay.report.summary import write_summary
-from assay.report.summary_markdown import write_summary_markdown
+from assay.cli.output import refuse_same_file, whole_output
+from assay.records.rows import open_rows
+from assay.report.summary import write_summary, write_summary_markdown
 
 
 @click.command(short_help="Make a compact view of results.")

@@ -15,12 +15,11 @@ from assay.cli.options import (
     run_options,
     with_options,
 )
-from assay.cli.prompt_source import AfterDashes, prompt_path
-from assay.cli.sink import open_sink
-from assay.cli.trial_store import TrialStore
-from assay.grade.trials import trial_entry
-from assay.pipeline import capture_all, gather_trials
-from assay.records.jsonl import encode_row
+from assay.cli.output import open_sink
+from assay.cli.parameters import AfterDashes, prompt_path
+from assay.pipeline.stages import capture_all, gather_trials
+from assay.pipeline.trials import TrialStore, trial_entry
+from assay.records.rows import encode_row
 
 
 @click.command(cls=AfterDashes, short_help="Run every prompt several times, for pass@k.")

@@ -9,15 +9,14 @@ import click
 import msgspec
 
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.sink import open_sink
-from assay.cli.whole_output import refuse_same_file
-from assay.grade.references import answer_row, answers, validation
-from assay.pipeline import grade_all
+from assay.cli.output import open_sink, refuse_same_file
+from assay.pipeline.references import answer_row, answers, validation
+from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.prompt import Prompt
-from assay.records.row_file import RowFile, open_rows
-from assay.records.trial import PluginRef
-from assay.records.validation import Validation
+from assay.records.reports import Validation
+from assay.records.rows import RowFile, open_rows
+from assay.records.spec import PluginRef
 
 _GATE_SAID_NO = 3
 

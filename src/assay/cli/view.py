@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.run_labels import Named, name_runs
+from assay.cli.runs import Named, name_runs
 from assay.errors import InputError, PluginError
 from assay.run.host import LocalHost
 
@@ -33,7 +33,7 @@ def command(**options: Any) -> None:
     page Label; they go to --labels, or to RESULTS.labels.jsonl beside the results.
     """
     try:
-        from assay.viewer.serve import serve
+        from assay.viewer.app import serve
     except ImportError as error:
         msg = f"the viewer needs {error.name}"
         raise PluginError(msg, hint="pip install 'assay[view]'") from error

@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from assay.compare.align import Aligned
 from assay.compare.head_to_head import Totals
+from assay.compare.pairs import Aligned
 from assay.errors import InputError, PluginError
-from assay.records.jsonl import BOM
-from assay.seams import Host
+from assay.plugin import Host
+from assay.records.rows import BOM
 
 _EXPORTS = ("grade", "default", "compare")
 _FIELDS = ("id", "input", "hint", "metadata", "runs")

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from assay.compare.columns import Floats, Run
-from assay.compare.strategy import pass_k
+from assay.compare.head_to_head import pass_k
+from assay.compare.runs import Floats, Run
+from assay.stats.distributions import summarize_values
 from assay.stats.interval import Interval
 from assay.stats.means import estimate_mean, estimate_mean_score
 from assay.stats.passk import average_pass_k
-from assay.stats.quantiles import summarize_values
+from assay.stats.planning import split_rate_variance
 from assay.stats.rates import rate_interval, share_interval
-from assay.stats.variance import split_rate_variance
 
 _BINS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
 _EDGES = (0.2, 0.4, 0.6, 0.8)

@@ -6,16 +6,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from assay.compare.align import align
-from assay.compare.columns import Run
 from assay.compare.describe import known, mean
+from assay.compare.pairs import align
+from assay.compare.runs import Run
 from assay.errors import InputError
-from assay.stats.feasibility import GateReach, narrowest_margin, reach_of_gate
-from assay.stats.gates import GateName
-from assay.stats.mcnemar import fewest_prompts
-from assay.stats.power import plan_trials, power_at
-from assay.stats.spread import PairedSpread, assume_spread, measure_spread, spread_from_one_run
-from assay.stats.variance import split_rate_variance
+from assay.stats.planning import (
+    PairedSpread,
+    assume_spread,
+    measure_spread,
+    plan_trials,
+    power_at,
+    split_rate_variance,
+    spread_from_one_run,
+)
+from assay.stats.significance import fewest_prompts
+from assay.stats.verdict import GateName, GateReach, narrowest_margin, reach_of_gate
 
 _ROUNDING = 1e-9
 

@@ -1,4 +1,4 @@
-"""Put a comparison together: the seed's report, and above it what a statistician would ask."""
+"""Put a comparison together: the seed's report, and above it health and statistics."""
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,18 +8,19 @@ import msgspec
 import numpy as np
 
 from assay.compare import describe
-from assay.compare.align import Aligned, align, unlike
-from assay.compare.columns import Run
 from assay.compare.head_to_head import (
     Totals,
     capture_prompts,
     pairwise,
+    pass_k,
+    rank_statistically,
+    read_weights,
     strict_pairwise,
     trials_prompts,
+    weigh,
 )
-from assay.compare.health import check_health
-from assay.compare.pairs import Pair, compare_pairs
-from assay.compare.strategy import pass_k, rank_statistically, read_weights, weigh
+from assay.compare.pairs import Aligned, Pair, align, compare_pairs, unlike
+from assay.compare.runs import Run
 from assay.stats.ranking import rank_runs
 
 _ALL_PAIRS = 3
@@ -190,3 +191,41 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
         why = ", ".join(f"{label}: {problems}" for label, problems in sick.items())
         told["words"] = f"UNHEALTHY ({why}): {told.get('words', 'not judged')}"
     return told | {"healthy": not sick}
+
+
+_MOST_NOT_MEASURED = 0.10
+_MOST_GRADER_FAILURES = 0.05
+
+
+def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
+    """Count what was planned, run and graded, and name what is wrong."""
+    run = aligned.runs[run_number]
+    missing = len(aligned.ids) - len(run.ids)
+    per_prompt = int(run.k.max()) if len(run.k) else 1
+    planned = int(run.k.sum()) + missing * per_prompt
+    problems = _problems(run, planned)
+    health = run.health
+    return {
+        "planned": planned,
+        "run": health.n_trials,
+        "graded": health.n_graded,
+        "notMeasured": dict(sorted(health.not_measured.items())),
+        "agentFailures": dict(sorted(health.failed.items())),
+        "graderFailures": health.n_grader_failures,
+        "permissionDenials": health.n_permission_denials,
+        "healthy": not problems,
+        "problems": problems,
+    }
+
+
+def _problems(run: Run, planned: int) -> list[str]:
+    health = run.health
+    if not health.n_graded:
+        return ["nothing is graded"]
+    problems = []
+    share = 1 - health.n_graded / max(planned, 1)
+    if share > _MOST_NOT_MEASURED:
+        problems.append(f"{share:.0%} of the planned trials are not measured")
+    if health.n_grader_failures > _MOST_GRADER_FAILURES * health.n_trials:
+        problems.append(f"the grader failed on {health.n_grader_failures} trials")
+    return problems

@@ -1,65 +1,279 @@
-"""Get and read what a grader answered, strictly: types, 0..1, no NaN."""
+"""Graders that look at the answer alone: exact, contains, regex, numeric, json-schema."""
 
-import math
-from typing import Any
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal, DecimalException
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from assay.errors import PluginError
-from assay.records.grade import Grade
-from assay.seams import Served
+from assay.errors import InputError, PluginError
+from assay.graders.fingerprint import fingerprint
+from assay.graders.guard import PythonCode
+from assay.plugin import Trial
+from assay.records.capture import Grade
 
 
-def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
-    """Put a question to a running program; say in its failures who failed."""
+@dataclass
+class Exact(PythonCode):
+    """Compares with text, or else with the row's hint or reference."""
+
+    name: ClassVar[str] = "exact"
+    can_hang: ClassVar[bool] = False
+    text: str | None = None
+    against: Literal["", "hint", "reference"] = ""
+    trim: bool = True
+    ignore_case: bool = False
+
+    def judge(self, trial: Trial) -> Grade:
+        """Compare."""
+        wanted = expected_text(self.text, trial, self.against)
+        same = self._plain(trial.output) == self._plain(wanted)
+        said = "equal" if same else f"expected {shown(wanted)}, got {shown(trial.output)}"
+        return Grade(pass_=same, score=float(same), reasoning=said)
+
+    def _plain(self, text: str) -> str:
+        text = text.strip() if self.trim else text
+        return text.casefold() if self.ignore_case else text
+
+
+@dataclass
+class Contains(PythonCode):
+    """Passes when all texts are there; the score is the share that is. None given: the hint."""
+
+    name: ClassVar[str] = "contains"
+    can_hang: ClassVar[bool] = False
+    text: list[str] = field(default_factory=list)
+    ignore_case: bool = False
+
+    def __post_init__(self) -> None:
+        if "" in self.text:
+            msg = "contains: an empty text is in every answer"
+            raise InputError(msg, hint="for example: -g contains:Paris")
+
+    def judge(self, trial: Trial) -> Grade:
+        """Look for each text."""
+        wanted = self.text or [expected_text(None, trial, "")]
+        output = self._plain(trial.output)
+        missing = [text for text in wanted if self._plain(text) not in output]
+        said = f"missing {', '.join(map(shown, missing))}" if missing else "all found"
+        return Grade(pass_=not missing, score=1 - len(missing) / len(wanted), reasoning=said)
+
+    def _plain(self, text: str) -> str:
+        return text.casefold() if self.ignore_case else text
+
+
+@dataclass
+class Regex(PythonCode):
+    """Python's `re`; inline flags such as (?im) work. negate: it must not match."""
+
+    name: ClassVar[str] = "regex"
+    pattern: str = ""
+    ignore_case: bool = False
+    negate: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            msg = "regex: no pattern is given"
+            raise InputError(msg, hint=r"for example: -g 'regex:^\d+$'")
+        _ = self._compiled
+
+    def judge(self, trial: Trial) -> Grade:
+        """Search the answer."""
+        found = self._compiled.search(trial.output)
+        passed = (found is None) if self.negate else (found is not None)
+        said = f"matched {shown(found[0])}" if found else f"no match of {shown(self.pattern)}"
+        return Grade(pass_=passed, score=float(passed), reasoning=said)
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return compiled(self.pattern, re.IGNORECASE if self.ignore_case else 0)
+
+
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile an operator's pattern."""
     try:
-        return served.ask(question, timeout_s)
-    except PluginError as error:
-        msg = f"Grader {error.message}"
-        raise PluginError(msg) from error
+        return re.compile(pattern, flags)
+    except (re.error, RecursionError, OverflowError) as error:
+        msg = f"not a regular expression: {pattern!r}: {error}"
+        raise InputError(msg) from error
 
 
-def parse_answer(answer: bytes) -> Grade:
-    """Read one JSON object."""
-    text = answer.decode("utf-8-sig", "replace").strip()
-    if not text:
-        msg = "Grader produced no output"
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?<=\d)(?:[eE][-+]?\d{1,4})?"
+    r"(?!\.?\d|[eE][-+]?\d)"
+)
+"""1  -2.5  .5  1,234,567.8  6.02e23; not the 3 of v3 nor the parts of 1.2.3."""
+_SHOWN_CHARS = 40
+
+
+@dataclass
+class Numeric(PythonCode):
+    """Takes the last number, or the one that pattern's first group finds; all in decimals.
+
+    Near enough: off by at most tolerance, or by at most relative times the expected number.
+    """
+
+    name: ClassVar[str] = "numeric"
+    expected: str | None = None
+    tolerance: float = 0.0
+    relative: float = 0.0
+    pattern: str | None = None
+    against: Literal["", "hint", "reference"] = ""
+
+    def __post_init__(self) -> None:
+        if not (self.tolerance >= 0 and self.relative >= 0):
+            msg = "numeric: tolerance and relative cannot be negative"
+            raise InputError(msg)
+        if self._compiled is not None and self._compiled.groups > 1:
+            msg = "numeric: pattern may have one group, the number; make the others (?:…)"
+            raise InputError(msg)
+
+    def judge(self, trial: Trial) -> Grade:
+        """Compare the numbers."""
+        wanted_text = expected_text(self.expected, trial, self.against)
+        wanted = last_number(wanted_text)
+        if wanted is None:
+            msg = f"no number to compare with in {wanted_text[:80]!r}"
+            raise PluginError(msg)
+        got = self._number(trial.output)
+        if got is None:
+            return Grade(pass_=False, score=0.0, reasoning=f"no number; expected {_short(wanted)}")
+        off = abs(got - wanted)
+        near = off <= max(Decimal(str(self.tolerance)), abs(wanted) * Decimal(str(self.relative)))
+        said = f"got {_short(got)}, expected {_short(wanted)}"
+        said += f", off by {_short(off)}" if off else ""
+        return Grade(pass_=near, score=float(near), reasoning=said)
+
+    def _number(self, output: str) -> Decimal | None:
+        if self._compiled is None:
+            return last_number(output)
+        found = self._compiled.search(output)
+        return last_number(found[found.re.groups] or "") if found else None
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str] | None:
+        return compiled(self.pattern) if self.pattern is not None else None
+
+
+def last_number(text: str) -> Decimal | None:
+    """Give the last number of a text."""
+    last = None
+    for found in _NUMBER.finditer(text):
+        last = found
+    if last is None:
+        return None
+    try:
+        return Decimal(last[0].replace(",", "").replace("−", "-"))
+    except DecimalException:
+        return None
+
+
+def _short(number: Decimal) -> str:
+    """Write a number for a sentence; one with very many digits by its size."""
+    text = str(number)
+    return text if len(text) <= _SHOWN_CHARS else f"{number:.6e}"
+
+
+_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class JsonSchema(PythonCode):
+    """The answer is JSON, or has JSON in its last fenced block. schema is a file, or the schema."""
+
+    name: ClassVar[str] = "json-schema"
+    schema: str | dict[str, Any] = ""
+
+    def __post_init__(self) -> None:
+        if self.schema == "":
+            msg = "json-schema: no schema is given"
+            raise InputError(msg, hint="for example: -g json-schema:answer.schema.json")
+        if isinstance(self.schema, str):
+            self.schema = _read(Path(self.schema))
+        _ = self._validator
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of the schema and of the library that reads it."""
+        from importlib.metadata import version
+
+        return fingerprint(Path(__file__).read_bytes(), self.schema, version("jsonschema"))
+
+    def judge(self, trial: Trial) -> Grade:
+        """Validate; the first problems stand in the reasoning."""
+        try:
+            value = find_json(trial.output)
+        except ValueError as error:
+            return Grade(pass_=False, score=0.0, reasoning=str(error))
+        try:
+            problems = [
+                f"{error.json_path}: {error.message[:200]}"
+                for error in self._validator.iter_errors(value)
+            ]
+        except RecursionError:
+            problems = ["nested too deeply"]
+        said = "; ".join(problems[:3]) or "valid"
+        return Grade(pass_=not problems, score=float(not problems), reasoning=said)
+
+    @cached_property
+    def _validator(self) -> Any:
+        try:
+            library: Any = import_module("jsonschema")
+            registry = import_module("referencing").Registry()  # an empty one fetches nothing
+        except ImportError as error:
+            msg = "the grader json-schema needs the package jsonschema"
+            raise PluginError(msg, hint="pip install 'assay[grade]'") from error
+        kind = library.validators.validator_for(self.schema)
+        try:
+            kind.check_schema(self.schema)
+        except library.SchemaError as error:
+            msg = f"not a JSON Schema: {error.json_path}: {error.message}"
+            raise InputError(msg) from error
+        return kind(self.schema, registry=registry)
+
+
+def find_json(text: str) -> Any:
+    """Read a text as JSON, or else its last fenced block."""
+    stripped = text.strip()
+    blocks = [found[2] for found in _FENCE.finditer(text)]
+    for candidate in [stripped, *blocks[-1:]]:
+        try:
+            return msgspec.json.decode(candidate)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            continue
+    msg = "the last fenced block is not JSON" if blocks else "the answer is not JSON"
+    raise ValueError(msg)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        msg = f"schema not found: {path}: {error.strerror}"
+        raise InputError(msg) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{path}: not JSON: {error}"
+        raise InputError(msg) from error
+
+
+def expected_text(given: str | None, trial: Trial, against: str) -> str:
+    """Give the text that was asked for: the option, else the row's hint, else its reference."""
+    found = given
+    if found is None and against in ("", "hint"):
+        found = trial.hint
+    if found is None and against in ("", "reference"):
+        found = trial.reference
+    if found is None:
+        what = against or "hint or reference"
+        msg = f"nothing to compare with: the row has no {what} and the grader was given no text"
         raise PluginError(msg)
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        msg = f"Grader output is not valid JSON: {text[:100]}"
-        raise PluginError(msg) from error
-    return check_answer(value)
+    return found
 
 
-def check_value(value: Any) -> Grade:
-    """Check what Python code returned: it must also be possible to write it down."""
-    if isinstance(value, bool):
-        return Grade(pass_=value, score=float(value))
-    if isinstance(value, Grade):
-        value = msgspec.to_builtins(value)
-    grade = check_answer(value)
-    if not grade.outcome and (not grade.reasoning or grade.reasoning.isascii()):
-        return grade
-    try:
-        msgspec.json.encode(grade)
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"Invalid grader result: cannot be written as JSON: {error}"
-        raise PluginError(msg) from error
-    return grade
-
-
-def check_answer(value: Any) -> Grade:
-    """Check a value that should be a grade."""
-    if isinstance(value, dict) and "version" in value:
-        value = {name: said for name, said in value.items() if name != "version"}
-    try:
-        grade = msgspec.convert(value, Grade)
-    except msgspec.ValidationError as error:
-        msg = f"Invalid grader result: {error}"
-        raise PluginError(msg) from error
-    if math.isnan(grade.score):
-        msg = "Invalid grader result: score is not a number - at `$.score`"
-        raise PluginError(msg)
-    return grade
+def shown(text: str, n_chars: int = 80) -> str:
+    """Cut a text for a sentence; line ends and quotes are made visible."""
+    return repr(text if len(text) <= n_chars else f"{text[:n_chars]}…")

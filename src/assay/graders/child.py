@@ -12,8 +12,8 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError
 from assay.graders.guard import Answer, PythonCode
-from assay.records.trial import PluginRef
-from assay.seams import Trial
+from assay.plugin import Trial
+from assay.records.spec import PluginRef
 
 
 def main() -> None:

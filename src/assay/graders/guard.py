@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.answer import ask_served
 from assay.graders.fingerprint import built_in_version, options_of
-from assay.records.grade import Grade
-from assay.records.trial import PluginRef
-from assay.seams import Host, Trial
+from assay.graders.program import ask_served
+from assay.plugin import Host, Trial
+from assay.records.capture import Grade
+from assay.records.spec import PluginRef
 
 _MAIN_THREAD = threading.main_thread().ident
 _TICK_S = 0.1

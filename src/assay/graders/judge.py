@@ -15,9 +15,9 @@ import msgspec
 from assay import plugins
 from assay.errors import InputError, PluginError
 from assay.graders.fingerprint import fingerprint
-from assay.records.grade import Grade
-from assay.records.trial import PluginRef
-from assay.seams import Host, Trial
+from assay.plugin import Host, Trial
+from assay.records.capture import Grade
+from assay.records.spec import PluginRef
 
 _QUESTION = """\
 You grade the work of an agent by a rubric.

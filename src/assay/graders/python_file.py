@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.errors import PluginError
-from assay.graders.answer import check_value
 from assay.graders.fingerprint import fingerprint
 from assay.graders.guard import PythonCode, TooLong
-from assay.records.grade import Grade
-from assay.seams import Trial
+from assay.graders.program import check_value
+from assay.plugin import Trial
+from assay.records.capture import Grade
 
 ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
 

@@ -1,13 +1,52 @@
-"""One trial as it stands in results.jsonl: what was asked, what came out, what it cost."""
+"""One trial as it stands in results.jsonl: the question, the answer, the cost, the end."""
 
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.failure import Failure
-from assay.records.grade import Grade
 from assay.records.trajectory import AnyStep
+
+
+class Cause(StrEnum):
+    """Who or what ended the trial; it decides whether the trial measures the agent."""
+
+    AGENT_TIMEOUT = "agent_timeout"
+    AGENT_CRASH = "agent_crash"
+    AGENT_REFUSED = "agent_refused"
+    AGENT_LIMIT = "agent_limit"
+    PROVIDER = "provider"
+    AUTH = "auth"
+    SPAWN = "spawn"
+    WORLD = "world"
+    HARNESS = "harness"
+    WORKER_LOST = "worker_lost"
+
+    @property
+    def measures_agent(self) -> bool:
+        """Whether the trial counts against the agent; if not, it is no measurement at all."""
+        return self.value.startswith("agent_")
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cause, in words for a person."""
+
+    cause: Cause
+    message: str
+    answered: bool = False
+    """The agent ended by itself with an answer (only its ending was unclean): still graded."""
+
+
+class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """A verdict. No grade means not measured; it is never read as zero."""
+
+    pass_: bool = msgspec.field(name="pass")
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    reasoning: str | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    """Content hash of the grader that said this."""
 
 
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):

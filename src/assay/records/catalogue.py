@@ -5,10 +5,7 @@ from typing import Any
 import msgspec
 
 from assay.records.adapter_schema import AdapterSchema
-from assay.records.balance import BalanceAnalysis
-from assay.records.calibration import CalibrationSample
-from assay.records.capture import Capture
-from assay.records.grade import Grade
+from assay.records.capture import Capture, Grade
 from assay.records.prompt import Prompt
 from assay.records.protocol import (
     HttpServer,
@@ -19,11 +16,10 @@ from assay.records.protocol import (
     Session,
     StdioServer,
 )
-from assay.records.raw_output import RawOutput
-from assay.records.summary import Summary
+from assay.records.recording import RawOutput
+from assay.records.reports import BalanceAnalysis, CalibrationSample, Summary, Validation
 from assay.records.trajectory import AnyStep
 from assay.records.trials import TrialEntry, TrialResult
-from assay.records.validation import Validation
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -1,13 +1,15 @@
-"""What one trial's processes emitted, before anybody reads a meaning into it."""
+"""What one trial's processes emitted, and the same as a row of raw.jsonl."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.failure import Failure
+from assay.records.capture import Cause, Failure
+from assay.records.prompt import Prompt
 
 
 class RawLine(NamedTuple):
@@ -68,3 +70,138 @@ class Recording(msgspec.Struct, frozen=True):
     retried: tuple[Failure, ...] = ()
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
+
+
+class RawTiming(msgspec.Struct, kw_only=True):
+    """Clock readings of a raw row, in ms since the epoch."""
+
+    start: float
+    end: float
+    total: float = 0
+
+
+class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
+    """One trial as `run` writes it."""
+
+    id: str
+    input: str | list[str]
+    hint: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    raw_lines: list[str]
+    timing: RawTiming
+    error: str | UnsetType = UNSET
+    raw_times: list[int] | UnsetType = UNSET
+    """Arrival of each line, ms since timing.start."""
+    oversized: list[int] | UnsetType = UNSET
+    """Indexes of lines that were too long; only their beginning stands here."""
+    turns: list[TurnEnd] | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    retried: list[Failure] | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+    raw: str | UnsetType = UNSET
+    files: dict[str, str] | UnsetType = UNSET
+    """The agent's own session files, base64, where no raw folder keeps them."""
+    workspace_dir: str | UnsetType = UNSET
+    evidence: dict[str, Any] | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    spec_hash: str | UnsetType = UNSET
+
+
+def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
+    """Write a recording out."""
+    lines: list[RawLine] = []
+    ends: list[TurnEnd] = []
+    for turn in recording.turns:
+        own = [line for line in turn.lines() if line.text.strip()]
+        lines += own
+        ends.append(msgspec.structs.replace(turn.end, lines=len(own)))
+    cut = [i for i, line in enumerate(lines) if line.oversized]
+    failure = recording.failure
+    return RawOutput(
+        id=prompt.id,
+        input=prompt.input,
+        hint=prompt.hint or UNSET,
+        metadata=prompt.metadata or UNSET,
+        raw_lines=[line.text.decode("utf-8", "replace") for line in lines],
+        timing=RawTiming(
+            start=recording.start_ms,
+            end=recording.end_ms,
+            total=recording.end_ms - recording.start_ms,
+        ),
+        error=failure.message if failure else UNSET,
+        raw_times=[line.t_ms for line in lines],
+        oversized=cut or UNSET,
+        turns=ends,
+        failure=failure or UNSET,
+        retried=list(recording.retried) or UNSET,
+        stderr=recording.stderr or UNSET,
+        raw=recording.raw or UNSET,
+        files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
+        workspace_dir=recording.workspace or UNSET,
+        evidence=recording.evidence or UNSET,
+    )
+
+
+def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
+    """Read a row back; one of another harness has no times and no turns.
+
+    base is the folder that `raw` is relative to, scratch an empty one for the row's files.
+    """
+    failure = row.failure or None
+    if failure is None and row.error:
+        failure = Failure(cause=Cause.HARNESS, message=row.error)
+    kept = base / row.raw / "files" if row.raw else _unpack(row.files or {}, scratch)
+    return Recording(
+        start_ms=round(row.timing.start),
+        end_ms=round(row.timing.end),
+        turns=tuple(_turns(row)),
+        failure=failure,
+        stderr=row.stderr or "",
+        kept=kept if kept.is_dir() else None,
+        raw=row.raw or None,
+        workspace=row.workspace_dir or None,
+        evidence=row.evidence or {},
+        retried=tuple(row.retried or ()),
+        unsplit=row.turns is UNSET,
+    )
+
+
+def _pack(kept: Path) -> dict[str, str]:
+    from base64 import b64encode
+
+    files = sorted(path for path in kept.rglob("*") if path.is_file())
+    return {str(f.relative_to(kept)): b64encode(f.read_bytes()).decode() for f in files}
+
+
+def _unpack(files: dict[str, str], folder: Path) -> Path:
+    """Write the files of a row; a name that leads out of the folder is not written."""
+    from base64 import b64decode
+
+    for name, text in files.items():
+        path = (folder / name).resolve()
+        if path.is_relative_to(folder.resolve()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b64decode(text))
+    return folder if files else folder / "none"
+
+
+def _turns(row: RawOutput) -> Iterator[Turn]:
+    cut = frozenset(row.oversized or ())
+    times = row.raw_times or [0] * len(row.raw_lines)
+    texts = [row.input] if isinstance(row.input, str) else row.input
+    if row.turns is UNSET:
+        end = TurnEnd(end_ms=round(row.timing.total), exit_code=0)
+        yield Turn("\n".join(texts), end, partial(_lines, row, times, cut, 0, len(row.raw_lines)))
+        return
+    first = 0
+    for text, end in zip(texts, row.turns, strict=False):
+        last = first + (end.lines or 0)
+        yield Turn(text, end, partial(_lines, row, times, cut, first, last))
+        first = last
+
+
+def _lines(
+    row: RawOutput, times: list[int], cut: frozenset[int], first: int, last: int
+) -> Iterator[RawLine]:
+    for i in range(first, min(last, len(row.raw_lines))):
+        yield RawLine(times[i] if i < len(times) else 0, row.raw_lines[i].encode(), i in cut)

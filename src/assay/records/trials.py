@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import AgentInfo, Events, Usage
-from assay.records.failure import Failure
-from assay.records.grade import Grade
+from assay.records.capture import AgentInfo, Events, Failure, Grade, Usage
 from assay.records.trajectory import AnyStep
 
 

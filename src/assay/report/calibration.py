@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from assay.records.calibration import CalibrationSample, Estimate, LabelReport, SampleReport
-from assay.records.grade import Grade
+from assay.records.capture import Grade
+from assay.records.reports import CalibrationSample, Estimate, LabelReport, SampleReport
 from assay.records.trajectory import AnyStep, Plan, ToolCall
-from assay.report.numbers import fixed, js_number
-from assay.report.text import fence, head, one_text
+from assay.report.text import fence, fixed, head, js_number, one_text
 
 _CHOICES = ("Valid failure", "Grader bug", "Ambiguous")
 

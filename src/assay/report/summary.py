@@ -1,13 +1,14 @@
-"""Make the compact view of results: one short row per trial."""
+"""The compact view of results, and the long one in Markdown."""
 
-from typing import Annotated, BinaryIO
+from collections.abc import Iterator
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET
 
-from assay.records.row_file import RowFile
-from assay.records.summary import Summary
-from assay.report.text import one_text
+from assay.records.reports import BalanceAnalysis, Summary
+from assay.records.rows import RowFile
+from assay.report.text import fence, js_number, one_text, shorten
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 
@@ -85,3 +86,171 @@ def duration_ms(start: float, end: float) -> float:
         return length
     length = round(length, 3)
     return int(length) if length.is_integer() else length
+
+
+_FILE_KEYS = ("file_path", "path")
+_CONTENT_KEYS = ("content", "new_string")
+_LONG_CONTENT = 500
+_HEAD_LINES = 8
+_TAIL_LINES = 4
+_LONG_SHARE = msgspec.Meta(ge=0, le=1)
+
+
+class _LongStep(msgspec.Struct, tag_field="type", gc=False):
+    """What a reader needs to see of a step."""
+
+
+class _LongThought(_LongStep, tag="thought", gc=False):
+    content: str = ""
+
+
+class _LongMessage(_LongStep, tag="message", gc=False):
+    content: str = ""
+
+
+class _LongPlan(_LongStep, tag="plan", gc=False):
+    entries: list[Any] = []
+
+
+class _LongToolCall(_LongStep, tag="tool_call", gc=False):
+    name: str = "unknown"
+    status: str = "pending"
+    input: Any = None
+    duration: int | float | None = None
+
+
+class _LongTiming(msgspec.Struct, gc=False):
+    start: int | float
+    end: int | float
+
+
+class _LongScore(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+    score: Annotated[int, _LONG_SHARE] | Annotated[float, _LONG_SHARE]
+    reasoning: str | None = None
+
+
+class _LongFailure(msgspec.Struct, gc=False):
+    cause: str
+    message: str = ""
+
+
+class _LongRow(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    trajectory: list[_LongThought | _LongMessage | _LongPlan | _LongToolCall]
+    timing: _LongTiming
+    metadata: dict[str, Any] | None = None
+    tool_errors: bool = False
+    score: _LongScore | None = None
+    failure: _LongFailure | None = None
+
+
+type _AnyStep = _LongThought | _LongMessage | _LongPlan | _LongToolCall
+
+
+def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
+    """Write one section per trial."""
+    decoder = msgspec.json.Decoder(_LongRow)
+    for block in rows.blocks(decoder):
+        out.write("".join(map(_section, block)).encode())
+
+
+def _section(row: _LongRow) -> str:
+    mark = f"[→{row.id}-step-"
+    steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
+    return (
+        f"## Evaluation Record: {row.id}\n\n"
+        f"**Input:** {one_text(row.input, '\n')}\n\n"
+        f"**Trajectory:**\n{''.join(steps)}\n"
+        f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"
+    )
+
+
+def _facts(row: _LongRow) -> Iterator[str]:
+    if row.metadata:
+        told = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
+        yield f"**Metadata:** {told}"
+    yield f"**Tool Errors:** {'true' if row.tool_errors else 'false'}"
+    yield f"**Duration:** {js_number(duration_ms(row.timing.start, row.timing.end))}ms"
+    if row.failure:
+        yield f"**Failure:** {row.failure.cause}: {row.failure.message}"
+    if row.score:
+        verdict = "PASS" if row.score.pass_ else "FAIL"
+        yield f"**Score:** {verdict} ({js_number(row.score.score)})"
+        if row.score.reasoning:
+            yield f"**Reasoning:** {row.score.reasoning}"
+
+
+def _step(step: _AnyStep, mark: str) -> str:
+    if isinstance(step, _LongToolCall):
+        took = "" if step.duration is None else f" ({js_number(step.duration)}ms)"
+        shown = _file(step.input) if isinstance(step.input, dict) else ""
+        return f"[TOOL:{step.name}] -> {step.status}{took} {mark}{shown}"
+    if isinstance(step, _LongThought):
+        return f"[THOUGHT] {shorten(step.content, 100)} {mark}"
+    if isinstance(step, _LongMessage):
+        return f"[MESSAGE] {shorten(step.content, 100)} {mark}"
+    return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} {mark}"
+
+
+def _entry(entry: Any) -> str:
+    if isinstance(entry, dict) and "content" in entry:
+        return f"{_value(entry['content'])}: {_value(entry.get('status', 'pending'))}"
+    return _value(entry)
+
+
+def _file(given: dict[str, Any]) -> str:
+    """Show what a tool wrote to a file; long content by its head and tail."""
+    path, content = _first_text(given, _FILE_KEYS), _first_text(given, _CONTENT_KEYS)
+    if path is None or content is None:
+        return ""
+    mark = fence(content)
+    name = path.rpartition("/")[2]
+    language = name.rpartition(".")[2] if "." in name else "typescript"
+    shown = _excerpt(content).replace("\n", "\n   ")
+    return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n   {shown}\n   {mark}"
+
+
+def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        if isinstance(value := given.get(key), str):
+            return value
+    return None
+
+
+def _excerpt(content: str) -> str:
+    if len(content) <= _LONG_CONTENT:
+        return content
+    lines = content.split("\n")
+    left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
+    if left_out <= 0:
+        return content
+    note = f"// ... {left_out} lines omitted ..."
+    return "\n".join([*lines[:_HEAD_LINES], "", note, "", *lines[-_TAIL_LINES:]])
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+_PERCENT_PER_BLOCK = 5
+
+
+def balance_lines(found: BalanceAnalysis, key: str) -> Iterator[str]:
+    """Give the lines: a bar per category (one block for 5 %), then what to do."""
+    yield f"{found.total_cases} prompts by {key!r}"
+    if found.categories:
+        yield ""
+        yield "Category Distribution:"
+    for each in found.categories:
+        # At least one block, so that a small category is still seen.
+        bar = "█" * max(1, round(each.percentage / _PERCENT_PER_BLOCK))
+        yield f"  {each.name}: {each.count} ({each.percentage}%) {bar}"
+    if found.underrepresented:
+        yield ""
+        yield f"Underrepresented: {', '.join(found.underrepresented)}"
+    yield ""
+    yield "Suggestions:"
+    yield from (f"  - {text}" for text in found.suggestions)

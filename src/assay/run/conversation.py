@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError, SpawnError
-from assay.records.failure import Cause, Failure
+from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
+from assay.records.capture import Cause, Failure
 from assay.records.recording import RawLine, Turn, TurnEnd
-from assay.records.trial import TrialSpec
+from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
 from assay.run.workspace import child_env, is_full, our_secrets
-from assay.seams import Adapter, Ask, Command, Dialogue, Watch
 
 _NO_SECRETS = Secrets({})
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from assay.errors import Interrupted, PluginError
+from assay.plugin import Finished
 from assay.run import family
 from assay.run.process import Launch, Process, raise_if_stopping
-from assay.seams import Finished
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer of a serving program, and as much of the end of other streams as is read."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutputError
-from assay.records.failure import Cause, Failure
+from assay.plugin import Benchmark, World
+from assay.records.capture import Cause, Failure
 from assay.records.recording import Recording
-from assay.records.trial import TrialSpec
+from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
-from assay.seams import Benchmark, World
 
 
 def run_trial[R](

@@ -6,13 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 
+from assay.plugin import Dialogue, Watch
 from assay.records.recording import RawLine, TurnEnd
+from assay.records.spec import Limits
 from assay.records.trajectory import AnyStep
-from assay.records.trial import Limits
 from assay.run.process import Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, Tail
-from assay.seams import Dialogue, Watch
 
 _HELD_BYTES = 256 * 1024
 _PER_LINE = 64

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import OutputError
-from assay.records.trial import TrialSpec
+from assay.records.spec import TrialSpec
 from assay.run.secrets import Secrets
 
 _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")

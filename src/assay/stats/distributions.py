@@ -1,12 +1,72 @@
-"""The few distributions the room needs (normal, Student t, binomial), without SciPy."""
+"""Distributions and quantiles without SciPy, and checks of arguments."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from assay.stats.checked import Floats
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+
+
+def as_values(values: ArrayLike, name: str = "values") -> Floats:
+    """Return a flat array of finite numbers; NaN and infinity are refused by name."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        msg = f"{name} must be a flat list of numbers, not {array.ndim}-dimensional"
+        raise ValueError(msg)
+    if not np.isfinite(array).all():
+        msg = f"{name} contains NaN or infinity; leave out what was not measured"
+        raise ValueError(msg)
+    return array
+
+
+def as_shares(values: ArrayLike, name: str = "values") -> Floats:
+    """Return numbers that all lie in 0..1."""
+    array = as_values(values, name)
+    # Means of trials may miss 0 or 1 by a rounding error; more than that is a mistake.
+    if array.size and (array.min() < -1e-9 or array.max() > 1 + 1e-9):
+        msg = f"{name} must lie between 0 and 1, got {array.min()}..{array.max()}"
+        raise ValueError(msg)
+    return np.clip(array, 0.0, 1.0)
+
+
+def as_counts(values: ArrayLike, name: str = "counts") -> Ints:
+    """Return whole numbers >= 0."""
+    array = as_values(values, name)
+    if array.size and (array.min() < 0 or (array != np.rint(array)).any()):
+        msg = f"{name} must be whole numbers of at least 0"
+        raise ValueError(msg)
+    return array.astype(np.int64)
+
+
+def as_tallies(passes: ArrayLike, measured: ArrayLike) -> tuple[Ints, Ints]:
+    """Return passes and measured trials per prompt, checked against each other."""
+    n_passed, n_measured = as_counts(passes, "passes"), as_counts(measured, "measured")
+    require_same_length(n_passed, n_measured, "passes and measured")
+    if (n_passed > n_measured).any():
+        msg = "a prompt has more passes than measured trials"
+        raise ValueError(msg)
+    return n_passed, n_measured
+
+
+def require_same_length(left: Floats | Ints, right: Floats | Ints, names: str) -> None:
+    """Refuse arrays that do not belong together."""
+    if left.shape != right.shape:
+        msg = f"{names} must have the same length, got {left.size} and {right.size}"
+        raise ValueError(msg)
+
+
+def require_level(level: float) -> None:
+    """Refuse a confidence level outside 0..1 (95 instead of 0.95 is the usual slip)."""
+    if not 0.0 < level < 1.0:
+        msg = f"level must lie between 0 and 1 (for example 0.95), got {level}"
+        raise ValueError(msg)
+
 
 _STANDARD_NORMAL = NormalDist()
 # Beyond this the t and the normal quantile agree to seven digits.
@@ -133,3 +193,59 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
 
 def _away_from_zero(value: float, tiny: float) -> float:
     return value if abs(value) > tiny else tiny
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
+    """What a column of numbers looks like."""
+
+    n: int
+    mean: float
+    min: float
+    max: float
+    p25: float
+    p50: float
+    p75: float
+    p90: float
+    p99: float
+
+
+def summarize_values(values: ArrayLike) -> Summary | None:
+    """Return the summary, or None for an empty list: nothing measured is not zero."""
+    array = as_values(values)
+    if array.size == 0:
+        return None
+    p25, p50, p75, p90, p99 = quantiles(array, (0.25, 0.5, 0.75, 0.9, 0.99))
+    return Summary(
+        n=int(array.size),
+        mean=float(array.mean()),
+        min=float(array.min()),
+        max=float(array.max()),
+        p25=p25,
+        p50=p50,
+        p75=p75,
+        p90=p90,
+        p99=p99,
+    )
+
+
+def interpolated_quantile(values: ArrayLike, share: float) -> float | None:
+    """Return one quantile with linear interpolation, or None for an empty list."""
+    array = as_values(values)
+    if not 0.0 <= share <= 1.0:
+        msg = f"a quantile is asked for as a share in 0..1, got {share}"
+        raise ValueError(msg)
+    return quantiles(array, (share,))[0] if array.size else None
+
+
+def quantiles(values: Floats, shares: Sequence[float]) -> list[float]:
+    """Return quantiles with linear interpolation, as np.quantile does.
+
+    That one imports numpy's masked arrays at its first call, which takes longer than all of this.
+    """
+    places = np.asarray(shares, dtype=np.float64) * (values.size - 1)
+    below = places.astype(np.int64)
+    above = np.minimum(below + 1, values.size - 1)
+    ordered = np.partition(values, np.concatenate((below, above)))
+    low, high = ordered[below], ordered[above]
+    found: list[float] = (low + (high - low) * (places - below)).tolist()
+    return found

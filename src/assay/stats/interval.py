@@ -2,7 +2,7 @@
 
 import msgspec
 
-from assay.stats.checked import require_level
+from assay.stats.distributions import require_level
 
 
 class Interval(msgspec.Struct, frozen=True, rename="camel"):

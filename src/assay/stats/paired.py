@@ -1,26 +1,90 @@
-"""Compare two runs over the same prompts: difference, interval, test, effect, reach."""
+"""Compare two runs over the same prompts: difference, interval, test, effect, amounts."""
 
+import math
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 from numpy.typing import ArrayLike
 
-from assay.stats.checked import Floats, as_shares, as_tallies, require_same_length
-from assay.stats.effects import (
-    Effect,
-    cohens_h,
-    matched_odds_ratio,
-    standardised_difference,
+from assay.stats.distributions import (
+    Floats,
+    as_shares,
+    as_tallies,
+    as_values,
+    require_same_length,
+    two_sided_t,
 )
-from assay.stats.interval import Interval
-from assay.stats.mcnemar import mcnemar_p
-from assay.stats.paired_interval import (
-    paired_interval,
-    pseudo_size_of_rates,
-    pseudo_size_of_scores,
-)
-from assay.stats.permutation import PermutationTest, flip_test
-from assay.stats.power import smallest_difference
+from assay.stats.interval import Interval, make_interval
+from assay.stats.means import FEWEST_FOR_BCA, bca_ratio_interval, estimate_mean
+from assay.stats.planning import smallest_difference
+from assay.stats.rates import wilson_interval
+from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
+
+
+class Effect(msgspec.Struct, frozen=True, rename="camel"):
+    """How large a difference is on a scale that does not depend on the metric.
+
+    A high limit of None is unbounded (an odds ratio with no prompt on the other side).
+    """
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    level: float
+
+
+def cohens_h(a: Floats, b: Floats, trials_per_prompt: float = 1.0, level: float = 0.95) -> Effect:
+    """Return Cohen's h (0.2 small, 0.5 medium, 0.8 large) from per-prompt rates.
+
+    Half a pseudo-prompt on either side, as in the interval of the difference, keeps the interval
+    open when all prompts agree; the value itself is the plain one.
+    """
+    n, half = int(a.size), 0.5 * pseudo_size_of_rates(trials_per_prompt)
+    weights = np.concatenate((np.ones(n), (0.5, 0.5)))
+    wide_a = np.concatenate((a, (0.5 - half, 0.5 + half)))
+    wide_b = np.concatenate((b, (0.5 + half, 0.5 - half)))
+    rate_a, rate_b = (float(weights @ x) / (n + 1) for x in (wide_a, wide_b))
+    influence = _angle_slope(rate_b) * (wide_b - rate_b) - _angle_slope(rate_a) * (wide_a - rate_a)
+    spread = math.sqrt(float(weights @ np.square(influence)) / (n + 1) ** 2)
+    reach = two_sided_t(level, max(n - 1, 1)) * spread
+    centre = _angle(rate_b) - _angle(rate_a)
+    value = _angle(float(b.mean())) - _angle(float(a.mean()))
+    low, high = max(-math.pi, centre - reach), min(math.pi, centre + reach)
+    return Effect("Cohen's h", value, min(low, value), max(high, value), level)
+
+
+def matched_odds_ratio(n_only_a: int, n_only_b: int, level: float = 0.95) -> Effect:
+    """Return how many prompts only B passes for each one only A passes (Wilson, transformed)."""
+    name = "matched odds ratio"
+    interval = wilson_interval(n_only_b, n_only_a + n_only_b, level)
+    if interval is None:
+        return Effect(name, None, 0.0, None, level)
+    value = n_only_b / n_only_a if n_only_a else None
+    high = interval.high / (1.0 - interval.high) if interval.high < 1.0 else None
+    return Effect(name, value, interval.low / (1.0 - interval.low), high, level)
+
+
+def standardised_difference(d: Floats, level: float = 0.95) -> Effect:
+    """Return the mean difference in units of its standard deviation (d_z, Hedges-corrected)."""
+    name = "standardised paired difference"
+    n = int(d.size)
+    if n < 3 or np.ptp(d) <= 1e-12:
+        return Effect(name, None, None, None, level)
+    correction = 1.0 - 3.0 / (4.0 * (n - 1) - 1.0)
+    value = correction * float(d.mean() / d.std(ddof=1))
+    reach = two_sided_t(level, n - 1) * math.sqrt(1.0 / n + value * value / (2.0 * n))
+    return Effect(name, value, value - reach, value + reach, level)
+
+
+def _angle(rate: float) -> float:
+    return 2.0 * math.asin(math.sqrt(min(max(rate, 0.0), 1.0)))
+
+
+def _angle_slope(rate: float) -> float:
+    return 1.0 / math.sqrt(rate * (1.0 - rate))
+
 
 _TIE = 1e-9
 
@@ -136,3 +200,113 @@ def _record(a: Floats, b: Floats, numbers: _Numbers) -> PairedDifference:
 
 def _nothing(metric: str, n_left_out: int) -> PairedDifference:
     return PairedDifference(metric, 0, n_left_out, None, 0, 0, 0)
+
+
+def paired_interval(
+    differences: Floats, pseudo_size: float, level: float = 0.95
+) -> tuple[Interval, float]:
+    """Return the interval of the mean and the (smoothed) variance of one prompt's difference.
+
+    Bonett and Price's idea for paired proportions: half a pseudo-prompt is added on either side
+    and t replaces z. Where no prompt differs the rule of three takes over: up to
+    1 - (1-level)^(1/n) of all prompts may differ, unseen, and all one way. So it never has zero
+    width. How often it holds the truth is measured in benchmarks/coverage.py.
+    """
+    n = int(differences.size)
+    centre = float(differences.sum()) / (n + 1)
+    variance = (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
+    reach = two_sided_t(level, max(n - 1, 1)) * math.sqrt(variance / (n + 1))
+    if not differences.any():
+        reach = max(reach, 1.0 - (1.0 - level) ** (1.0 / n))
+    limits = (centre - reach, centre + reach)
+    return make_interval(*limits, level, "paired by prompt, adjusted t", (-1.0, 1.0)), variance
+
+
+def pseudo_size_of_rates(trials_per_prompt: float) -> float:
+    """Return how far apart the two rates of a pseudo-prompt are.
+
+    Chosen by simulation over k = 1..10: 1 is too wide for k trials, 1/sqrt(k) too narrow.
+    """
+    return math.pow(trials_per_prompt, -0.25)
+
+
+def pseudo_size_of_scores(differences: Floats) -> float:
+    """Return the geometric mean of the largest difference seen and the largest possible, 1.
+
+    Finely graded scores that move by hundredths would drown in pseudo-prompts of size 1; the
+    largest difference alone is too sure of itself where most prompts tie.
+    """
+    largest = float(np.abs(differences).max())
+    return math.sqrt(largest) if largest > 0.0 else 1.0
+
+
+class AmountDifference(msgspec.Struct, frozen=True, rename="camel"):
+    """B against A: difference of means, ratio of means (totals), typical ratio (geometric mean).
+
+    Intervals are None where the data cannot give one; `note` says why.
+    """
+
+    n_prompts: int
+    mean_a: float | None = None
+    mean_b: float | None = None
+    difference: float | None = None
+    difference_interval: Interval | None = None
+    ratio: float | None = None
+    ratio_interval: Interval | None = None
+    typical_ratio: float | None = None
+    typical_ratio_interval: Interval | None = None
+    note: str | None = None
+
+
+def compare_amounts(
+    amounts_a: ArrayLike, amounts_b: ArrayLike, *, seed: int, level: float = 0.95
+) -> AmountDifference:
+    """Compare amounts of at least 0, one per prompt (a mean over its trials), in the same order."""
+    a, b = as_values(amounts_a, "amounts of A"), as_values(amounts_b, "amounts of B")
+    require_same_length(a, b, "the amounts of both runs")
+    if a.size == 0:
+        return AmountDifference(n_prompts=0, note="nothing measured in both runs")
+    if min(a.min(), b.min()) < 0.0:
+        msg = "cost, tokens and latency cannot be negative"
+        raise ValueError(msg)
+    difference = estimate_mean(b - a, seed=seed, level=level)
+    typical, typical_interval = _typical_ratio(a, b, seed, level)
+    mean_a, mean_b = float(a.mean()), float(b.mean())
+    return AmountDifference(
+        n_prompts=int(a.size),
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean_b - mean_a,
+        difference_interval=difference.interval,
+        ratio=mean_b / mean_a if mean_a > 0.0 else None,
+        ratio_interval=_ratio_interval(a, b, seed, level),
+        typical_ratio=typical,
+        typical_ratio_interval=typical_interval,
+        note=difference.note,
+    )
+
+
+def _ratio_interval(a: Floats, b: Floats, seed: int, level: float) -> Interval | None:
+    if a.size >= FEWEST_FOR_BCA or a.mean() == 0.0:
+        return bca_ratio_interval(b, a, seed=seed, level=level)
+    ratio = float(b.mean() / a.mean())
+    # With few prompts the ratio is as good as linear compared with what is not known.
+    moved = estimate_mean((b - ratio * a) / a.mean(), seed=seed, level=level).interval
+    if moved is None:
+        return None
+    limits = (ratio + moved.low, ratio + moved.high)
+    return make_interval(*limits, level, moved.method, (0.0, math.inf))
+
+
+def _typical_ratio(
+    a: Floats, b: Floats, seed: int, level: float
+) -> tuple[float | None, Interval | None]:
+    """Return the geometric mean of per-prompt ratios; a zero amount has no ratio."""
+    if min(a.min(), b.min()) <= 0.0:
+        return None, None
+    logs = estimate_mean(np.log(b) - np.log(a), seed=seed, level=level)
+    value = math.exp(logs.mean) if logs.mean is not None else None
+    if logs.interval is None:
+        return value, None
+    low, high = math.exp(logs.interval.low), math.exp(logs.interval.high)
+    return value, make_interval(low, high, level, f"{logs.interval.method}, of logarithms")

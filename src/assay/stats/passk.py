@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from assay.stats.checked import Floats, Ints, as_tallies
-from assay.stats.distributions import binomial_pmf
+from assay.stats.distributions import Floats, Ints, as_tallies, binomial_pmf
 from assay.stats.interval import Interval
 from assay.stats.rates import share_interval
 

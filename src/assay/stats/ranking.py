@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from assay.stats.checked import Floats, as_values
-from assay.stats.distributions import two_sided_z
+from assay.stats.distributions import Floats, as_values, two_sided_z
 from assay.stats.interval import Interval, make_interval
 
 _TIE = 1e-9

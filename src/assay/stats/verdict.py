@@ -1,21 +1,21 @@
-"""Say in plain words what a comparison shows: better, worse, same, or not enough data.
-
-- better / worse: the test gives p <= alpha AND the interval excludes zero AND does not lie inside
-  the margin. Both are asked for, so that the words never contradict a printed number; the exact
-  test keeps false alarms at or below alpha.
-- same: the whole interval lies strictly inside -margin..+margin. A difference that is shown
-  but smaller than the margin is "same": the margin says what counts as a difference.
-- not-enough-data: everything else, and always with too few prompts for any result to be
-  significant (five at alpha = 0.05), however clear they look.
-"""
+"""Say in plain words what a comparison shows, and judge gates for CI."""
 
 from typing import Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
 
-from assay.stats.mcnemar import fewest_prompts
-from assay.stats.paired import PairedDifference
-from assay.stats.power import prompts_to_decide
+from assay.stats.distributions import Ints, as_tallies
+from assay.stats.interval import Interval
+from assay.stats.paired import (
+    PairedDifference,
+    compare_rates,
+    paired_interval,
+    pseudo_size_of_rates,
+)
+from assay.stats.planning import PairedSpread, prompts_to_decide
+from assay.stats.significance import fewest_prompts, smallest_p
 
 type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
 
@@ -75,3 +75,119 @@ def _undecided(comparison: PairedDifference, margin: float, alpha: float) -> Ver
     n_more = max(needed - n, 1 + n // 10)
     words = f"{words}; about {n_more} more would decide it if it stays as seen"
     return Verdict("not-enough-data", words, n_more)
+
+
+type GateName = Literal["regression", "not-better"]
+type Outcome = Literal["pass", "fail", "cannot-judge"]
+
+
+class GateResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What the gate says, and why."""
+
+    gate: GateName
+    outcome: Outcome
+    words: str
+
+
+def judge_gate(
+    gate: GateName,
+    comparison: PairedDifference,
+    *,
+    margin: float,
+    alpha: float = 0.05,
+    adjusted_p: float | None = None,
+) -> GateResult:
+    """Judge one gate; the interval of the comparison should have the level 1 - alpha."""
+    require_margin(margin)
+    interval = comparison.interval
+    p_value = comparison.p_value if adjusted_p is None else adjusted_p
+    fewest = fewest_prompts(alpha)
+    if interval is None or p_value is None:
+        return GateResult(gate, "cannot-judge", "no prompt was graded in both runs")
+    if comparison.n_prompts < fewest:
+        words = f"{comparison.n_prompts} prompts cannot show anything; at least {fewest} can"
+        return GateResult(gate, "cannot-judge", words)
+    if gate == "regression":
+        return _judge_regression(interval, margin, shown=p_value <= alpha)
+    better = judge_difference(comparison, margin=margin, alpha=alpha, adjusted_p=p_value)
+    return _judge_not_better(interval, margin, better=better.code == "better")
+
+
+def _judge_regression(interval: Interval, margin: float, *, shown: bool) -> GateResult:
+    seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
+    if interval.low > -margin:
+        return GateResult("regression", "pass", f"not worse by more than {margin:g}: {seen}")
+    if interval.high < -margin and shown:
+        return GateResult("regression", "fail", f"worse by more than {margin:g}: {seen}")
+    if interval.high < 0.0 and shown:
+        words = f"worse, but perhaps by no more than {margin:g}: {seen}"
+        return GateResult("regression", "cannot-judge", words)
+    words = f"neither a regression nor its absence is shown: {seen}, the margin is {margin:g}"
+    return GateResult("regression", "cannot-judge", words)
+
+
+def _judge_not_better(interval: Interval, margin: float, *, better: bool) -> GateResult:
+    seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
+    if better:
+        return GateResult("not-better", "pass", f"shown to be better: {seen}")
+    if interval.high < margin:
+        words = f"an improvement of {margin:g} is ruled out: {seen}"
+        return GateResult("not-better", "fail", words)
+    return GateResult("not-better", "cannot-judge", f"an improvement is not shown: {seen}")
+
+
+class GateReach(msgspec.Struct, frozen=True, rename="camel"):
+    """Which outcomes the most extreme run B could bring about, and an equal one."""
+
+    can_pass: bool
+    can_fail: bool
+    if_identical: Outcome
+    smallest_p: float
+    words: str
+
+
+def reach_of_gate(
+    gate: GateName,
+    passes: ArrayLike,
+    measured: ArrayLike,
+    *,
+    margin: float,
+    alpha: float = 0.05,
+) -> GateReach:
+    """Try the real gate on run A against a B that passes all, fails all, or repeats A."""
+    passed, trials = as_tallies(passes, measured)
+
+    def outcome(passes_b: Ints) -> Outcome:
+        pair = compare_rates((passed, trials), (passes_b, trials), seed=0, level=1.0 - alpha)
+        return judge_gate(gate, pair, margin=margin, alpha=alpha).outcome
+
+    best, worst, equal = outcome(trials), outcome(np.zeros_like(trials)), outcome(passed)
+    n = int((trials > 0).sum())
+    can_pass, can_fail = "pass" in (best, equal), "fail" in (worst, equal)
+    words = _say_reach(n, can_pass=can_pass, can_fail=can_fail, alpha=alpha)
+    return GateReach(can_pass, can_fail, equal, smallest_p(n), words)
+
+
+def narrowest_margin(spread: PairedSpread, n_prompts: int, n_trials: int = 1) -> float:
+    """Return the margin that a run exactly as good as A would clear about half the time.
+
+    A smaller margin asks `regression` for more than this many prompts can promise.
+    """
+    if n_prompts < 1:
+        msg = "a margin needs at least one prompt"
+        raise ValueError(msg)
+    # A sample with the wanted variance and mean zero goes through the very interval of the gate.
+    size = spread.variance(n_trials) ** 0.5
+    signs = np.where(np.arange(n_prompts) % 2 == 0, 1.0, -1.0) * min(size, 1.0)
+    interval, _ = paired_interval(signs - signs.mean(), pseudo_size_of_rates(n_trials))
+    return -interval.low
+
+
+def _say_reach(n: int, *, can_pass: bool, can_fail: bool, alpha: float) -> str:
+    if can_pass and can_fail:
+        return f"{n} prompts can both pass and fail this gate"
+    least = f"the smallest possible p with {n} prompts is {smallest_p(n):.4g}, alpha is {alpha:g}"
+    if not can_pass and not can_fail:
+        return f"this gate can neither pass nor fail: {least}"
+    never = "fail" if can_pass else "pass"
+    return f"this gate can never {never} with these {n} prompts"

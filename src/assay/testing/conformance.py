@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from assay.extract.failure import failure_of
+from assay.pipeline.extract import failure_of
+from assay.plugin import Adapter, Reading
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.seams import Adapter, Reading
 
 _TIMES = ("timestamp", "duration")
 

@@ -1,14 +1,21 @@
-"""The addresses of the viewer; everything that knows Starlette stands here and in serve.py."""
+"""The viewer's server: its addresses, who may ask, and running it on this machine's own address."""
 
+import contextlib
+import hmac
+import secrets
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from assay.report.page import page_end, page_head
+from assay.errors import InputError
+from assay.report.page import page_end, page_head, policy
 from assay.viewer.desk import Desk
 from assay.viewer.prompts import Query
 
@@ -100,3 +107,86 @@ def _place(request: Request) -> tuple[str, str, int]:
 def _json(answer: Any) -> Response:
     """Give an answer; null says that there is no such thing, which is no fault of the asker."""
     return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+_SAFE_SITES = ("", "same-origin", "none")
+
+
+class Guard:
+    """Wraps the application: checks every request, and puts the same headers on every answer."""
+
+    def __init__(self, app: Any, token: str, hosts: frozenset[str]) -> None:
+        self._app, self._token, self._hosts = app, token, hosts
+        self._headers = [
+            (b"content-security-policy", f"{policy(live=True)}; frame-ancestors 'none'".encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"cache-control", b"no-store"),
+        ]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse, or hand on with the token taken off the path."""
+        if scope["type"] != "http":
+            return
+
+        async def send_guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *self._headers]}
+            await send(message)
+
+        why = self._refusal(scope)
+        if why is not None:
+            start = {"type": "http.response.start", "status": 403}
+            await send_guarded({**start, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": why.encode()})
+            return
+        rest = scope["path"][1 + len(self._token) :]
+        await self._app({**scope, "path": rest, "raw_path": rest.encode()}, receive, send_guarded)
+
+    def _refusal(self, scope: Any) -> str | None:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        if host not in self._hosts:
+            return "this viewer answers only to its own address"
+        origin = headers.get(b"origin")
+        if origin is not None and origin != f"http://{host}":
+            return "another site may not ask"
+        site = headers.get(b"sec-fetch-site", "")
+        is_visit = headers.get(b"sec-fetch-mode") == "navigate" and scope["method"] == "GET"
+        if site not in _SAFE_SITES and not is_visit:
+            return "another site may not ask"
+        given = scope["path"][1:].partition("/")[0]
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            return "the address lacks its secret: use the one that `assay view` printed"
+        return None
+
+
+HOST = "127.0.0.1"
+
+
+def serve(desk: Desk, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until the operator stops it; ready is told the address with its secret."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError as error:
+        msg = f"cannot listen on {HOST}:{port}: {error.strerror}"
+        raise InputError(msg, hint="choose another --port; 0 takes any that is free") from error
+    bound = listener.getsockname()[1]
+    token = secrets.token_urlsafe(18)
+    hosts = frozenset({f"{HOST}:{bound}", f"localhost:{bound}"})
+    config = uvicorn.Config(
+        Guard(make_app(desk), token, hosts),
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+    )
+    ready(f"http://{HOST}:{bound}/{token}/")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])

@@ -6,11 +6,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from assay.compare.report import Wish
-from assay.report.html import HtmlFile, HtmlRow, write_html
+from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
+from assay.viewer.library import game_log, raw_files
 from assay.viewer.overview import Shown, overview
 from assay.viewer.prompts import Prompts
-from assay.viewer.trial_files import game_log, raw_files
 
 _MOST_RAW = 64 * 1024
 _ALL_RAW = 24 * 1024 * 1024

@@ -12,10 +12,9 @@ import msgspec
 from assay import __version__
 from assay.compare.report import Wish
 from assay.viewer.labels import LabelSheet
-from assay.viewer.library import Library
+from assay.viewer.library import Library, entry_of, game_log, raw_files
 from assay.viewer.overview import Shown, overview
 from assay.viewer.prompts import Prompts, Query
-from assay.viewer.trial_files import entry_of, game_log, raw_files
 
 _MOST_AT_ONCE = 500
 _PATIENCE = 10.0

@@ -14,12 +14,10 @@ import msgspec
 from msgspec import UNSET
 
 from assay.errors import AssayError
-from assay.grade.samples import sheet_lines
-from assay.grade.sampling import SHEET_ROWS, draw_sheet
-from assay.records.calibration import LabelRow
-from assay.records.row_file import open_rows
-from assay.viewer.index import Index
-from assay.viewer.whole_rows import read_whole
+from assay.pipeline.sampling import SHEET_ROWS, draw_sheet, sheet_lines
+from assay.records.reports import LabelRow
+from assay.records.rows import open_rows
+from assay.viewer.index import Index, read_whole
 
 WORDS = ("pass", "fail", "ambiguous")
 _MOST_STEPS_BYTES = 400_000

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay import __version__
-from assay.compare.columns import Run
-from assay.compare.load import load_run
 from assay.compare.report import Wish, compare
-from assay.viewer.charts import charts
-from assay.viewer.index import Index
-from assay.viewer.prompts import Prompts
-from assay.viewer.whole_rows import read_whole
+from assay.compare.runs import Run, load_run
+from assay.viewer.index import Index, read_whole
+from assay.viewer.prompts import Floats, Prompts
 
 
 @dataclass(frozen=True)
@@ -78,3 +78,88 @@ def _load(run: Shown, by: str) -> Run:
     loaded = read_whole(run.index, lambda path: load_run(run.label, path, run.index.kind, by))
     loaded.path = run.path
     return loaded
+
+
+_BINS = 40
+_MOST_DOTS = 1000
+_MOST_TOOLS = 40
+_DAY_MS = 86_400_000.0
+
+
+def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) -> dict[str, Any]:
+    """Give everything that is drawn from single trials, small enough to send."""
+    named = list(zip(labels, indexes, strict=True))
+    return {
+        "latency": _latency(labels, indexes),
+        "causes": {label: _causes(index) for label, index in named},
+        "tools": {label: _tools(index) for label, index in named},
+        "steps": {label: _mean_steps(index) for label, index in named},
+        "differences": _differences(labels, indexes, prompts),
+    }
+
+
+def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
+    """Count trials in bins that all runs share, each a fixed share wider than the last."""
+    columns = [index.records["ms"].astype(float) for index in indexes]
+    times = [column[np.isfinite(column) & (column > 0)] for column in columns]
+    seen = [column for column in times if column.size]
+    low = max(1.0, min((column.min() for column in seen), default=1.0))
+    high = min(30 * _DAY_MS, max((column.max() for column in seen), default=10.0))
+    edges = np.geomspace(low, max(high * 1.001, low * 1.5), _BINS + 1)
+    runs = {}
+    for label, column in zip(labels, times, strict=True):
+        counts, _ = np.histogram(column, edges)
+        p50, p90 = np.percentile(column, (50, 90)).tolist() if column.size else (None, None)
+        runs[label] = {"counts": counts.tolist(), "p50": p50, "p90": p90, "n_trials": column.size}
+    return {"edges": edges.tolist(), "runs": runs}
+
+
+def _causes(index: Index) -> dict[str, int]:
+    counts = np.bincount(index.records["cause"], minlength=len(index.meta.causes))
+    named = zip(index.meta.causes, counts.tolist(), strict=False)
+    return {name: n for name, n in named if name and n}
+
+
+def _tools(index: Index) -> dict[str, list[int]]:
+    ranked = sorted(index.meta.tools.items(), key=lambda item: -item[1][0])
+    return dict(ranked[:_MOST_TOOLS])
+
+
+def _mean_steps(index: Index) -> float | None:
+    return float(index.records["steps"].mean()) if index.meta.n else None
+
+
+def _differences(
+    labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts
+) -> list[dict[str, Any]]:
+    """Give for every two runs the differences per prompt, sorted; of very many an even draw."""
+    if len(labels) < 2:
+        return []
+    scores, rates = prompts.means("score"), prompts.rates
+    told = []
+    # Of many runs only those against the first, which the others are judged against.
+    pairs = [(a, b) for a, b in combinations(range(len(labels)), 2) if a == 0 or len(labels) <= 3]
+    for a, b in pairs:
+        by_score = _is_graded(scores[:, a]) and _is_graded(scores[:, b])
+        values = scores if by_score else rates
+        change = values[:, b] - values[:, a]
+        known = np.flatnonzero(~np.isnan(change))
+        order = known[np.argsort(change[known], kind="stable")]
+        n = len(order)
+        if n > _MOST_DOTS:
+            order = order[np.linspace(0, n - 1, _MOST_DOTS).astype(int)]
+        told.append(
+            {
+                "runA": labels[a],
+                "runB": labels[b],
+                "what": "score" if by_score else "pass rate",
+                "n": n,
+                "shown": len(order),
+                "diffs": [[prompts.row(int(i))["id"], round(float(change[i]), 6)] for i in order],
+            }
+        )
+    return told
+
+
+def _is_graded(column: Floats) -> bool:
+    return bool((~np.isnan(column)).any())

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.viewer.entries import id_hash
-from assay.viewer.index import Index, Records
+from assay.viewer.index import Index, Records, id_hash
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]

@@ -1,18 +1,317 @@
-"""Answer one request as the model: read it, choose, log, send."""
+"""Answer one request as the model: which thread, which step, which fault before it."""
 
+import hashlib
 import json
+import re
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from threading import Event as Flag
+from typing import Any, Literal
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from assay.testing.model.conversation import Conversation, JsonObject, strings_in
-from assay.testing.model.player import Choice, Player, Question
+import msgspec
+
+from assay.testing.model import anthropic, chat, gemini, responses
+from assay.testing.model.conversation import Conversation, JsonObject, minimal_value, strings_in
 from assay.testing.model.reply import Reply, make_reply
 from assay.testing.model.request_log import Request, RequestLog, hide_secrets
-from assay.testing.model.routes import Route
-from assay.testing.model.script import Fault
-from assay.testing.model.sending import Sender, sse_frame
-from assay.testing.model.stage import WIRES
-from assay.testing.model.wire import Asked, Wire
+from assay.testing.model.script import Fault, Play, Provider, Script, Side, Step, Thread, When
+from assay.testing.model.wire import Asked, Event, Wire
+
+Served = Literal["step", "fault", "side", "exhausted", "unexpected"]
+
+_EXHAUSTED = Step(text="The script has no further step.")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request with what the choice needs beside the conversation."""
+
+    conversation: Conversation
+    haystack: str
+    """All texts of the request, decoded and as they came."""
+    session: str = ""
+    """The agent's own session id, where it sends one."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a request gets, and why."""
+
+    served: Served
+    step: Step
+    thread: str
+    number: int = 0
+    attempt: int = 0
+    label: str = "side"
+    fault: Fault | None = None
+    problems: tuple[str, ...] = ()
+
+
+class Player:
+    """Plays one script to one base URL; many requests may come at once."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self._lock = threading.Lock()
+        self._answered: Counter[str] = Counter()
+        self._attempts: Counter[tuple[str, int, int]] = Counter()
+        self._known: dict[str, list[str]] = {}
+
+    def choose(self, question: Question) -> Choice:
+        """Choose the answer and count it."""
+        side = _side_answer(self.play, question)
+        if side is not None:
+            return Choice("side", side, "side")
+        thread, steps = _thread_of(self.play, question)
+        with self._lock:
+            return self._step(question, thread, steps)
+
+    def _step(self, question: Question, thread: str, steps: list[Step]) -> Choice:
+        counted = self.play.select == "counter"
+        number = self._answered[thread] if counted else question.conversation.turns
+        ordinal = 1 if counted else self._ordinal(thread, question)
+        label = f"{thread}{ordinal if ordinal > 1 else ''}_{number:02d}"
+        if number >= len(steps):
+            rest = self.play.exhausted or _EXHAUSTED
+            return Choice("exhausted", rest, thread, number, label=label)
+        step = steps[number]
+        problems = _problems(step, question.haystack)
+        if problems:
+            return Choice("unexpected", step, thread, number, label=label, problems=problems)
+        attempt = self._attempts[thread, ordinal, number]
+        self._attempts[thread, ordinal, number] += 1
+        fault = _fault_at(step, attempt)
+        if fault is None:
+            self._answered[thread] += 1
+        served: Served = "fault" if fault else "step"
+        return Choice(served, step, thread, number, attempt, label, fault)
+
+    def _ordinal(self, thread: str, question: Question) -> int:
+        """Number the conversations of a thread, so that each has its own attempts and ids."""
+        said = f"{question.session}\n{question.conversation.first_user}"
+        key = hashlib.sha256(said.encode(errors="replace")).hexdigest()
+        known = self._known.setdefault(thread, [])
+        if key not in known:
+            known.append(key)
+        return known.index(key) + 1
+
+
+def _side_answer(play: Play, question: Question) -> Step | None:
+    named = _first_match(play.side, question)
+    if named is not None:
+        return play.side[named].answer
+    if question.conversation.tools or play.toolless == "step":
+        return None
+    return play.aux or _default_aux(question.conversation)
+
+
+def _default_aux(conversation: Conversation) -> Step:
+    if conversation.answer_schema is not None:
+        answer = minimal_value(conversation.answer_schema)
+        return Step(text=msgspec.json.encode(answer).decode())
+    return Step(text="side answer: the request offered no tools")
+
+
+def _thread_of(play: Play, question: Question) -> tuple[str, list[Step]]:
+    index = _first_match(play.threads, question)
+    if index is None:
+        return "main", play.steps
+    return play.threads[index].name or f"thread{index}", play.threads[index].steps
+
+
+def _first_match(rules: Sequence[Side | Thread], question: Question) -> int | None:
+    conditions = [rule.when for rule in rules]
+    return next((at for at, when in enumerate(conditions) if _holds(when, question)), None)
+
+
+def _holds(when: When, question: Question) -> bool:
+    conversation = question.conversation
+    wanted = (
+        (when.first_user_contains, conversation.first_user),
+        (when.last_user_contains, conversation.last_user),
+        (when.system_contains, conversation.system),
+        (when.model_contains, conversation.model),
+        (when.body_contains, question.haystack),
+    )
+    if when.provider not in (None, conversation.provider):
+        return False
+    return all(needle is None or needle in text for needle, text in wanted)
+
+
+def _problems(step: Step, haystack: str) -> tuple[str, ...]:
+    missing = [f"the request lacks {text!r}" for text in step.expect if text not in haystack]
+    present = [f"the request holds {text!r}" for text in step.refuse if text in haystack]
+    return (*missing, *present)
+
+
+def _fault_at(step: Step, attempt: int) -> Fault | None:
+    for fault in step.faults:
+        if fault.times == "always" or attempt < fault.times:
+            return fault
+        attempt -= fault.times
+    return None
+
+
+Kind = Literal["answer", "count_tokens", "models", "websocket", "probe", "unknown"]
+
+_LANE = re.compile(r"^/s/([^/]+)(/.*)?$")
+_ANSWERS: tuple[tuple[re.Pattern[str], Provider], ...] = (
+    (re.compile(r"(^|/)messages$"), "anthropic"),
+    (re.compile(r"(^|/)responses$"), "responses"),
+    (re.compile(r"(^|/)chat/completions$"), "chat"),
+    (re.compile(r"/models/[^/:]+:(generateContent|streamGenerateContent)$"), "gemini"),
+)
+_COUNTS = re.compile(r"/messages/count_tokens$|/responses/input_tokens$|:countTokens$")
+_GEMINI = re.compile(r"/models/([^/:]+):(\w+)$")
+_MODELS = re.compile(r"(^|/)models(/[^/:]+)?$")
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a request goes."""
+
+    kind: Kind
+    lane: str = ""
+    """The `NAME` or `NAME@RUN` of a `/s/…` prefix; empty for none."""
+    provider: Provider | None = None
+    model: str | None = None
+    stream: bool | None = None
+    as_sse: bool = True
+
+
+def find_route(method: str, url: str, *, upgrade: bool = False) -> Route:
+    """Read the method and the URL of a request."""
+    parts = urlsplit(url)
+    lane, path = _split_lane(parts.path)
+    if upgrade:
+        return Route("websocket", lane)
+    if method in ("GET", "HEAD"):
+        probe = method == "HEAD" or not path.strip("/") or path.endswith("/hello")
+        kind: Kind = "probe" if probe else "models" if _MODELS.search(path) else "unknown"
+        return Route(kind, lane)
+    if _COUNTS.search(path):
+        return Route("count_tokens", lane)
+    for pattern, provider in _ANSWERS:
+        if method == "POST" and pattern.search(path):
+            return _answer_route(lane, provider, path, parts.query)
+    return Route("unknown", lane)
+
+
+def _split_lane(path: str) -> tuple[str, str]:
+    found = _LANE.match(path)
+    return (unquote(found[1]), found[2] or "/") if found else ("", path)
+
+
+def _answer_route(lane: str, provider: Provider, path: str, query: str) -> Route:
+    gemini = _GEMINI.search(path)
+    if gemini is None:
+        return Route("answer", lane, provider)
+    streams = gemini[2] == "streamGenerateContent"
+    as_sse = parse_qs(query).get("alt") == ["sse"]
+    return Route("answer", lane, provider, unquote(gemini[1]), streams, as_sse)
+
+
+_POLL_S = 0.1
+
+
+class Sender:
+    """Writes to one connection; the server's closing ends every wait."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler, closing: Flag) -> None:
+        self._handler = handler
+        self._closing = closing
+
+    def send_json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        """Answer in one piece."""
+        data = self._start_json(status, value, headers or {})
+        if self._handler.command != "HEAD":
+            self._handler.wfile.write(data)
+
+    def send_half(self, value: Any, fault: Fault) -> None:
+        """Begin an answer in one piece and break it in the middle."""
+        data = self._start_json(200, value, {})
+        self._handler.wfile.write(data[: len(data) // 2])
+        self.break_off(fault)
+
+    def send_events(
+        self, frames: Iterable[bytes], pause_s: float = 0, broken: Fault | None = None
+    ) -> None:
+        """Stream events, each in its own chunk; a broken stream never gets its end."""
+        self._start(200, {"content-type": "text/event-stream; charset=utf-8"}, chunked=True)
+        for frame in frames:
+            self.wait(pause_s)
+            self._chunk(frame)
+        if broken is not None:
+            return self.break_off(broken)
+        return self._chunk(b"")
+
+    def break_off(self, fault: Fault) -> None:
+        """Hang if the fault says so, then cut the connection."""
+        if fault.hang:
+            self._hang(fault.for_s)
+        self._handler.close_connection = True
+        cut_off(self._handler.connection)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not longer than the server lives."""
+        if seconds:
+            self._closing.wait(seconds)
+
+    def _start_json(self, status: int, value: Any, headers: dict[str, str]) -> bytes:
+        data = json.dumps(value).encode()
+        kind = {"content-type": "application/json", "content-length": str(len(data))}
+        self._start(status, {**kind, **headers})
+        return data
+
+    def _start(self, status: int, headers: dict[str, str], *, chunked: bool = False) -> None:
+        self._handler.send_response(status)
+        for name, value in headers.items():
+            self._handler.send_header(name, value)
+        if chunked:
+            self._handler.send_header("cache-control", "no-cache")
+            self._handler.send_header("transfer-encoding", "chunked")
+        self._handler.end_headers()
+
+    def _chunk(self, data: bytes) -> None:
+        self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def _hang(self, for_s: float | None) -> None:
+        end_s = None if for_s is None else time.monotonic() + for_s
+        while not self._closing.is_set() and not self._client_left():
+            if end_s is not None and time.monotonic() >= end_s:
+                return
+            self._closing.wait(_POLL_S)
+
+    def _client_left(self) -> bool:
+        try:
+            readable, _, _ = select.select([self._handler.connection], [], [], 0)
+            return bool(readable) and not self._handler.connection.recv(1, socket.MSG_PEEK)
+        except (OSError, ValueError):
+            return True
+
+
+def sse_frame(event: Event, *, named: bool) -> bytes:
+    """Write one server-sent event."""
+    if isinstance(event, str):
+        return f"data: {event}\n\n".encode()
+    head = f"event: {event['type']}\n" if named and "type" in event else ""
+    return f"{head}data: {json.dumps(event)}\n\n".encode()
+
+
+def cut_off(connection: socket.socket) -> None:
+    """End a connection that may have ended already."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
 
 _SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-session-id")
 _UNEXPECTED = 418
@@ -151,3 +450,37 @@ def _entry(incoming: Incoming, **facts: Any) -> Request:
         headers=hide_secrets(incoming.headers.items()),
         **facts,
     )
+
+
+WIRES: dict[Provider, Wire] = {
+    module.WIRE.provider: module.WIRE for module in (anthropic, responses, chat, gemini)
+}
+
+
+class Stage:
+    """What all requests to one server share."""
+
+    def __init__(self, script: Script, log: RequestLog) -> None:
+        self.log = log
+        self.closing = threading.Event()
+        self._script = script
+        self._players: dict[str, Player] = {}
+        self._lock = threading.Lock()
+
+    def player(self, lane: str) -> Player | None:
+        """Find who plays to this URL prefix; each prefix counts for itself."""
+        play = self._play(lane)
+        if play is None:
+            return None
+        with self._lock:
+            return self._players.setdefault(lane, Player(play))
+
+    @property
+    def names(self) -> list[str]:
+        """The names that `/s/NAME` may take; none means any."""
+        return sorted(self._script.scripts)
+
+    def _play(self, lane: str) -> Play | None:
+        if not lane or not self._script.scripts:
+            return self._script
+        return self._script.scripts.get(lane.split("@", 1)[0])

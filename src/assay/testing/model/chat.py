@@ -1,4 +1,4 @@
-"""OpenAI chat completions: read a request, write an answer."""
+"""OpenAI chat completions: read a request, write an answer or an error."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,28 @@ from assay.testing.model.conversation import (
     items_of,
     texts_of,
 )
-from assay.testing.model.openai_errors import error_body
 from assay.testing.model.reply import FIXED_TIME_S, Reply, ReplyCall, cut
-from assay.testing.model.wire import Asked, Event, Wire
+from assay.testing.model.script import Fault
+from assay.testing.model.wire import Asked, Event, Wire, error_message
+
+_TYPES_AND_CODES = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", "permission_denied"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    503: ("server_error", "server_is_overloaded"),
+    529: ("server_error", "server_is_overloaded"),
+}
+
+
+def error_body(fault: Fault) -> JsonObject:
+    """Say an error as the body of an HTTP answer."""
+    kind, code = _TYPES_AND_CODES.get(fault.status or 0, ("server_error", "server_error"))
+    if fault.type:
+        kind = code = fault.type
+    return {"error": {"message": error_message(fault), "type": kind, "param": None, "code": code}}
+
 
 _STOP = {"end": "stop", "tool": "tool_calls", "length": "length", "refusal": "content_filter"}
 

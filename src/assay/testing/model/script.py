@@ -1,8 +1,14 @@
-"""The script of a scripted model: what a person writes, provider-neutral, as records."""
+"""The script of a scripted model: provider-neutral, and checked when it is loaded."""
 
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+
+from assay.errors import InputError
 
 Provider = Literal["anthropic", "responses", "chat", "gemini"]
 NeutralTool = Literal["shell", "write_file", "read_file", "edit_file", "mcp"]
@@ -179,3 +185,55 @@ class Script(Play, frozen=True):
         if not (self.steps or self.threads or self.side or self.scripts):
             message = 'the script has none of "steps", "threads", "side", "scripts"'
             raise ValueError(message)
+
+
+ScriptSource = Script | Mapping[str, Any] | str | Path
+
+_STRUCTS = (Script, Step, Call, Fault, Usage, Thread, Side, When)
+_KNOWN_FIELDS = sorted({field for struct in _STRUCTS for field in struct.__struct_encode_fields__})
+
+
+class ScriptError(InputError):
+    """The script of a scripted model is wrong; the message says where."""
+
+
+def load_script(source: ScriptSource) -> Script:
+    """Read and check a script."""
+    if isinstance(source, Script):
+        return source
+    if isinstance(source, Mapping):
+        return _checked(dict(source), "script")
+    path = Path(source)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        message = f"{path}: cannot read the script: {error.strerror or error}"
+        raise ScriptError(message) from error
+    return _checked(_parsed(raw, path), str(path))
+
+
+def _parsed(raw: bytes, path: Path) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{path}{_line_of(raw, str(error))}: not JSON: {error}"
+        raise ScriptError(message) from error
+
+
+def _line_of(raw: bytes, said: str) -> str:
+    found = re.search(r"byte (\d+)", said)
+    return f":{raw[: int(found[1])].count(b'\n') + 1}" if found else ""
+
+
+def _checked(data: Any, where: str) -> Script:
+    try:
+        return msgspec.convert(data, Script)
+    except msgspec.ValidationError as error:
+        message = f"{where}: {error}{_suggestion(str(error))}"
+        raise ScriptError(message) from error
+
+
+def _suggestion(said: str) -> str:
+    found = re.search(r"unknown field `(\w+)`", said)
+    near = difflib.get_close_matches(found[1], _KNOWN_FIELDS, n=1) if found else []
+    return f'; did you mean "{near[0]}"?' if near else ""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from assay.testing.model.conversation import Conversation, OfferedTool
-from assay.testing.model.minimal import minimal_value
+from assay.testing.model.conversation import Conversation, OfferedTool, minimal_value
 from assay.testing.model.script import Call, Provider
 
 

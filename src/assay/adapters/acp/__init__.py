@@ -1,0 +1,135 @@
+"""The adapter for any agent that speaks the Agent Client Protocol on stdio."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from assay.adapters.acp.messages import FIRST_PROMPT, Handshake, Request, Wish, answer, stop_failure
+from assay.adapters.acp.reader import AcpReader, read_turns
+from assay.adapters.reading import parse_line
+from assay.errors import InputError
+from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.records.recording import Recording
+
+
+class AcpAdapter:
+    """One process and one session for all turns of a trial.
+
+    The command is a list, or one text as in `-s "acp:COMMAND ARGS"`, split as a shell would.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is an option a user may set
+        self,
+        command: Sequence[str] = (),
+        argument: str = "",
+        name: str | None = None,
+        model: str | None = None,
+        args: Sequence[str] = (),
+        mcp_servers: Sequence[dict[str, Any]] = (),
+        auth_method: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        words = [*command, *_split(argument), *args]
+        if not words:
+            msg = "acp: which agent? no command was given"
+            raise InputError(
+                msg, hint='give it behind --, or as -s "acp:COMMAND ARGS" (see docs/adapters.md)'
+            )
+        self._command = tuple(words)
+        self._given_name = name
+        self._wish = Wish(
+            mcp_servers=tuple(mcp_servers), auth_method=auth_method, model=model or None
+        )
+        self.name = name or shlex.join(words)
+        self.timeout_ms = timeout_ms
+        self.linger_s = 10.0
+
+    def command(self, ask: Ask) -> Command:
+        """Start the agent; the turns reach it through the dialogue."""
+        return Command(argv=self._command)
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return AcpReader(self._wish)
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Speak with the agent over stdin."""
+        wish = self._wish
+        return AcpDialogue(Wish(cwd, wish.mcp_servers, wish.auth_method, wish.model))
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn from the agent's lines alone."""
+        return read_turns(self._wish, recording, self._given_name)
+
+
+def _split(argument: str) -> list[str]:
+    try:
+        return shlex.split(argument)
+    except ValueError as error:
+        msg = f"acp:{argument}: {error}"
+        raise InputError(msg) from error
+
+
+class AcpDialogue:
+    """One session: opens it with the first turn, then puts a prompt for each turn."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._handshake = Handshake(wish)
+        self._text = ""
+        self._n_turns = 0
+        self.over = False
+
+    def say(self, ask: Ask) -> bytes:
+        """Open a turn; the first opens the session as well, with the servers of its world."""
+        self._text = ask.text
+        self._n_turns += 1
+        if self._n_turns > 1:
+            return self._prompt()
+        wish = self._handshake.wish
+        servers = (*wish.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
+        self._handshake.wish = replace(wish, mcp_servers=servers)
+        return self._handshake.open().line()
+
+    def hear(self, line: bytes) -> bytes:
+        """Take a line of the agent; give our answer or our next request."""
+        message = parse_line(line)
+        if not isinstance(message, dict):
+            return b""
+        if isinstance(message.get("method"), str):
+            return answer(message) if message.get("id") is not None else b""
+        return self._answered(message)
+
+    def _answered(self, message: dict[str, Any]) -> bytes:
+        number = message.get("id")
+        if not isinstance(number, int) or not ("result" in message or "error" in message):
+            return b""
+        if number >= FIRST_PROMPT:
+            result = message.get("result")
+            stop = result.get("stopReason") if isinstance(result, dict) else None
+            self.over = "error" in message or stop_failure(stop) is not None
+            return b""
+        handshake = self._handshake
+        if handshake.ready or self.over:
+            return b""
+        following = handshake.take(number, message)
+        self.over = handshake.failure is not None
+        if handshake.ready:
+            return self._prompt()
+        return following.line() if following else b""
+
+    def _prompt(self) -> bytes:
+        prompt = [{"type": "text", "text": self._text}]
+        params = {"sessionId": self._handshake.session_id, "prompt": prompt}
+        return Request(FIRST_PROMPT + self._n_turns - 1, "session/prompt", params).line()
+
+
+def _server(name: str, server: dict[str, Any]) -> dict[str, Any]:
+    """Write a server as the protocol has it."""
+    env = [{"name": key, "value": value} for key, value in server.get("env", {}).items()]
+    return {
+        "name": name,
+        "command": server.get("command"),
+        "args": list(server.get("args", ())),
+        "env": env,
+    }

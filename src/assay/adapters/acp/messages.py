@@ -1,0 +1,305 @@
+"""What a client writes in the Agent Client Protocol, and how a conversation begins."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from assay.records.capture import Cause, Failure
+
+PROTOCOL_VERSION = 1
+AUTH_REQUIRED = -32000
+METHOD_NOT_FOUND = -32601
+
+INITIALIZE, NEW_SESSION, AUTHENTICATE, NEW_SESSION_AGAIN, SET_MODEL = 1, 2, 3, 4, 5
+FIRST_PROMPT = 10
+"""Ids of our requests. Fixed, so that a recording of the agent's lines alone tells what an answer
+is the answer to; the prompt of turn n has the id FIRST_PROMPT + n - 1."""
+
+_ALLOWING = ("allow_always", "allow_once")
+_NOT_OFFERED = {"fs": "clientCapabilities.fs", "terminal": "clientCapabilities.terminal"}
+
+
+class Request(NamedTuple):
+    """Something to ask of the agent."""
+
+    id: int
+    method: str
+    params: dict[str, Any]
+
+    def line(self) -> bytes:
+        """Give it as it goes over the wire."""
+        return _line({"id": self.id, "method": self.method, "params": self.params})
+
+
+def answer(message: dict[str, Any]) -> bytes:
+    """Answer a request of the agent, whatever it is: an agent must never wait for us."""
+    method, params = message["method"], message.get("params")
+    if method == "session/request_permission" and isinstance(params, dict):
+        outcome = _permission(params.get("options"))
+        return _line({"id": message["id"], "result": {"outcome": outcome}})
+    family = str(method).partition("/")[0]
+    text = f"Method not found: {method}"
+    if family in _NOT_OFFERED:
+        text += f" (not offered: {_NOT_OFFERED[family]} is false)"
+    error = {"code": METHOD_NOT_FOUND, "message": text, "data": {"method": method}}
+    return _line({"id": message["id"], "error": error})
+
+
+def block_text(block: Any) -> str:
+    """Give the text of a content block; of one that holds none, what it is."""
+    if not isinstance(block, dict):
+        return ""
+    if isinstance(block.get("text"), str):
+        return str(block["text"])
+    resource = block.get("resource")
+    if isinstance(resource, dict) and isinstance(resource.get("text"), str):
+        return str(resource["text"])
+    uri = block.get("uri") or (resource.get("uri") if isinstance(resource, dict) else None)
+    return f"[{block.get('type')}{': ' + uri if isinstance(uri, str) else ''}]"
+
+
+def _permission(options: Any) -> dict[str, str]:
+    """Allow; where nothing can be allowed, refuse rather than leave the agent waiting."""
+    offered: dict[str, str] = {}
+    for option in options if isinstance(options, list) else []:
+        if isinstance(option, dict) and isinstance(option.get("optionId"), str):
+            offered.setdefault(str(option.get("kind")), option["optionId"])
+    for kind in (*_ALLOWING, *offered):
+        if kind in offered:
+            return {"outcome": "selected", "optionId": offered[kind]}
+    return {"outcome": "cancelled"}
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n"
+
+
+_BY_KEY = re.compile(r"key|token|env", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What we want of a session."""
+
+    cwd: str = ""
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+    auth_method: str | None = None
+    """Sign in with this one; None chooses one that needs no person."""
+    model: str | None = None
+
+
+@dataclass
+class Handshake:
+    """Where the beginning stands; session_id or failure says that it is over."""
+
+    wish: Wish = field(default_factory=Wish)
+    ready: bool = False
+    """Prompts may be put."""
+    failure: Failure | None = None
+    session_id: str | None = None
+    agent_name: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    _auth_methods: list[dict[str, Any]] = field(default_factory=list)
+
+    def open(self) -> Request:
+        """Give the first request."""
+        return Request(
+            INITIALIZE,
+            "initialize",
+            {
+                "protocolVersion": PROTOCOL_VERSION,
+                "clientCapabilities": {
+                    "fs": {"readTextFile": False, "writeTextFile": False},
+                    "terminal": False,
+                },
+                "clientInfo": {"name": "assay", "title": "Assay", "version": "1"},
+            },
+        )
+
+    def take(self, number: int, message: dict[str, Any]) -> Request | None:
+        """Take the answer to one of our requests; give the next."""
+        result = message.get("result")
+        known: dict[str, Any] = result if isinstance(result, dict) else {}
+        if "error" in message:
+            return self._refused(number, message["error"])
+        if number == INITIALIZE:
+            return self._met(known)
+        if number in (NEW_SESSION, NEW_SESSION_AGAIN):
+            return self._opened(known)
+        if number == AUTHENTICATE:
+            return self._new_session(NEW_SESSION_AGAIN)
+        if number == SET_MODEL:
+            self.ready, self.model = True, self.wish.model
+        return None
+
+    def _met(self, result: dict[str, Any]) -> Request | None:
+        info = result.get("agentInfo")
+        if isinstance(info, dict):
+            self.agent_name, self.agent_version = _text(info, "name"), _text(info, "version")
+        methods = result.get("authMethods")
+        self._auth_methods = [
+            method
+            for method in (methods if isinstance(methods, list) else [])
+            if isinstance(method, dict) and isinstance(method.get("id"), str)
+        ]
+        version = result.get("protocolVersion", PROTOCOL_VERSION)
+        if version != PROTOCOL_VERSION:
+            known = f"only {PROTOCOL_VERSION} is known"
+            self._fail(Cause.HARNESS, f"the agent speaks protocol version {version}; {known}")
+            return None
+        return self._new_session(NEW_SESSION)
+
+    def _new_session(self, number: int) -> Request:
+        wish = self.wish
+        params = {"cwd": wish.cwd, "mcpServers": list(wish.mcp_servers)}
+        return Request(number, "session/new", params)
+
+    def _opened(self, result: dict[str, Any]) -> Request | None:
+        session_id = _text(result, "sessionId")
+        if session_id is None:
+            self._fail(Cause.AGENT_CRASH, "session/new: the answer has no sessionId")
+            return None
+        self.session_id = session_id
+        self.model = _current_model(result)
+        if self.wish.model is None or self.wish.model == self.model:
+            self.ready = True
+            return None
+        choice = _choose_model(result, self.wish.model)
+        if choice is None:
+            self._fail(Cause.HARNESS, "the agent offers no way to choose a model: no --model")
+            return None
+        return Request(SET_MODEL, choice[0], {"sessionId": session_id, **choice[1]})
+
+    def _refused(self, number: int, error: Any) -> Request | None:
+        code = error.get("code") if isinstance(error, dict) else None
+        if number == NEW_SESSION and code == AUTH_REQUIRED:
+            return self._sign_in()
+        self.failure = error_failure(_METHODS.get(number, "request"), error)
+        if number == AUTHENTICATE:
+            self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
+        return None
+
+    def _sign_in(self) -> Request | None:
+        wanted = self.wish.auth_method
+        fitting = [m["id"] for m in self._auth_methods if _needs_nobody(m, wanted)]
+        if fitting:
+            return Request(AUTHENTICATE, "authenticate", {"methodId": fitting[0]})
+        offered = ", ".join(m["id"] for m in self._auth_methods) or "none"
+        self._fail(
+            Cause.AUTH,
+            "the agent wants a sign-in that needs a person: sign in once by hand, or give it a key "
+            f"in its environment (methods it offers: {offered})",
+        )
+        return None
+
+    def _fail(self, cause: Cause, message: str) -> None:
+        self.failure = Failure(cause=cause, message=message)
+
+
+_METHODS = {
+    INITIALIZE: "initialize",
+    NEW_SESSION: "session/new",
+    AUTHENTICATE: "authenticate",
+    NEW_SESSION_AGAIN: "session/new after authenticate",
+    SET_MODEL: "choosing the model",
+}
+
+
+def _needs_nobody(method: dict[str, Any], wanted: str | None) -> bool:
+    """Whether a sign-in takes a key that is there already; others would wait for a person."""
+    if wanted is not None:
+        return bool(method["id"] == wanted)
+    kind = method.get("type", "agent")
+    return kind == "env_var" or (kind == "agent" and _BY_KEY.search(method["id"]) is not None)
+
+
+def _current_model(result: dict[str, Any]) -> str | None:
+    models = result.get("models")
+    if isinstance(models, dict):
+        return _text(models, "currentModelId")
+    option = _model_option(result)
+    return _text(option, "currentValue") if option else None
+
+
+def _choose_model(result: dict[str, Any], model: str) -> tuple[str, dict[str, Any]] | None:
+    option = _model_option(result)
+    if option is not None:
+        return "session/set_config_option", {"configId": option.get("id"), "value": model}
+    return ("session/set_model", {"modelId": model}) if "models" in result else None
+
+
+def _model_option(result: dict[str, Any]) -> dict[str, Any] | None:
+    options = result.get("configOptions")
+    for option in options if isinstance(options, list) else []:
+        if isinstance(option, dict) and "model" in (option.get("category"), option.get("id")):
+            return option
+    return None
+
+
+def _text(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+_STOPS = {
+    "max_tokens": (Cause.AGENT_LIMIT, "stopped: it reached its limit of tokens"),
+    "max_turn_requests": (Cause.AGENT_LIMIT, "stopped: it reached its limit of model requests"),
+    "refusal": (Cause.AGENT_REFUSED, "refused to go on"),
+    "cancelled": (Cause.AGENT_CRASH, "says the turn was cancelled; nobody cancelled it"),
+}
+KNOWN_STOPS = frozenset({"end_turn", *_STOPS})
+_AUTH = re.compile(
+    r"\b401\b|\b403\b|unauthori[sz]ed|unauthenticated|invalid.{0,3}api.?key|authenticat|log.?in\b",
+    re.IGNORECASE,
+)
+_PROVIDER = re.compile(
+    r"\b429\b|\b5\d\d\b.{0,40}(error|unavailable|gateway)|(status|http|error|code).{0,10}\b5\d\d\b"
+    r"|rate.?limit|overloaded|quota|unavailable|ECONN|ENOTFOUND|ETIMEDOUT|fetch failed"
+    r"|connection (error|refused|reset)",
+    re.IGNORECASE,
+)
+
+
+def stop_failure(stop_reason: Any) -> Failure | None:
+    """Give the failure that a stop reason names, None for a proper end."""
+    found = _STOPS.get(stop_reason) if isinstance(stop_reason, str) else None
+    return Failure(cause=found[0], message=found[1]) if found else None
+
+
+def error_failure(method: str, error: Any) -> Failure:
+    """Give the failure of a request that the agent answered with an error."""
+    if not isinstance(error, dict):
+        error = {"message": str(error)}
+    code, message, data = error.get("code"), error.get("message"), error.get("data")
+    said = _said_cause(data)
+    details = "" if said else _details(data)
+    text = " ".join(part for part in (str(message or "error"), details) if part)[:2000]
+    code_text = f" ({code})" if code is not None else ""
+    return Failure(cause=said or _cause(code, text), message=f"{method}{code_text}: {text}")
+
+
+def _said_cause(data: Any) -> Cause | None:
+    """Our own headless command says the cause in so many words."""
+    said = data.get("cause") if isinstance(data, dict) else None
+    return Cause(said) if isinstance(said, str) and said in set(Cause) else None
+
+
+def _cause(code: Any, text: str) -> Cause:
+    if code == AUTH_REQUIRED or _AUTH.search(text):
+        return Cause.AUTH
+    if _PROVIDER.search(text):
+        return Cause.PROVIDER
+    return Cause.AGENT_CRASH
+
+
+def _details(data: Any) -> str:
+    if data is None or data == {}:
+        return ""
+    if isinstance(data, dict):
+        for name in ("details", "message"):
+            if isinstance(data.get(name), str):
+                return str(data[name])
+    return data if isinstance(data, str) else msgspec.json.encode(data).decode()

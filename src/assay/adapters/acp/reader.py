@@ -1,0 +1,329 @@
+"""Read what an agent wrote in the Agent Client Protocol, turn by turn, live or from a recording."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.acp.messages import (
+    FIRST_PROMPT,
+    KNOWN_STOPS,
+    Handshake,
+    Wish,
+    block_text,
+    error_failure,
+    stop_failure,
+)
+from assay.adapters.reading import StepBuilder, is_readable, parse_line
+from assay.plugin import Reading
+from assay.records.capture import AgentInfo, Events, Failure, Usage
+from assay.records.recording import RawLine, Recording
+from assay.records.trajectory import AnyStep, Message, Thought
+
+_USAGE = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cachedReadTokens": "cache_read_tokens",
+    "cachedWriteTokens": "cache_write_tokens",
+    "thoughtTokens": "reasoning_tokens",
+}
+
+
+class AcpReader:
+    """Takes the lines of one turn. The answer to the prompt ends it; late lines still count."""
+
+    def __init__(self, wish: Wish, turn: int | None = None) -> None:
+        self.handshake = Handshake(wish)
+        self._steps = AcpSteps(turn)
+        self.session_id: str | None = None
+        self.ended = False
+        self.events = Events()
+        self.usage: dict[str, Any] = {}
+        """Of the whole session so far, as far as the agent said."""
+        self.failure: Failure | None = None
+        self._result: str | None = None
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return self._steps.steps()
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; text is given in the pieces it came in."""
+        if not is_readable(line, self.events):
+            return ()
+        message = parse_line(line.text)
+        if message is None:
+            self.events.unparsed += 1
+            return ()
+        steps = self._read(message, line.t_ms) if isinstance(message, dict) else None
+        if steps is None:
+            kind = _kind(message)
+            self.events.unknown[kind] = self.events.unknown.get(kind, 0) + 1
+            return ()
+        self.events.mapped += 1
+        return steps
+
+    def output(self) -> str:
+        """The answer in so many words, or else what the agent said."""
+        return self._result or self._steps.said()
+
+    def _read(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+        """Give the steps of a message; None when it is of no known kind."""
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        method = message.get("method")
+        if method == "session/update":
+            return self._update(params.get("update"), t_ms)
+        if method == "session/request_permission":
+            call = params.get("toolCall")
+            step = self._steps.tool(call, t_ms) if isinstance(call, dict) else None
+            return [] if step is None else [step]
+        if method is not None:
+            return None
+        return [] if self._answered(message) else None
+
+    def _update(self, update: Any, t_ms: int) -> list[AnyStep] | None:
+        if not isinstance(update, dict):
+            return None
+        if update.get("sessionUpdate") == "usage_update":
+            cost = update.get("cost")
+            if isinstance(cost, dict) and cost.get("currency") == "USD":
+                self._count({"cost_usd": cost.get("amount")})
+        return self._steps.take(update, t_ms)
+
+    def _answered(self, message: dict[str, Any]) -> bool:
+        """Take the answer to one of our requests; says whether it is one."""
+        number = message.get("id")
+        if not isinstance(number, int) or not ("result" in message or "error" in message):
+            return False
+        if number < FIRST_PROMPT:
+            self.handshake.take(number, message)
+            self.session_id, self.failure = self.handshake.session_id, self.handshake.failure
+            self.ended = self.ended or self.failure is not None
+            return True
+        self.ended = True
+        if "error" in message:
+            self.failure = error_failure("session/prompt", message["error"])
+            return True
+        result = message.get("result")
+        return self._stopped(result if isinstance(result, dict) else {})
+
+    def _stopped(self, result: dict[str, Any]) -> bool:
+        stop = result.get("stopReason")
+        self.failure = stop_failure(stop)
+        usage = result.get("usage")
+        if isinstance(usage, dict):
+            self._count({name: usage.get(theirs) for theirs, name in _USAGE.items()})
+        meta = result.get("_meta")
+        ours = meta.get("assay") if isinstance(meta, dict) else None
+        if isinstance(
+            ours, dict
+        ):  # our own headless command says more than the protocol has room for
+            self._count({"cost_usd": ours.get("costUsd")})
+            self._result = ours["output"] if isinstance(ours.get("output"), str) else None
+        content = result.get("content")
+        if isinstance(content, list):  # the reference harness answers with the text itself
+            self._result = "\n".join(map(block_text, content))
+        return stop in KNOWN_STOPS or (stop is None and isinstance(content, list))
+
+    def _count(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self.usage[name] = value
+
+
+def read_turns(wish: Wish, recording: Recording, name: str | None) -> Reading:
+    """Read all turns of a recording and put them together."""
+    several = len(recording.turns) > 1
+    readers = []
+    for number, turn in enumerate(recording.turns, 1):
+        reader = AcpReader(wish, number if several else None)
+        for line in turn.lines():
+            reader.feed(line)
+        readers.append(reader)
+    events = Events(terminal=bool(readers) and readers[-1].ended)
+    usage: dict[str, Any] = {}
+    for reader in readers:
+        _add(events, reader.events)
+        usage |= reader.usage
+    if "cost_usd" in usage:
+        usage["cost_source"] = "reported"
+    met = readers[0].handshake if readers else Handshake(wish)
+    return Reading(
+        steps=[step for reader in readers for step in reader.steps],
+        outputs=[reader.output() for reader in readers],
+        events=events,
+        usage=Usage(**usage) if usage else None,
+        session_id=met.session_id,
+        agent=AgentInfo(
+            adapter=name or met.agent_name or "acp",
+            version=met.agent_version or UNSET,
+            model=met.model or UNSET,
+        ),
+        failure=readers[-1].failure if readers else None,
+    )
+
+
+def _add(total: Events, more: Events) -> None:
+    for name in ("total", "mapped", "unparsed", "oversized"):
+        setattr(total, name, getattr(total, name) + getattr(more, name))
+    for kind, n in more.unknown.items():
+        total.unknown[kind] = total.unknown.get(kind, 0) + n
+
+
+def _kind(message: Any) -> str:
+    """Name a message that is of no known kind."""
+    if not isinstance(message, dict):
+        return "(no object)"
+    params = message.get("params")
+    update = params.get("update") if isinstance(params, dict) else None
+    if message.get("method") == "session/update" and isinstance(update, dict):
+        return f"session/update {update.get('sessionUpdate')}"
+    result = message.get("result")
+    if isinstance(result, dict) and "stopReason" in result:
+        return f"stopReason {result['stopReason']}"
+    return str(message.get("method") or "(no method)")
+
+
+_SILENT = frozenset(
+    {
+        "user_message_chunk",
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "plan_removed",
+        "usage_update",
+    }
+)
+"""Known updates that make no step."""
+
+
+class AcpSteps:
+    """Collects the steps of one turn."""
+
+    def __init__(self, turn: int | None = None) -> None:
+        self._builder = StepBuilder(turn)
+        self._open: int | None = None
+        """Place of the text that the next piece may continue."""
+        self._parts: list[str] = []
+        self._text_id: Any = None
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def take(self, update: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+        """Take an update; give the steps it began or changed, None when it is of no known kind.
+
+        Text is given as it came, in pieces that bear the step id of the whole.
+        """
+        kind = update.get("sessionUpdate")
+        if kind == "agent_message_chunk":
+            return [self._text(Message, update, t_ms)]
+        if kind == "agent_thought_chunk":
+            return [self._text(Thought, update, t_ms)]
+        if kind in ("tool_call", "tool_call_update"):
+            step = self.tool(update, t_ms)
+            return None if step is None else [step]
+        if kind in ("plan", "plan_update"):
+            return self._plan(update, t_ms)
+        return [] if kind in _SILENT else None
+
+    def tool(self, update: dict[str, Any], t_ms: int) -> AnyStep | None:
+        """Begin a tool call or merge an update into it; None when it has no id."""
+        call_id = update.get("toolCallId")
+        if not isinstance(call_id, str):
+            return None
+        call = self._calls.setdefault(call_id, {})
+        call |= {name: value for name, value in update.items() if value is not None}
+        status = call.get("status")
+        return self._builder.tool(
+            t_ms,
+            status=status if isinstance(status, str) else None,
+            call_id=call_id,
+            name=_name(call),
+            input=call.get("rawInput"),
+            output=_output(call),
+            error=_error(call) if status == "failed" else None,
+            exit_code=_exit_code(call.get("rawOutput")),
+        )
+
+    def steps(self) -> list[AnyStep]:
+        """Give all steps so far, texts whole."""
+        self._join()
+        return self._builder.steps
+
+    def said(self) -> str:
+        """Give all that the agent said."""
+        return "\n".join(step.content for step in self.steps() if isinstance(step, Message))
+
+    def _text(
+        self, kind: type[Message] | type[Thought], update: dict[str, Any], t_ms: int
+    ) -> AnyStep:
+        """Add a piece to the text it continues; the pieces are joined once, when all is read."""
+        piece = block_text(update.get("content"))
+        steps, text_id = self._builder.steps, update.get("messageId")
+        is_last = self._open is not None and self._open == len(steps) - 1
+        if not (is_last and isinstance(steps[-1], kind) and text_id == self._text_id):
+            self._join()
+            (self._builder.message if kind is Message else self._builder.thought)("", t_ms)
+            self._open, self._text_id, self._parts = len(steps) - 1, text_id, []
+        self._parts.append(piece)
+        return kind(content=piece, timestamp=steps[-1].timestamp, step_id=f"text-{self._open}")
+
+    def _join(self) -> None:
+        """Write the pieces of the open text into its step."""
+        if self._open is not None:
+            steps, whole = self._builder.steps, "".join(self._parts)
+            self._parts = [whole]
+            steps[self._open] = msgspec.structs.replace(steps[self._open], content=whole)
+
+    def _plan(self, update: dict[str, Any], t_ms: int) -> list[AnyStep]:
+        plan = update.get("plan", update)
+        plan = plan if isinstance(plan, dict) else {}
+        entries, text = plan.get("entries"), plan.get("content")
+        listed = entries if isinstance(entries, list) else []
+        return [self._builder.plan(listed, t_ms, text if isinstance(text, str) else None)]
+
+
+def _name(call: dict[str, Any]) -> str | None:
+    """The tool's own name where the vendor says it, else its title."""
+    meta = call.get("_meta")
+    for vendor in meta.values() if isinstance(meta, dict) else ():
+        if isinstance(vendor, dict) and isinstance(vendor.get("toolName"), str):
+            return str(vendor["toolName"])
+    for name in ("title", "kind"):
+        if isinstance(call.get(name), str) and call[name]:
+            return str(call[name])
+    return None
+
+
+def _output(call: dict[str, Any]) -> Any:
+    """Give the raw output, else the text of the content; diffs and terminals are kept whole."""
+    raw, content = call.get("rawOutput"), call.get("content")
+    if not isinstance(content, list) or not content:
+        return raw
+    plain = all(isinstance(item, dict) and item.get("type") == "content" for item in content)
+    if raw is not None:
+        return raw if plain else {"rawOutput": raw, "content": content}
+    return _texts(content) if plain else content
+
+
+def _error(call: dict[str, Any]) -> str | None:
+    content, raw = call.get("content"), call.get("rawOutput")
+    text = _texts(content) if isinstance(content, list) else ""
+    if not text and raw is not None:
+        text = raw if isinstance(raw, str) else msgspec.json.encode(raw).decode()
+    return text[:2000] or None
+
+
+def _texts(content: list[Any]) -> str:
+    items = [i for i in content if isinstance(i, dict) and i.get("type") == "content"]
+    return "\n".join(block_text(item.get("content")) for item in items)
+
+
+def _exit_code(raw: Any) -> int | None:
+    if not isinstance(raw, dict):
+        return None
+    code = raw.get("exitCode", raw.get("exit_code"))
+    return code if isinstance(code, int) and not isinstance(code, bool) else None

@@ -1,0 +1,395 @@
+"""Make any agent speak the Agent Client Protocol: the side that a client talks to."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.acp.wire import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    Call,
+    CallId,
+    Outbox,
+    RpcError,
+    TurnUpdates,
+    error_line,
+    read_call,
+    result_line,
+    text_update,
+    update_line,
+)
+from assay.errors import SpawnError
+from assay.plugin import Adapter, Ask
+from assay.records.capture import Capture, Cause, Failure, Usage
+from assay.records.prompt import Prompt
+from assay.records.recording import Recording
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.trajectory import AnyStep
+from assay.run.conversation import Conversation, Places
+from assay.run.family import Mark
+
+type _Update = dict[str, Any]
+type Judge = Callable[[Prompt, Recording], Capture]
+"""Reads a recording as the capture command would."""
+_STOPS = {Cause.AGENT_REFUSED: "refusal", Cause.AGENT_LIMIT: "max_turn_requests"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What all sessions of a server share."""
+
+    agent: PluginRef
+    adapter: Adapter
+    limits: Limits
+    judge: Judge
+    raw: Path
+    """Folder for the raw streams, one below it for each session."""
+
+
+class Session:
+    """Holds one conversation and remembers what was told, to tell it again."""
+
+    def __init__(
+        self, session_id: str, name: str, cwd: str, stage: Stage, send: Callable[[_Update], None]
+    ) -> None:
+        self.id = session_id
+        self._stage = stage
+        self._send = send
+        self._busy = threading.Lock()
+        self._told: list[_Update] = []
+        self._updates = TurnUpdates(1)
+        self._start_ms = round(time.time() * 1000)
+        spec = _spec(session_id, name, cwd, stage)
+        raw = stage.raw / spec.folder
+        raw.mkdir(parents=True)
+        mark = Mark(f"{spec.run_token}.{spec.folder}")
+        places = Places(str(raw), cwd, None, str(raw / "scratch"))
+        self._conversation = Conversation(spec, stage.adapter, places, {}, mark, self._on_step)
+
+    @property
+    def agent_session_id(self) -> str | None:
+        """The agent's own name of the session."""
+        return self._conversation.session_id
+
+    def go_on(self, agent_session_id: str, told: list[_Update]) -> None:
+        """Continue a session that the agent has kept, and what was told of it."""
+        self._conversation.session_id = agent_session_id
+        self._told = list(told)
+
+    def begin(self) -> None:
+        """Claim the session for a prompt; call hold next, then end."""
+        if not self._busy.acquire(blocking=False):
+            raise RpcError(INVALID_REQUEST, "Invalid request: the session has a prompt under way")
+        self._conversation.cancelled.clear()
+
+    def end(self) -> None:
+        """Free the session for the next prompt."""
+        self._busy.release()
+
+    def cancel(self) -> None:
+        """Give up the prompt under way; its processes are ended."""
+        self._conversation.cancelled.set()
+
+    def close(self) -> None:
+        """End what is alive; no prompt is under way any more."""
+        self._conversation.close()
+
+    def replay(self) -> list[_Update]:
+        """Give all that was said so far, on both sides."""
+        return list(self._told)
+
+    def hold(self, text: str) -> dict[str, Any]:
+        """Put a prompt to the agent; give the answer to session/prompt."""
+        conversation = self._conversation
+        if conversation.over:
+            message = "the agent's process has ended, and this session with it: open a new one"
+            raise _failed(Failure(cause=Cause.AGENT_CRASH, message=message))
+        self._updates = TurnUpdates(len(conversation.turns) + 1)
+        self._told.append(text_update("user_message_chunk", text))
+        try:
+            conversation.put(text)
+        except SpawnError as error:
+            raise _failed(Failure(cause=Cause.SPAWN, message=error.message)) from error
+        if conversation.cancelled.is_set():
+            return {"stopReason": "cancelled"}
+        return self._conclude(self._read())
+
+    def _conclude(self, captured: Capture) -> dict[str, Any]:
+        failure = captured.failure or None
+        if failure is not None and failure.cause not in _STOPS:
+            raise _failed(failure)
+        output = self._conversation.answer
+        unsaid = self._updates.answer(output)
+        if unsaid is not None:
+            self._tell(unsaid)
+        meta: dict[str, Any] = {"output": output}
+        if captured.session_id is not UNSET:
+            meta["agentSessionId"] = captured.session_id
+        usage = captured.usage or None
+        if usage is not None and usage.cost_usd is not UNSET:
+            meta["costUsd"] = usage.cost_usd
+        stop = "end_turn" if failure is None else _STOPS[failure.cause]
+        tokens = _tokens(usage) if usage is not None else None
+        return {
+            "stopReason": stop,
+            **({"usage": tokens} if tokens else {}),
+            "_meta": {"assay": meta},
+        }
+
+    def _read(self) -> Capture:
+        conversation = self._conversation
+        line_bytes = self._stage.limits.line_bytes
+        recording = Recording(
+            start_ms=self._start_ms,
+            end_ms=round(time.time() * 1000),
+            turns=tuple(spoken.turn(line_bytes) for spoken in conversation.turns),
+            stderr=conversation.stderr.decode("utf-8", "replace").strip(),
+        )
+        texts = [spoken.text for spoken in conversation.turns]
+        return self._stage.judge(Prompt(id=self.id, input=texts), recording)
+
+    def _on_step(self, step: AnyStep) -> None:
+        self._tell(self._updates.update(step))
+
+    def _tell(self, update: _Update) -> None:
+        self._told.append(update)
+        self._send(update)
+
+
+def _spec(session_id: str, name: str, cwd: str, stage: Stage) -> TrialSpec:
+    return TrialSpec(
+        prompt=Prompt(id=session_id, input=""),
+        agent=stage.agent,
+        benchmark=PluginRef(name="prompts"),
+        limits=stage.limits,
+        surroundings=Surroundings(cwd=cwd),
+        folder=name,
+        run_token=stage.raw.name,
+    )
+
+
+def _failed(failure: Failure) -> RpcError:
+    code = AUTH_REQUIRED if failure.cause is Cause.AUTH else INTERNAL_ERROR
+    return RpcError(code, failure.message, {"cause": failure.cause.value})
+
+
+def _tokens(usage: Usage) -> dict[str, int] | None:
+    """Give the tokens as the protocol has them; it wants both sides or nothing."""
+    if usage.input_tokens is UNSET or usage.output_tokens is UNSET:
+        return None
+    known = {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cachedReadTokens": usage.cache_read_tokens,
+        "cachedWriteTokens": usage.cache_write_tokens,
+        "thoughtTokens": usage.reasoning_tokens,
+    }
+    counts = {name: n for name, n in known.items() if n is not UNSET}
+    return {**counts, "totalTokens": sum(counts.values())}
+
+
+_VERSION = 1
+_OURS = "sess_"
+
+
+class _Initialize(msgspec.Struct, rename="camel"):
+    protocol_version: int | str
+
+
+class _NewSession(msgspec.Struct, rename="camel"):
+    cwd: str
+
+
+class _LoadSession(msgspec.Struct, rename="camel"):
+    cwd: str
+    session_id: str
+
+
+class _Prompt(msgspec.Struct, rename="camel"):
+    session_id: str
+    prompt: list[dict[str, Any]]
+
+
+class _Cancel(msgspec.Struct, rename="camel"):
+    session_id: str
+
+
+class AcpServer:
+    """Takes a client's lines one by one. Prompts run in threads, so sessions go side by side."""
+
+    def __init__(
+        self, stage: Stage, outbox: Outbox, version: str, log: Callable[[str], None]
+    ) -> None:
+        self._stage = stage
+        self._outbox = outbox
+        self._version = version
+        self._log = log
+        self._sessions: dict[str, Session] = {}
+        self._threads: list[threading.Thread] = []
+        self._can_resume = _can_resume(stage)
+        self._methods: dict[str, Callable[[Call], Any]] = {
+            "initialize": self._initialize,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/cancel": self._cancel,
+        }
+
+    def take(self, line: bytes) -> None:
+        """Handle one line; a prompt goes on in a thread."""
+        if not line.strip():
+            return
+        try:
+            call = read_call(line)
+        except RpcError as error:
+            self._outbox.send(self._explain(error.call_id, error))
+            return
+        if call is None:
+            return
+        self._log(f"<- {call.method} {call.id if call.wants_answer else ''}")
+        try:
+            if call.method == "session/prompt":
+                self._start_prompt(call)
+                return
+            line = result_line(call.id, self._find(call.method)(call))
+        except Exception as error:  # noqa: BLE001 - a client's line never takes the server down
+            line = self._explain(call.id, error)
+        if call.wants_answer:
+            self._outbox.send(line)
+
+    def close(self) -> None:
+        """End all agents; prompts under way are answered as cancelled."""
+        self._outbox.begin_end()
+        for session in self._sessions.values():
+            session.cancel()
+        for thread in self._threads:
+            thread.join()
+        for session in self._sessions.values():
+            session.close()
+
+    def _find(self, method: str) -> Callable[[Call], Any]:
+        if method not in self._methods or (method == "session/load" and not self._can_resume):
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
+        return self._methods[method]
+
+    def _initialize(self, call: Call) -> dict[str, Any]:
+        call.read(_Initialize)
+        return {
+            "protocolVersion": _VERSION,
+            "agentCapabilities": {
+                "loadSession": self._can_resume,
+                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": False, "sse": False},
+            },
+            "authMethods": [],
+            "agentInfo": {
+                "name": self._stage.adapter.name,
+                "title": self._stage.adapter.name,
+                "version": self._version,
+            },
+        }
+
+    def _new(self, call: Call) -> dict[str, Any]:
+        params = call.read(_NewSession)
+        return {"sessionId": self._open(f"{_OURS}{uuid.uuid4()}", params.cwd).id}
+
+    def _load(self, call: Call) -> dict[str, Any]:
+        """Tell a session again that was held here, or go on with one that the agent has kept."""
+        params = call.read(_LoadSession)
+        session = self._sessions.get(params.session_id)
+        if session is None:
+            known = [s for s in self._sessions.values() if s.agent_session_id == params.session_id]
+            if not known and params.session_id.startswith(_OURS):
+                raise _unknown(params.session_id)
+            session = self._open(params.session_id, params.cwd)
+            session.go_on(params.session_id, known[-1].replay() if known else [])
+        for update in session.replay():
+            self._outbox.send(update_line(session.id, update))
+        return {}
+
+    def _cancel(self, call: Call) -> None:
+        self._session(call.read(_Cancel).session_id).cancel()
+
+    def _start_prompt(self, call: Call) -> None:
+        params = call.read(_Prompt)
+        session = self._session(params.session_id)
+        text = prompt_text(params.prompt)
+        session.begin()
+        thread = threading.Thread(target=self._prompt, args=(call, session, text), daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive()] + [thread]
+        thread.start()
+
+    def _prompt(self, call: Call, session: Session, text: str) -> None:
+        """Hold one prompt to its end; whatever happens, the client gets an answer."""
+        try:
+            line = result_line(call.id, session.hold(text))
+        except Exception as error:  # noqa: BLE001 - a prompt never takes the server down with it
+            line = self._explain(call.id, error)
+        session.end()  # before the answer: the client may ask again at once
+        if call.wants_answer:
+            self._outbox.send(line)
+
+    def _open(self, session_id: str, cwd: str) -> Session:
+        if not Path(cwd).is_absolute() or not Path(cwd).is_dir():
+            msg = f"Invalid params: cwd must be an absolute path of a folder: {cwd}"
+            raise RpcError(INVALID_PARAMS, msg)
+
+        def send(update: dict[str, Any]) -> None:
+            self._outbox.send(update_line(session_id, update))
+
+        name = f"session-{len(self._sessions) + 1}"
+        session = self._sessions[session_id] = Session(session_id, name, cwd, self._stage, send)
+        return session
+
+    def _session(self, session_id: str) -> Session:
+        if session_id not in self._sessions:
+            raise _unknown(session_id)
+        return self._sessions[session_id]
+
+    def _explain(self, call_id: CallId, error: Exception) -> bytes:
+        """Write the answer to a request that failed."""
+        if not isinstance(error, RpcError):
+            message = f"{type(error).__name__}: {error}"
+            error = RpcError(INTERNAL_ERROR, message, {"cause": Cause.HARNESS.value})
+        self._log(f"-> error {error.code}: {error.message}")
+        return error_line(call_id, error)
+
+
+def prompt_text(blocks: list[dict[str, Any]]) -> str:
+    """Join the blocks of a prompt with line ends; what is not text is named or shown as text."""
+    if not blocks:
+        raise RpcError(INVALID_PARAMS, "Invalid params: the prompt is empty")
+    return "\n".join(_block_text(block) for block in blocks)
+
+
+def _block_text(block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    resource = block.get("resource")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    if kind == "resource_link" and isinstance(block.get("uri"), str):
+        return f"[{block.get('name') or block['uri']}]({block['uri']})"
+    if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("text"), str):
+        return f'<context uri="{resource.get("uri", "")}">\n{resource["text"]}\n</context>'
+    msg = f"Invalid params: this agent takes no prompt block of type {kind!r}"
+    raise RpcError(INVALID_PARAMS, msg)
+
+
+def _can_resume(stage: Stage) -> bool:
+    """Whether the agent is started in another way when it is to go on with a session."""
+    command = stage.adapter.command
+    return command(Ask(text="", cwd="/")) != command(Ask(text="", cwd="/", session_id="known"))
+
+
+def _unknown(session_id: str) -> RpcError:
+    return RpcError(NOT_FOUND, f"Unknown session: {session_id}", {"sessionId": session_id})

@@ -1,0 +1,270 @@
+"""JSON-RPC 2.0 as the Agent Client Protocol uses it, and steps as session updates."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import AssayError
+from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = (
+    -32700,
+    -32600,
+    -32601,
+    -32602,
+    -32603,
+)
+AUTH_REQUIRED, NOT_FOUND = -32000, -32002
+_QUEUED = 10_000
+_CLOSE_S = 2.0
+_WAIT_S = 0.1
+
+
+type CallId = int | str | None
+
+
+class RpcError(AssayError):
+    """The answer to a request that cannot be met."""
+
+    def __init__(
+        self, code: int, message: str, data: dict[str, Any] | None = None, call_id: CallId = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.call_id = call_id
+
+
+class Call(NamedTuple):
+    """A request, or a notification when nobody waits for an answer."""
+
+    method: str
+    params: Any
+    id: CallId
+    wants_answer: bool
+
+    def read[T](self, kind: type[T]) -> T:
+        """Check the parameters."""
+        try:
+            return msgspec.convert(self.params, kind)
+        except msgspec.ValidationError as error:
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {error}") from error
+
+
+def read_call(line: bytes) -> Call | None:
+    """Read one line; None is an answer to something that we never ask."""
+    try:
+        message = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RpcError(PARSE_ERROR, f"Parse error: {error}") from error
+    if not isinstance(message, dict):
+        raise RpcError(INVALID_REQUEST, "Invalid request: not an object")
+    if "method" not in message and ("result" in message or "error" in message):
+        return None
+    method, number = message.get("method"), message.get("id")
+    if isinstance(number, bool) or not isinstance(number, int | str | None):
+        raise RpcError(INVALID_REQUEST, "Invalid request: id is neither a number nor a string")
+    if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        msg = 'Invalid request: needs "jsonrpc": "2.0" and a method'
+        raise RpcError(INVALID_REQUEST, msg, call_id=number)
+    return Call(method, message.get("params", {}), number, "id" in message)
+
+
+def result_line(number: CallId, result: Any) -> bytes:
+    """Write the answer to a request."""
+    return _line({"id": number, "result": result})
+
+
+def error_line(number: CallId, error: RpcError) -> bytes:
+    """Write that a request cannot be met, and why."""
+    said: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        said["data"] = error.data
+    return _line({"id": number, "error": said})
+
+
+def update_line(session_id: str, update: dict[str, Any]) -> bytes:
+    """Write a notification of what the agent did."""
+    params = {"sessionId": session_id, "update": update}
+    return _line({"method": "session/update", "params": params})
+
+
+class Outbox:
+    """Sends lines in order from a thread of its own: a client that does not read blocks no one.
+
+    Bounded: whoever sends waits for room, but not once the end has begun or the client is gone.
+    """
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def send(self, line: bytes) -> None:
+        """Queue a line."""
+        while not self._ending.is_set():
+            try:
+                self._queue.put(line, timeout=_WAIT_S)
+            except queue.Full:
+                continue
+            return
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(line)
+
+    def begin_end(self) -> None:
+        """Wait for the client no longer."""
+        self._ending.set()
+
+    def close(self) -> None:
+        """Send what is queued, if the client takes it soon."""
+        self._ending.set()
+        try:
+            self._queue.put(None, timeout=_CLOSE_S)
+        except queue.Full:
+            return
+        self._thread.join(_CLOSE_S)
+
+    def _work(self) -> None:
+        gone = False
+        while (line := self._queue.get()) is not None:
+            if gone:
+                continue
+            try:
+                self._write(line)
+            except OSError:  # the client is gone; the end of our stdin will say so too
+                gone = True
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n"
+
+
+_STATUSES = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "success": "completed",
+    "done": "completed",
+    "failed": "failed",
+    "error": "failed",
+    "cancelled": "failed",
+    "canceled": "failed",
+    "rejected": "failed",
+}
+_PLAN_STATUSES = ("pending", "in_progress", "completed")
+_KINDS = (
+    ("execute", ("bash", "shell", "exec", "command", "terminal")),
+    ("edit", ("edit", "write", "patch", "replace", "create")),
+    ("read", ("read", "cat", "view", "open")),
+    ("search", ("grep", "glob", "search", "find", "ls", "list")),
+    ("fetch", ("fetch", "web", "http", "curl")),
+    ("think", ("think", "todo", "plan")),
+)
+
+
+class TurnUpdates:
+    """Tells the steps of one turn; knows which tool calls have been told already."""
+
+    def __init__(self, turn: int) -> None:
+        self._turn = turn
+        self._n_texts = 0
+        self._told: set[str] = set()
+        self._open: dict[str, list[str]] = {}
+        """Calls without an id, by their name, oldest first."""
+        self.said: list[str] = []
+        """What the agent said in this turn."""
+
+    def update(self, step: AnyStep) -> dict[str, Any]:
+        """Tell a step that began or changed."""
+        if isinstance(step, ToolCall):
+            return self._call(step)
+        if isinstance(step, Plan):
+            return {"sessionUpdate": "plan", "entries": _entries(step)}
+        if isinstance(step, Message):
+            self.said.append(step.content)
+        kind = "agent_message_chunk" if isinstance(step, Message) else "agent_thought_chunk"
+        return {**text_update(kind, step.content), "messageId": self._text_id(step)}
+
+    def answer(self, output: str) -> dict[str, Any] | None:
+        """Tell the answer, unless the agent has said it already."""
+        said = "\n".join(self.said)
+        if not output.strip() or output.strip() in said or output.strip() in "".join(self.said):
+            return None
+        return self.update(Message(content=output))
+
+    def _text_id(self, step: Message | Thought) -> str:
+        """Give each text an id of its own, so that a client does not join what is apart."""
+        if step.step_id is not UNSET:
+            return f"{self._turn}-{step.step_id}"
+        self._n_texts += 1
+        return f"{self._turn}-{self._n_texts}"
+
+    def _call(self, step: ToolCall) -> dict[str, Any]:
+        status = _STATUSES.get(step.status, "in_progress")
+        call_id = self._call_id(step, ended=status in ("completed", "failed"))
+        update: dict[str, Any] = {"toolCallId": call_id, "title": step.name, "status": status}
+        if step.input is not UNSET:
+            update["rawInput"] = step.input
+        if step.output is not UNSET:
+            update["rawOutput"] = step.output
+        text = _text(step.error if step.error is not UNSET else step.output)
+        if text:
+            content = {"type": "content", "content": {"type": "text", "text": text}}
+            update["content"] = [content]
+        if call_id in self._told:
+            return {"sessionUpdate": "tool_call_update", **update}
+        self._told.add(call_id)
+        return {"sessionUpdate": "tool_call", "kind": _kind(step.name), **update}
+
+    def _call_id(self, step: ToolCall, *, ended: bool) -> str:
+        """Give the call's own id; without one, an end belongs to the oldest open of its name."""
+        if step.call_id is not UNSET:
+            return step.call_id
+        waiting = self._open.setdefault(step.name, [])
+        if ended and waiting:
+            return waiting.pop(0)
+        call_id = f"call-{self._turn}-{len(self._told) + 1}"
+        if not ended:
+            waiting.append(call_id)
+        return call_id
+
+
+def text_update(kind: str, text: str) -> dict[str, Any]:
+    """Tell a piece of text."""
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+
+
+def _entries(step: Plan) -> list[dict[str, str]]:
+    listed: list[Any] = step.entries or ([step.content] if step.content else [])
+    return [_entry(entry) for entry in listed]
+
+
+def _entry(entry: Any) -> dict[str, str]:
+    fields = entry if isinstance(entry, dict) else {"content": entry}
+    content = fields.get("content", fields.get("step", fields.get("text")))
+    status = _STATUSES.get(str(fields.get("status")), "pending")
+    priority = fields.get("priority")
+    return {
+        "content": _text(content if content is not None else entry),
+        "priority": priority if priority in ("high", "medium", "low") else "medium",
+        "status": status if status in _PLAN_STATUSES else "completed",
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None or value is UNSET:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _kind(name: str) -> str:
+    """Guess what sort of tool it is, for the client's icon."""
+    lower = name.lower()
+    return next((kind for kind, words in _KINDS if any(w in lower for w in words)), "other")

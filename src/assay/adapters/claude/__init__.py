@@ -1,0 +1,152 @@
+"""The adapter for Claude Code: `claude -p` with its stream of JSON events."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.claude.outcome import failure_of_turn, usage_of_turn
+from assay.adapters.claude.stream import ClaudeTurn
+from assay.adapters.vendor import (
+    McpServer,
+    VendorAdapter,
+    add_events,
+    add_usage,
+    mcp_servers,
+    variables_of,
+)
+from assay.plugin import Ask, Command, Reading, Watch
+from assay.records.capture import AgentInfo, Usage
+from assay.records.recording import Recording, TurnEnd
+
+_LONGEST_ARGUMENT = 100_000
+"""Bytes; the system takes 128 KiB for one argument."""
+_ENV = {
+    "IS_SANDBOX": "1",  # without it root may not run unattended
+    "DISABLE_AUTOUPDATER": "1",
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",  # else a turn outlives its result
+}
+_QUIET = {
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_BUG_COMMAND": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+}
+_PASSED = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_MAX_RETRIES",
+    "API_TIMEOUT_MS",
+)
+_SETUP = {
+    "permissionMode": "permissionMode",
+    "apiKeySource": "apiKeySource",
+    "tools": "tools",
+    "skills": "skills",
+    "agents": "agents",
+    "output_style": "outputStyle",
+}
+
+
+class ClaudeAdapter(VendorAdapter):
+    """One process for each turn; later turns resume the session of the first."""
+
+    name = "claude"
+
+    def command(self, ask: Ask) -> Command:
+        """Run one prompt to its end, with every permission given."""
+        options = self._options
+        servers = mcp_servers(options, ask)
+        argv = [options.program, "-p", "--output-format", "stream-json", "--verbose"]
+        argv += ["--forward-subagent-text", "--permission-mode", "bypassPermissions"]
+        if options.model:
+            argv += ["--model", options.model]
+        if options.max_turns:
+            argv += ["--max-turns", str(options.max_turns)]
+        if ask.home:  # nothing of the user's; the workspace's own settings belong to the case
+            argv += ["--setting-sources", "project", "--strict-mcp-config"]
+        if servers:
+            argv += ["--mcp-config", _mcp_config(servers)]
+        if ask.session_id:
+            argv += ["--resume", ask.session_id]
+        argv += options.args
+        as_argument = len(ask.text.encode("utf-8", "replace")) <= _LONGEST_ARGUMENT
+        return Command(
+            argv=(*argv, "--", ask.text) if as_argument else tuple(argv),
+            env={**_ENV, **_QUIET} if ask.home else _ENV,
+            stdin=None if as_argument else ask.text,
+            pass_env=(*_PASSED, *variables_of(servers.values())),
+            keep=(
+                "~/.claude/projects/*/{session_id}.jsonl",
+                "~/.claude/projects/*/{session_id}/subagents/*.jsonl",
+            ),
+        )
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return ClaudeTurn()
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn from the agent's lines."""
+        several = len(recording.turns) > 1
+        turns: list[ClaudeTurn] = []
+        for number, turn in enumerate(recording.turns, 1):
+            reader = ClaudeTurn(number if several else None)
+            for line in turn.lines():
+                reader.feed(line)
+            turns.append(reader)
+        usages = [usage_of_turn(turn, recording.kept) for turn in turns]
+        end = recording.turns[-1].end if recording.turns else TurnEnd()
+        return Reading(
+            steps=[step for turn in turns for step in turn.steps],
+            outputs=[turn.output() for turn in turns],
+            events=add_events((t.events for t in turns), terminal=bool(turns) and turns[-1].ended),
+            usage=add_usage(usages),
+            session_id=next((t.session_id for t in reversed(turns) if t.session_id), None),
+            agent=_agent(turns),
+            failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
+            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
+            setup=_setup(turns),
+            permission_denials=sum(len(turn.denied) for turn in turns),
+            provider_retries=sum(turn.retries for turn in turns),
+        )
+
+
+def _mcp_config(servers: dict[str, McpServer]) -> str:
+    """The common form is Claude Code's own."""
+    said: dict[str, Any] = {}
+    for name, server in servers.items():
+        fields = msgspec.to_builtins(server)
+        if server.is_remote:
+            fields.setdefault("type", "http")
+        said[name] = fields
+    return msgspec.json.encode({"mcpServers": said}).decode()
+
+
+def _agent(turns: list[ClaudeTurn]) -> AgentInfo:
+    init = next((turn.init for turn in reversed(turns) if turn.init), {})
+    said = next((turn.model for turn in turns if turn.model), None)
+    model, version = init.get("model") or said, init.get("claude_code_version")
+    return AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET)
+
+
+def _setup(turns: list[ClaudeTurn]) -> dict[str, Any] | None:
+    """Say what the agent had, without the paths that differ from trial to trial."""
+    init = next((turn.init for turn in turns if turn.init), None)
+    if init is None:
+        return None
+    setup = {ours: init[theirs] for theirs, ours in _SETUP.items() if theirs in init}
+    for theirs, ours, fields in (
+        ("mcp_servers", "mcpServers", ("name", "status")),
+        ("plugins", "plugins", ("name", "source")),
+    ):
+        listed = init.get(theirs)
+        if isinstance(listed, list):
+            setup[ours] = [
+                {field: entry.get(field) for field in fields}
+                for entry in listed
+                if isinstance(entry, dict)
+            ]
+    return setup

@@ -1,0 +1,403 @@
+"""Read the lines of `claude -p --output-format stream-json`, one turn at a time."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.reading import StepBuilder, epoch_ms, is_readable, parse_line
+from assay.records.capture import Events
+from assay.records.recording import RawLine
+from assay.records.trajectory import AnyStep, Message, ToolCall
+
+_INTERRUPTED = "[Request interrupted by user"
+
+
+class ClaudeTurn:
+    """Takes the lines of one turn; what follows a result is read too, another may come."""
+
+    def __init__(self, turn: int | None = None) -> None:
+        self._steps = StepBuilder(turn)
+        self._tasks = TaskList()
+        self._asked_ms: dict[str, float | None] = {}
+        """When each call was made, by the agent's clock."""
+        self._said: list[str] = []
+        """Lines that are not JSON: the answer itself when another output format was asked for."""
+        self.session_id: str | None = None
+        self.ended = False
+        self.init: dict[str, Any] | None = None
+        self.results: list[dict[str, Any]] = []
+        self.events = Events()
+        self.message_ids: dict[str, None] = {}
+        """Of the model's answers, in order."""
+        self.model: str | None = None
+        self.api_error: dict[str, Any] | None = None
+        """The last line in which the CLI tells of an error of the provider."""
+        self.retry: dict[str, Any] | None = None
+        """The last api_retry, while nothing has followed it."""
+        self.retries = 0
+        self.denied: set[str] = set()
+        self.refused = False
+        self.interrupted = False
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return self._steps.steps
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if not is_readable(line, self.events):
+            return ()
+        event = parse_line(line.text)
+        if isinstance(event, list):  # --output-format json --verbose: all of them at once
+            return self._read_all(event, line.t_ms)
+        if not isinstance(event, dict):
+            self.events.unparsed += 1
+            self._said.append(line.text.decode("utf-8", "replace"))
+            return ()
+        return self._count(event, line.t_ms)
+
+    def output(self) -> str:
+        """The result, or else what was said; a sub-agent's words are not the agent's."""
+        result = self.results[-1].get("result") if self.results else None
+        if isinstance(result, str) and result:
+            return result
+        said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
+        return "\n".join(said or self._said)
+
+    def _read_all(self, events: list[Any], t_ms: int) -> list[AnyStep]:
+        self.events.total += len(events) - 1
+        changed: list[AnyStep] = []
+        for event in events:
+            changed += self._count(event if isinstance(event, dict) else {}, t_ms)
+        return changed
+
+    def _count(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
+        unknown: list[str] = []
+        changed = self._read(event, t_ms, unknown)
+        for name in unknown:
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+        self.events.mapped += not unknown
+        return changed
+
+    def _read(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+        kind = event.get("type")
+        session_id = event.get("session_id")
+        if isinstance(session_id, str) and session_id:
+            self.session_id = session_id
+        if kind == "system":
+            self._system(event, unknown)
+        elif kind == "result":
+            self._result(event)
+        elif kind in ("assistant", "user"):
+            return self._message(event, t_ms, unknown)
+        elif kind not in SILENT:
+            unknown.append(kind if isinstance(kind, str) else "(no type)")
+        return []
+
+    def _system(self, event: dict[str, Any], unknown: list[str]) -> None:
+        subtype = event.get("subtype")
+        if subtype == "init":
+            self.init = event
+        elif subtype == "api_retry":
+            self.retry = event
+            self.retries += 1
+        elif subtype == "permission_denied":
+            self.denied.add(str(event.get("tool_use_id")))
+        elif subtype == "model_refusal_no_fallback":
+            self.refused = True
+        elif subtype not in SILENT_SYSTEM:
+            unknown.append(f"system/{subtype}")
+
+    def _result(self, event: dict[str, Any]) -> None:
+        self.results.append(event)
+        self.ended = True
+        self.retry = None
+        denials = event.get("permission_denials")
+        for denial in denials if isinstance(denials, list) else []:
+            if isinstance(denial, dict):
+                self.denied.add(str(denial.get("tool_use_id")))
+
+    def _message(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+        message = event.get("message")
+        fields: dict[str, Any] = message if isinstance(message, dict) else {}
+        from_model = event["type"] == "assistant"
+        if from_model:
+            self._note_answer(event, fields)
+        content = fields.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        changed: list[AnyStep] = []
+        for block in blocks if isinstance(blocks, list) else []:
+            if isinstance(block, dict):
+                changed += self._block(block, event, t_ms, unknown)
+        return changed
+
+    def _note_answer(self, event: dict[str, Any], message: dict[str, Any]) -> None:
+        self.retry = None
+        if event.get("is_api_error_message") or isinstance(event.get("error"), str):
+            self.api_error = event
+        model, message_id = message.get("model"), message.get("id")
+        if isinstance(model, str) and model != "<synthetic>":
+            self.model = self.model or model
+            if isinstance(message_id, str):
+                self.message_ids[message_id] = None
+
+    def _block(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, unknown: list[str]
+    ) -> list[AnyStep]:
+        kind = block.get("type")
+        parent = event.get("parent_tool_use_id") or None
+        if kind in CALLS:
+            return [self._call(block, event, t_ms, parent)]
+        if isinstance(kind, str) and kind.endswith("tool_result"):
+            return self._ended(block, event, t_ms, parent)
+        if kind in ("text", "thinking"):
+            return self._text(block, event, t_ms, parent)
+        if kind not in SILENT_BLOCKS:
+            unknown.append(f"{event['type']}:{kind}")
+        return []
+
+    def _text(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> list[AnyStep]:
+        kind = block["type"]
+        content = block.get(kind)
+        text = content if isinstance(content, str) else ""
+        if event["type"] == "user":  # told to the model: a nudge, a replay, a sub-agent's task
+            self.interrupted = self.interrupted or text.startswith(_INTERRUPTED)
+            return []
+        if not text:
+            return []
+        add = self._steps.thought if kind == "thinking" else self._steps.message
+        return [add(text, t_ms, parent)]
+
+    def _call(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> AnyStep:
+        call_id = str(block.get("id"))
+        self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
+        return self._steps.tool(
+            t_ms,
+            name=str(block.get("name") or "unknown"),
+            call_id=call_id,
+            input=block.get("input"),
+            parent=parent,
+        )
+
+    def _ended(
+        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
+    ) -> list[AnyStep]:
+        call_id = str(block.get("tool_use_id"))
+        output = text_of(block.get("content"))
+        failed = block.get("is_error") is True
+        structured = event.get("tool_use_result")
+        asked, now = self._asked_ms.get(call_id), epoch_ms(event.get("timestamp"))
+        step = self._steps.tool(
+            t_ms,
+            status="failed" if failed else "completed",
+            call_id=call_id,
+            output=output,
+            error=str(output)[:2000] if failed else None,
+            duration=max(0.0, now - asked) if asked is not None and now is not None else None,
+            parent=parent,
+        )
+        assert isinstance(step, ToolCall)
+        exit_code = exit_code_of(step.name, output, structured, failed=failed)
+        if exit_code is not None:
+            step = self._steps.tool(t_ms, call_id=call_id, exit_code=exit_code)
+            assert isinstance(step, ToolCall)
+        entries = None if failed else self._tasks.take(step, structured)
+        return [step] if entries is None else [step, self._steps.plan(entries, t_ms, None, parent)]
+
+
+CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+"""Blocks with which a tool call begins."""
+SILENT_BLOCKS = frozenset(
+    {"redacted_thinking", "image", "document", "container_upload", "fallback", "search_result"}
+    | {"tool_reference", "resource", "resource_link", "audio"}
+)
+SILENT = frozenset(
+    [
+        "attachment",
+        "auth_status",
+        "control_cancel_request",
+        "control_request",
+        "control_response",
+        "conversation_reset",
+        "keep_alive",
+        "prompt_suggestion",
+        "rate_limit_event",
+        "refusal_continuation",
+        "response_length",
+        "session_notice",
+        "stream_event",
+        "stream_mode",
+        "streamlined_text",
+        "streamlined_tool_use_summary",
+        "tombstone",
+        "tool_progress",
+        "tool_use_summary",
+    ]
+)
+SILENT_SYSTEM = frozenset(
+    [
+        "agents_killed",
+        "api_error",
+        "away_summary",
+        "background_tasks_changed",
+        "bridge_state",
+        "bridge_status",
+        "checkpoint_done",
+        "cloud_session_delta",
+        "cloud_session_status",
+        "code_change_published",
+        "commands_changed",
+        "compact_boundary",
+        "control_request_progress",
+        "dev_intent",
+        "elicitation_complete",
+        "feedback_draft_queued",
+        "file_attachments_missing",
+        "file_snapshot",
+        "files_persisted",
+        "hook_progress",
+        "hook_response",
+        "hook_started",
+        "informational",
+        "inherited_asks_settled",
+        "instruction_size_warning",
+        "local_command",
+        "local_command_output",
+        "memory_recall",
+        "memory_saved",
+        "microcompact_boundary",
+        "mirror_error",
+        "model_consent_fallback",
+        "model_fallback",
+        "model_refusal_fallback",
+        "notification",
+        "peer_message_hold",
+        "per_turn_effort_changed",
+        "permission_check_status",
+        "permission_retry",
+        "placed",
+        "plugin_install",
+        "post_turn_summary",
+        "rewind_stand_in",
+        "scheduled_task_fire",
+        "session_metadata",
+        "session_state_changed",
+        "session_title_changed",
+        "session_writes_lost",
+        "start_folder",
+        "status",
+        "stop_hook_summary",
+        "task_notification",
+        "task_progress",
+        "task_started",
+        "task_summary",
+        "task_updated",
+        "thinking",
+        "thinking_tokens",
+        "tool_host_result",
+        "turn_began_before_init",
+        "turn_duration",
+        "turn_handoff_available",
+        "turn_preempted",
+        "turn_starting",
+        "ui_focus",
+        "ui_invalidate",
+        "ui_log",
+        "ui_notify",
+        "ui_notify_cancel",
+        "ui_panes",
+        "ui_placed",
+        "ui_scroll",
+        "ui_status",
+        "ui_toast",
+        "upgrade_relay_marker",
+        "vcs_state_changed",
+        "voice_call_talk",
+        "worker_shutting_down",
+    ]
+)
+"""The subtypes that version 2.1.325 can write, save those that are read."""
+
+
+class TaskList:
+    """Follows the plan over the calls of one turn."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, dict[str, Any]] = {}
+
+    def take(self, call: ToolCall, structured: Any) -> list[Any] | None:
+        """Give the whole plan after a call that changed it, None after any other."""
+        given = call.input if isinstance(call.input, dict) else {}
+        details = structured if isinstance(structured, dict) else {}
+        if call.name == "TodoWrite":
+            todos = given.get("todos")
+            return todos if isinstance(todos, list) else None
+        if call.name == "TaskCreate":
+            return self._create(given, details)
+        if call.name == "TaskUpdate":
+            return self._update(given)
+        return None
+
+    def _create(self, given: dict[str, Any], details: dict[str, Any]) -> list[Any]:
+        task = details.get("task")
+        known = task.get("id") if isinstance(task, dict) else None
+        number = str(known or len(self._tasks) + 1)
+        self._tasks[number] = {"id": number, "content": given.get("subject"), "status": "pending"}
+        return self._entries()
+
+    def _update(self, given: dict[str, Any]) -> list[Any] | None:
+        number = str(given.get("taskId"))
+        status, subject = given.get("status", UNSET), given.get("subject", UNSET)
+        if status is UNSET and subject is UNSET:
+            return None
+        if status == "deleted":
+            self._tasks.pop(number, None)
+            return self._entries()
+        task = self._tasks.setdefault(number, {"id": number, "content": None, "status": "pending"})
+        if status is not UNSET:
+            task["status"] = status
+        if subject is not UNSET:
+            task["content"] = subject
+        return self._entries()
+
+    def _entries(self) -> list[Any]:
+        return [dict(task) for task in self._tasks.values()]
+
+
+_EXIT_CODE = re.compile(r"Exit code (\d+)\b")
+
+
+def text_of(content: Any) -> Any:
+    """Give the text of a result; as it stands where it is more than text."""
+    if not isinstance(content, list):
+        return "" if content is None else content
+    texts = [
+        block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+        for block in content
+    ]
+    known = [text for text in texts if isinstance(text, str)]
+    return "\n".join(known) if len(known) == len(content) else content
+
+
+def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> int | None:
+    """Give the exit code of a shell command, where it can be known.
+
+    A failure tells it in words; a success is 0, unless the CLI gave another code a good meaning
+    (grep without a match) or the command still runs.
+    """
+    if name != "Bash":
+        return None
+    if failed:
+        said = _EXIT_CODE.match(output) if isinstance(output, str) else None
+        return int(said.group(1)) if said else None
+    if not isinstance(structured, dict) or "stdout" not in structured:
+        return None
+    other = ("interrupted", "backgroundTaskId", "returnCodeInterpretation")
+    return None if any(structured.get(key) for key in other) else 0

@@ -1,0 +1,334 @@
+"""The adapter for Codex CLI: `codex exec --json`, its stream and its rollout files."""
+
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.codex.failure import (
+    failed_servers,
+    never_started,
+    turn_failure,
+    waiting_failure,
+)
+from assay.adapters.codex.merge import Family, assign_segments, ids_of, merge_turn
+from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
+from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
+from assay.adapters.prices import with_cost
+from assay.adapters.reading import TrialClock
+from assay.adapters.vendor import (
+    McpServer,
+    VendorAdapter,
+    VendorOptions,
+    add_events,
+    add_usage,
+    mcp_servers,
+    variables_of,
+)
+from assay.errors import InputError
+from assay.plugin import Ask, Command, Reading, Watch
+from assay.records.capture import AgentInfo, Cause, Failure, Usage
+from assay.records.recording import Recording
+from assay.records.trajectory import AnyStep, ToolCall
+
+
+class CodexAdapter(VendorAdapter):
+    """One process for each turn; later turns resume the thread."""
+
+    name = "codex"
+    limited_linger_s = 0.5
+
+    def command(self, ask: Ask) -> Command:
+        """Start Codex for one turn."""
+        return codex_command(self._options, ask)
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return CodexTurn(max_turns=self._options.max_turns)
+
+    def read(self, recording: Recording) -> Reading:
+        """Read the stream, and what the rollout knows besides."""
+        several = len(recording.turns) > 1
+        turns: list[CodexTurn] = []
+        for number, turn in enumerate(recording.turns, 1):
+            reader = CodexTurn(number if several else None, self._options.max_turns)
+            for line in turn.lines():
+                reader.feed(line)
+            turns.append(reader)
+        session_id = next((t.session_id for t in reversed(turns) if t.session_id), None)
+        rollouts = read_rollouts(recording.kept)
+        main = rollouts.pop(session_id or "", None)
+        clock = TrialClock(recording)
+        segments = assign_segments(turns, main, clock)
+        family = Family(_descendants(rollouts, session_id), ids_of(main))
+        steps: list[AnyStep] = []
+        used: list[Tokens | None] = []
+        for number, (reader, segment) in enumerate(zip(turns, segments, strict=True), 1):
+            steps += merge_turn(reader, segment, clock, number if several else None, family)
+            used.append(add_tokens([_own_tokens(turns, segments, number - 1), family.spent()]))
+        model = _model(segments) or self._options.model
+        usages = [_usage(tokens, model) for tokens in used]
+        return Reading(
+            steps=steps,
+            outputs=[reader.output() for reader in turns],
+            events=add_events(
+                (reader.events for reader in turns), terminal=bool(turns) and turns[-1].ended
+            ),
+            usage=add_usage(usages),
+            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
+            session_id=session_id,
+            agent=_agent(main, model),
+            failure=_failure(recording, turns, segments),
+            setup=self._setup(turns, segments, main, recording.stderr),
+            permission_denials=sum(_is_denied(step) for step in steps),
+            provider_retries=sum(reader.retries for reader in turns),
+        )
+
+    def _setup(
+        self,
+        turns: list[CodexTurn],
+        segments: list[Segment | None],
+        main: Rollout | None,
+        stderr: str,
+    ) -> dict[str, Any]:
+        """Say what the agent had; of MCP servers it tells only, on stderr, which failed."""
+        known = [segment for segment in segments if segment is not None]
+        context = known[-1].context if known else {}
+        sandbox = context.get("sandbox_policy")
+        setup: dict[str, Any] = {
+            "model": context.get("model") or self._options.model,
+            "provider": main.meta.get("model_provider") if main is not None else None,
+            "reasoningEffort": context.get("effort"),
+            "sandbox": sandbox.get("type") if isinstance(sandbox, dict) else sandbox,
+            "approval": context.get("approval_policy"),
+            "tools": list(dict.fromkeys(name for segment in known for name in segment.tools)),
+            "warnings": list(dict.fromkeys(text for turn in turns for text in turn.warnings)),
+        }
+        if self._options.mcp and any(turn.session_id for turn in turns):
+            failed = failed_servers(stderr)
+            setup["mcpServers"] = [
+                {"name": name, "status": "failed" if name in failed else "connected"}
+                for name in self._options.mcp
+            ]
+        return {name: value for name, value in setup.items() if value}
+
+
+def _own_tokens(
+    turns: list[CodexTurn], segments: list[Segment | None], index: int
+) -> Tokens | None:
+    """Give what one turn used: by the rollout, else what it added to the thread's total."""
+    segment = segments[index]
+    if segment is not None and segment.tokens is not None:
+        return segment.tokens
+    total = take_tokens(turns[index].usage)
+    if total is None:
+        return None
+    earlier = [turn for turn in turns[:index] if turn.usage is not None]
+    return subtract_tokens(total, take_tokens(earlier[-1].usage) if earlier else None)
+
+
+def _usage(tokens: Tokens | None, model: str | None) -> Usage | None:
+    """Say it as Codex does: input includes what was cached, output includes reasoning."""
+    if tokens is None:
+        return None
+    usage = Usage(
+        input_tokens=tokens.get("input_tokens", UNSET),
+        output_tokens=tokens.get("output_tokens", UNSET),
+        cache_read_tokens=tokens.get("cached_input_tokens", UNSET),
+        cache_write_tokens=tokens.get("cache_write_input_tokens", UNSET),
+        reasoning_tokens=tokens.get("reasoning_output_tokens", UNSET),
+    )
+    return with_cost(model, usage, input_includes_cache=True, output_includes_reasoning=True)
+
+
+def _failure(
+    recording: Recording, turns: list[CodexTurn], segments: list[Segment | None]
+) -> Failure | None:
+    if not turns:
+        return None
+    last, end, segment = turns[-1], recording.turns[-1].end, segments[-1]
+    if last.over_limit:
+        return Failure(
+            cause=Cause.AGENT_LIMIT, message=f"stopped: it began model turn {last.model_turns}"
+        )
+    if last.error is not None:
+        return turn_failure(last.error, segment.error if segment is not None else None)
+    if last.session_id is None and not last.events.total:
+        return never_started(end, recording.stderr)
+    if not last.ended and last.notice is not None:
+        return waiting_failure(last.notice)
+    return None
+
+
+def _descendants(rollouts: dict[str, Rollout], root: str | None) -> dict[str, Rollout]:
+    """Give the rollouts of the sub-agents of a thread, and of theirs."""
+    family = {root}
+    while True:
+        more = {name for name, rollout in rollouts.items() if rollout.parent in family} - family
+        if not more:
+            return {name: rollout for name, rollout in rollouts.items() if name in family}
+        family |= more
+
+
+def _model(segments: list[Segment | None]) -> str | None:
+    models = [segment.context.get("model") for segment in segments if segment is not None]
+    return next((model for model in reversed(models) if isinstance(model, str)), None)
+
+
+def _agent(main: Rollout | None, model: str | None) -> AgentInfo:
+    version = main.meta.get("cli_version") if main is not None else None
+    return AgentInfo(
+        adapter="codex",
+        version=version if isinstance(version, str) else UNSET,
+        model=UNSET if model is None else model,
+    )
+
+
+def _is_denied(step: AnyStep) -> bool:
+    return isinstance(step, ToolCall) and step.error == "declined"
+
+
+_CONFIG = """\
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[features]
+plugins = false
+apps = false
+unbounded_connection_retries = false
+"""
+"""Of an isolated agent: it speaks with its provider and nobody else, and gives up on a dead one."""
+_KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION")
+_BYPASS = "--dangerously-bypass-approvals-and-sandbox"
+_OWN_SANDBOX = ("-s", "--sandbox", "--full-auto", "-a", "--ask-for-approval", _BYPASS, "--yolo")
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LOG = "error,codex_mcp=warn"
+"""Makes it say on stderr which MCP servers did not start; nothing else tells."""
+_LONGEST_ARGUMENT = 100_000
+_TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+def codex_command(options: VendorOptions, ask: Ask) -> Command:
+    """Put the command line together; the prompt comes behind -- or, when long, on stdin."""
+    servers = mcp_servers(options, ask)
+    argv = [native_program(options.program), "exec"]
+    if ask.session_id is not None:
+        argv.append("resume")
+    argv += ["--json", "--skip-git-repo-check", *_sandbox(options.args)]
+    if options.model is not None:
+        argv += ["-m", options.model]
+    for setting in _mcp_settings(servers, required=frozenset(ask.mcp_servers)):
+        argv += ["-c", setting]
+    argv += options.args
+    if ask.session_id is not None:
+        argv.append(ask.session_id)
+    on_stdin = len(ask.text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT or ask.text == "-"
+    argv += ["-"] if on_stdin else ["--", ask.text]
+    env, files, keep = _home(ask)
+    if servers:
+        env = {**env, "RUST_LOG": _LOG}
+    return Command(
+        argv=tuple(argv),
+        env=env,
+        stdin=ask.text if on_stdin else None,
+        files=files,
+        pass_env=(*_KEYS, *variables_of(servers.values())),
+        keep=keep,
+    )
+
+
+def native_program(name: str) -> str:
+    """Find the binary behind npm's wrapper: one process less, and signals reach it."""
+    found = shutil.which(name)
+    if found is None:
+        return name
+    script = Path(found).resolve()
+    if script.suffix != ".js":
+        return name
+    machine = _TRIPLES.get(platform.machine().lower(), platform.machine().lower())
+    package = f"@openai/codex-{platform.system().lower()}-{machine}"
+    root = script.parents[1]  # …/node_modules/@openai/codex
+    for modules in (root / "node_modules", root.parents[1]):
+        binaries = sorted((modules / package).glob("vendor/*/bin/codex"))
+        if binaries:
+            return str(binaries[0])
+    return name
+
+
+def _home(ask: Ask) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """Give environment, files and what to keep: a home of its own, or the user's."""
+    if ask.home is not None:
+        home = f"{ask.home}/.codex"
+        env = {"CODEX_HOME": home}
+        key = os.environ.get("OPENAI_API_KEY")
+        if key and "CODEX_API_KEY" not in os.environ:
+            env["CODEX_API_KEY"] = key  # without a login Codex looks at this name only
+        keep = ("~/.codex/sessions/**/rollout-*.jsonl",)
+        return env, {f"{home}/config.toml": _CONFIG}, keep
+    place = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    if not place.is_relative_to(Path.home()):
+        return {}, {}, ()
+    below = place.relative_to(Path.home()).as_posix()
+    return {}, {}, (f"~/{below}/sessions/**/rollout-*{{session_id}}.jsonl",)
+
+
+def _sandbox(args: tuple[str, ...]) -> list[str]:
+    """Let it do everything, unless the user says how far it may go."""
+    chosen = any(arg.split("=", 1)[0] in _OWN_SANDBOX for arg in args)
+    chosen = chosen or any(arg.startswith(("sandbox_mode", "approval_policy")) for arg in args)
+    return [] if chosen else [_BYPASS]
+
+
+def _mcp_settings(servers: dict[str, McpServer], required: frozenset[str]) -> list[str]:
+    """Give the settings of all servers; without those of its world a trial measures nothing."""
+    settings: list[str] = []
+    for name, server in servers.items():
+        if not _SERVER_NAME.fullmatch(name):
+            msg = f"mcpServers.{name}: Codex takes only letters, digits, _ and - in a server's name"
+            raise InputError(msg)
+        table = _server_table(server) | ({"required": True} if name in required else {})
+        for key, value in table.items():
+            settings.append(f"mcp_servers.{name}.{key}={_toml(value)}")
+    return settings
+
+
+def _server_table(server: McpServer) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    if server.url is not None:
+        table["url"] = _filled(server.url)
+        if server.headers:
+            table["http_headers"] = {key: _filled(text) for key, text in server.headers.items()}
+        return table
+    table["command"] = _filled(server.command or "")
+    table["args"] = [_filled(word) for word in server.args]
+    if server.cwd is not None:
+        table["cwd"] = server.cwd
+    passed = [key for key, text in server.env.items() if text == f"${{{key}}}"]
+    env = {key: _filled(text) for key, text in server.env.items() if key not in passed}
+    if env:
+        table["env"] = env
+    if passed:
+        table["env_vars"] = passed
+    return table
+
+
+def _filled(text: str) -> str:
+    """Put in the values of ${NAME}: Codex does not do it itself."""
+    return _REFERENCE.sub(lambda m: os.environ.get(m.group(1), m.group(2) or ""), text)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,410 @@
+"""Put Codex's stream and its rollout together: the stream's order, the rollout's knowledge."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.codex.rollout import ITEM_TYPES, Call, Entry, Rollout, Said, Segment
+from assay.adapters.codex.stream import (
+    PATCH,
+    SHELL,
+    TEXTS,
+    CodexTurn,
+    Item,
+    Tokens,
+    add_tokens,
+    command_text,
+    command_words,
+    item_step,
+    plan_entries,
+    tool_input,
+    tool_name,
+)
+from assay.adapters.reading import TrialClock
+from assay.records.trajectory import AnyStep, Plan, ToolCall
+
+
+@dataclass
+class Family:
+    """The rollouts of sub-agents that no call has claimed yet, and what they used."""
+
+    rollouts: dict[str, Rollout]
+    seen: frozenset[str | None] = frozenset()
+    """What stands in the main thread."""
+    tokens: list[Tokens | None] = field(default_factory=list)
+
+    def claim(self, call: Call) -> list[Rollout]:
+        """Give the sub-agents that this call began."""
+        found = [self.rollouts.pop(name) for name in receivers(call) if name in self.rollouts]
+        self.tokens += [segment.tokens for child in found for segment in child.segments]
+        return found
+
+    def spent(self) -> Tokens | None:
+        """Give what was used since this was asked last."""
+        tokens, self.tokens = add_tokens(self.tokens), []
+        return tokens
+
+
+def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
+    """Give the ids of all that stands in a rollout."""
+    segments = rollout.segments if rollout is not None else []
+    return frozenset(_id_of(entry) for segment in segments for entry in segment.entries)
+
+
+def assign_segments(
+    turns: list[CodexTurn], rollout: Rollout | None, clock: TrialClock
+) -> list[Segment | None]:
+    """Give each turn its part of the rollout; a session may be older than the trial."""
+    segments = rollout.segments if rollout is not None else []
+    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
+    left = (within or segments)[-len(turns) :] if turns else []
+    begun = [turn for turn in turns if turn.session_id is not None]
+    by_turn = dict(zip(map(id, begun), left, strict=False))
+    return [by_turn.get(id(turn)) for turn in turns]
+
+
+def merge_turn(
+    turn: CodexTurn, segment: Segment | None, clock: TrialClock, number: int | None, family: Family
+) -> list[AnyStep]:
+    """Give the steps of one turn, nothing twice and nothing left out."""
+    entries = segment.entries if segment is not None else []
+    found = _match(turn.items, entries)
+    placed: list[tuple[float, int, list[AnyStep]]] = []
+    for index, item in enumerate(turn.items):
+        entry = found.get(index)
+        placed.append((index, 0, _stream_steps(item, entry, clock, number, family)))
+    matched = {id(entry): index for index, entry in found.items()}
+    after, at_ms = -1.0, turn.items[0].begun_ms if turn.items else 0.0
+    for order, entry in enumerate(entries):
+        if id(entry) in matched:
+            after = max(after, matched[id(entry)])
+            at_ms = turn.items[int(after)].begun_ms
+        elif _is_missing(entry, turn):
+            placed.append((after + 0.5, order, entry_steps(entry, clock, number, at_ms, family)))
+    placed.sort(key=lambda place: place[:2])
+    return [step for _, _, steps in placed for step in steps]
+
+
+def entry_steps(
+    entry: Entry,
+    clock: TrialClock,
+    turn: int | None,
+    default_ms: float,
+    family: Family,
+    parent: str | None = None,
+) -> list[AnyStep]:
+    """Make the steps of something that only a rollout tells."""
+    if isinstance(entry, Said):
+        at = clock.at(entry.at_ms)
+        step = TEXTS[entry.type](
+            content=entry.text,
+            timestamp=default_ms if at is None else at,
+            turn=UNSET if turn is None else turn,
+            parent=UNSET if parent is None else parent,
+        )
+        return [step]
+    at = clock.at(entry.at_ms)
+    if plan_of(entry) is not None:
+        return [plan_step(entry, default_ms if at is None else at, turn, parent)]
+    made = call_step(entry, None, clock, turn, default_ms, parent)
+    return [made, *_children(entry, clock, turn, made.timestamp, family)]
+
+
+def _children(
+    call: Call, clock: TrialClock, turn: int | None, default_ms: float, family: Family
+) -> Iterable[AnyStep]:
+    for child in family.claim(call):
+        for segment in child.segments:
+            for entry in segment.entries:
+                if child.is_fork and _id_of(entry) in family.seen:
+                    continue  # a fork begins with its parent's history
+                yield from entry_steps(entry, clock, turn, default_ms, family, call.call_id)
+
+
+def _id_of(entry: Entry) -> str | None:
+    return entry.call_id if isinstance(entry, Call) else entry.id
+
+
+def _stream_steps(
+    item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, family: Family
+) -> list[AnyStep]:
+    if isinstance(entry, Said):
+        at = clock.at(entry.at_ms)
+        step = item_step(item)
+        return [step if at is None else msgspec.structs.replace(step, timestamp=at)]
+    if item.type == "todo_list":
+        if entry is None:
+            return [item_step(item)]
+        at = clock.at(entry.at_ms)
+        return [plan_step(entry, item.begun_ms if at is None else at, turn)]
+    if not item.is_tool:
+        return [item_step(item)]
+    step = call_step(entry, item, clock, turn)
+    if entry is None:
+        return [step]
+    return [step, *_children(entry, clock, turn, step.timestamp, family)]
+
+
+def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
+    """Find the entry of each item: the one most like it, and the first of those."""
+    free = list(entries)
+    found: dict[int, Entry] = {}
+    for care in (2, 1, 0):
+        for index, item in enumerate(items):
+            if index in found:
+                continue
+            place = next((n for n, entry in enumerate(free) if _fits(item, entry, care)), None)
+            if place is not None:
+                found[index] = free.pop(place)
+    return found
+
+
+def _fits(item: Item, entry: Entry, care: int) -> bool:
+    if isinstance(entry, Said):
+        text = item.value.get("text")
+        return entry.type == item.type and isinstance(text, str) and _is_like(entry.text, text)
+    if item.type == "todo_list":
+        return _ticked(plan_of(entry)) == _ticked(plan_entries(item.value))
+    return item.is_tool and entry.name != PLAN and belongs(item, entry, care)
+
+
+def _is_like(one: str, other: str) -> bool:
+    return one == other or "".join(one.split()) == "".join(other.split())
+
+
+def _ticked(entries: list[dict[str, str]] | None) -> list[tuple[str, bool]] | None:
+    if entries is None:
+        return None
+    return [(entry["content"], entry["status"] == "completed") for entry in entries]
+
+
+def _is_missing(entry: Entry, turn: CodexTurn) -> bool:
+    """Whether something that stands only in the rollout belongs into the trajectory.
+
+    Texts are missing when the stream was cut or shows none of their kind: else it has them in
+    other words. A plan that did not change is shown once.
+    """
+    if isinstance(entry, Said):
+        cut = not turn.ended or turn.over_limit
+        return cut or not any(item.type == entry.type for item in turn.items)
+    if plan_of(entry) is not None:
+        return not any(item.type == "todo_list" for item in turn.items)
+    return True
+
+
+PLAN = "update_plan"
+_ITEM_TOOLS = (SHELL, PATCH, "write_stdin", "shell", "local_shell")
+"""Tools whose answers begin with a header unless the call was turned down."""
+_HEADER = re.compile(r"(Chunk ID|Wall time|Exit code|Process |Output:|Script )", re.IGNORECASE)
+_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
+_REJECTED = re.compile(
+    r"(unsupported (custom tool )?call|failed to parse|tool call error|aborted|script failed|error:"
+    r"|unknown |invalid |missing )",
+    re.IGNORECASE,
+)
+
+
+def belongs(item: Item, call: Call, care: int) -> bool:
+    """Whether the stream's item and the rollout's call are the same doing.
+
+    care 2: in all that both tell; 1: but for the output, which a rollout has only in part; 0: they
+    are of one kind, and nothing else of that kind is left.
+    """
+    made = call.item
+    if made is not None:
+        kind = ITEM_TYPES.get(str(made.get("type")))
+        return kind == item.type and (care == 0 or _is_same(item, made, whole=care == 2))
+    if item.ended_ms is not None and item.type != "web_search":
+        return False
+    if item.type == "command_execution":
+        return _command_of(call.input) == command_text(item.value.get("command"))
+    if item.type == "mcp_tool_call":
+        return f"{call.namespace}__{call.name}" == tool_name(item)
+    return item.type == call.name or item.value.get("tool") == call.name
+
+
+def call_step(
+    call: Call | None,
+    item: Item | None,
+    clock: TrialClock,
+    turn: int | None = None,
+    default_ms: float = 0,
+    parent: str | None = None,
+) -> AnyStep:
+    """Make the step of a call that is over: one that did not end was cut off with the agent."""
+    if call is None:
+        assert item is not None
+        return _closed(item_step(item))
+    if item is None:
+        item = _as_item(call, clock, turn, default_ms)
+    step = _bare_step(call, turn, default_ms) if item is None else item_step(item)
+    assert isinstance(step, ToolCall)
+    changes: dict[str, Any] = {"call_id": call.call_id, **_times(call, clock)}
+    if item is not None:
+        changes |= _told_by(call, item)
+    if parent or call.outer:
+        changes["parent"] = parent or call.outer
+    return _closed(msgspec.structs.replace(step, **changes))
+
+
+def plan_of(call: Call) -> list[Any] | None:
+    """Give the entries of a plan that was accepted."""
+    plan = call.input.get("plan") if isinstance(call.input, dict) else None
+    if call.name != PLAN or not isinstance(plan, list) or rejection(call) is not None:
+        return None
+    return [
+        {"content": entry.get("step", ""), "status": entry.get("status", "pending")}
+        for entry in plan
+        if isinstance(entry, dict)
+    ]
+
+
+def plan_step(call: Call, at_ms: float, turn: int | None, parent: str | None = None) -> Plan:
+    """Make the step of an accepted plan."""
+    why = call.input.get("explanation")
+    return Plan(
+        entries=plan_of(call) or [],
+        content=why if isinstance(why, str) and why else UNSET,
+        timestamp=at_ms,
+        turn=UNSET if turn is None else turn,
+        parent=UNSET if parent is None else parent,
+    )
+
+
+def receivers(call: Call) -> list[str]:
+    """Name the threads of the sub-agents that a call began or spoke to."""
+    threads = (call.item or {}).get("receiver_thread_ids")
+    if isinstance(threads, list) and threads:
+        return [str(thread) for thread in threads]
+    try:
+        said = msgspec.json.decode(call.output) if isinstance(call.output, str) else None
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    agent = said.get("agent_id") if isinstance(said, dict) else None
+    return [agent] if isinstance(agent, str) else []
+
+
+def rejection(call: Call) -> str | None:
+    """Give what was answered to a call that was turned down."""
+    text = call.output
+    if call.item is not None or not isinstance(text, str):
+        return None
+    if call.name in _ITEM_TOOLS:
+        return None if _HEADER.match(text) else text
+    return text if _REJECTED.match(text) else None
+
+
+def _is_same(item: Item, made: dict[str, Any], *, whole: bool) -> bool:
+    value = item.value
+    if item.type == "command_execution":
+        same = command_words(value.get("command")) == command_words(made.get("command"))
+        if not same or not whole or item.ended_ms is None:
+            return same
+        outcome = ("exit_code", "aggregated_output")
+        return all(value.get(name) == made.get(name) for name in outcome)
+    if item.type == "file_change":
+        return {str(change["path"]) for change in _changes(value)} == {
+            str(change["path"]) for change in _changes(made)
+        }
+    names = ("server", "tool", "arguments", "prompt", "query")
+    return all(value.get(name) == made.get(name) for name in names if name in value)
+
+
+def _as_item(call: Call, clock: TrialClock, turn: int | None, default_ms: float) -> Item | None:
+    made = call.item
+    if made is None:
+        return None
+    kind = ITEM_TYPES.get(str(made.get("type")))
+    if kind is None:
+        return None
+    begun = clock.at(call.started_ms)
+    ended = clock.at(call.ended_ms)
+    value = {**made, "changes": _changes(made)} if kind == "file_change" else made
+    return Item(
+        type=kind,
+        id=call.call_id,
+        value=value,
+        begun_ms=default_ms if begun is None else begun,
+        ended_ms=default_ms if ended is None else ended,
+        turn=turn,
+    )
+
+
+def _told_by(call: Call, item: Item) -> dict[str, Any]:
+    """Give what the rollout knows better than the stream's item."""
+    made = call.item or {}
+    told: dict[str, Any] = {}
+    if call.input is not None:
+        told["input"] = call.input
+        if item.type not in ("file_change", "mcp_tool_call"):
+            told["name"] = call.name
+    else:
+        told |= {"name": tool_name(item), "input": tool_input(item)}
+    if item.type == "file_change" and isinstance(made.get("stdout"), str):
+        told["output"] = made["stdout"] + str(made.get("stderr") or "")
+    if item.type == "collab_tool_call" and call.output is not None:
+        told["output"] = call.output
+    if item.ended_ms is None or call.cut:
+        output = made.get("aggregated_output")
+        if isinstance(output, str):
+            told["output"] = output
+        elif isinstance(call.output, str):
+            told["output"] = call.output
+        told |= {"status": "cancelled", "exit_code": UNSET, "error": UNSET}
+    return told
+
+
+def _bare_step(call: Call, turn: int | None, default_ms: float) -> ToolCall:
+    """Make the step of a call that became no item: turned down, or not worth one."""
+    text = call.output
+    why = rejection(call)
+    exits = _EXIT.findall(text[:500]) if isinstance(text, str) else []
+    exit_code = int(exits[0]) if exits else None
+    if why is None and exit_code:
+        why = f"exit code {exit_code}"
+    status = "failed" if why is not None else "completed"
+    mcp = call.namespace if (call.namespace or "").startswith("mcp__") else None
+    return ToolCall(
+        name=f"{mcp}__{call.name}" if mcp else call.name,
+        status="cancelled" if call.output_ms is None and text is None else status,
+        timestamp=default_ms,
+        input=UNSET if call.input is None else call.input,
+        output=UNSET if text is None else text,
+        error=UNSET if why is None else why,
+        exit_code=UNSET if exit_code is None else exit_code,
+        turn=UNSET if turn is None else turn,
+    )
+
+
+def _times(call: Call, clock: TrialClock) -> dict[str, Any]:
+    begun = clock.at(call.at_ms if call.started_ms is None else call.started_ms)
+    ended = clock.at(call.output_ms if call.ended_ms is None else call.ended_ms)
+    if begun is None:
+        return {}
+    return {"timestamp": begun} | ({} if ended is None else {"duration": max(ended - begun, 0)})
+
+
+def _closed(step: AnyStep) -> AnyStep:
+    if isinstance(step, ToolCall) and step.status in ("in_progress", "pending"):
+        return msgspec.structs.replace(step, status="cancelled", duration=UNSET)
+    return step
+
+
+def _command_of(value: Any) -> str | None:
+    command = value.get("cmd", value.get("command")) if isinstance(value, dict) else None
+    return command_text(command) if isinstance(command, list) else command
+
+
+def _changes(value: dict[str, Any]) -> list[dict[str, Any]]:
+    changes = value.get("changes")
+    if isinstance(changes, dict):
+        return [
+            {"path": path, "kind": change.get("type") if isinstance(change, dict) else None}
+            for path, change in changes.items()
+        ]
+    listed = changes if isinstance(changes, list) else []
+    return [change for change in listed if isinstance(change, dict) and "path" in change]

@@ -1,0 +1,344 @@
+"""Read the lines of `codex exec --json`, one turn at a time, live or from a recording."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.reading import is_readable, parse_line
+from assay.records.capture import Events
+from assay.records.recording import RawLine
+from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+
+TOOLS = frozenset(
+    {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
+)
+TEXTS: dict[str, type[Message] | type[Thought]] = {
+    "agent_message": Message,
+    "reasoning": Thought,
+}
+SHELL, PATCH = "exec_command", "apply_patch"
+"""The stream shows what a call did; these are the tools of the model that do it."""
+
+
+@dataclass
+class Item:
+    """One item as far as it is known: its last state, and when it came and ended."""
+
+    type: str
+    id: str
+    value: dict[str, Any]
+    begun_ms: float
+    ended_ms: float | None = None
+    turn: int | None = None
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether it is a tool call."""
+        return self.type in TOOLS
+
+
+def item_step(item: Item) -> AnyStep:
+    """Make the step of a known item."""
+    turn: Any = UNSET if item.turn is None else item.turn
+    if item.type == "todo_list":
+        return Plan(entries=plan_entries(item.value), timestamp=item.begun_ms, turn=turn)
+    kind = TEXTS.get(item.type)
+    if kind is not None:
+        text = item.value.get("text")
+        content = text if isinstance(text, str) else ""
+        return kind(content=content, timestamp=item.begun_ms, turn=turn)
+    status, error = _outcome(item)
+    exit_code = item.value.get("exit_code")
+    return ToolCall(
+        name=tool_name(item),
+        status=status,
+        timestamp=item.begun_ms,
+        input=tool_input(item),
+        output=tool_output(item),
+        duration=UNSET if item.ended_ms is None else item.ended_ms - item.begun_ms,
+        call_id=item.id if item.turn is None else f"turn{item.turn}-{item.id}",
+        error=UNSET if error is None else error,
+        exit_code=exit_code if isinstance(exit_code, int) else UNSET,
+        turn=turn,
+    )
+
+
+def plan_entries(value: dict[str, Any]) -> list[Any]:
+    """Give the entries of a to-do list, with the words that all agents' plans have here."""
+    entries = value.get("items")
+    if not isinstance(entries, list):
+        return []
+    return [
+        {
+            "content": entry.get("text", ""),
+            "status": "completed" if entry.get("completed") else "pending",
+        }
+        for entry in entries
+        if isinstance(entry, dict)
+    ]
+
+
+def tool_name(item: Item) -> str:
+    """Give the name of the model's tool."""
+    value = item.value
+    if item.type == "mcp_tool_call":
+        return f"mcp__{value.get('server')}__{value.get('tool')}"
+    if item.type == "collab_tool_call":
+        return str(value.get("tool") or item.type)
+    return {"command_execution": SHELL, "file_change": PATCH}.get(item.type, item.type)
+
+
+def tool_input(item: Item) -> Any:
+    """Give what the call was made with, as far as the stream shows it."""
+    value = item.value
+    if item.type == "command_execution":
+        return {"cmd": command_text(value.get("command"))}
+    if item.type == "file_change":
+        return {"changes": value.get("changes")}
+    if item.type == "mcp_tool_call":
+        return value.get("arguments")
+    names = ("query", "action") if item.type == "web_search" else ("prompt",)
+    return {name: value[name] for name in names if value.get(name) is not None}
+
+
+def tool_output(item: Item) -> Any:
+    """Give what came back; unset while nothing did."""
+    value = item.value
+    if item.type == "command_execution":
+        output = value.get("aggregated_output")
+        return output if item.ended_ms is not None or output else UNSET
+    if item.type == "mcp_tool_call":
+        result = value.get("result")
+        return UNSET if result is None else mcp_text(result)
+    if item.type == "collab_tool_call" and item.ended_ms is not None:
+        return {
+            name: value[name] for name in ("receiver_thread_ids", "agents_states") if name in value
+        }
+    results = value.get("results")
+    return UNSET if results is None else results
+
+
+def mcp_text(result: Any) -> Any:
+    """Give the text of an MCP result; the whole of it when it holds more than text."""
+    content = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(content, list) or not content:
+        return result
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
+        return "\n".join(str(text) for text in texts)
+    return result
+
+
+def command_words(command: Any) -> list[str]:
+    """Undo the quoting of a command as it is shown."""
+    if isinstance(command, list):
+        return [str(word) for word in command]
+    try:
+        return shlex.split(str(command))
+    except ValueError:
+        return [str(command)]
+
+
+def command_text(command: Any) -> str:
+    """Give what the shell was asked to run, without the shell and its quoting."""
+    words = command_words(command)
+    if len(words) == 3 and words[1] in ("-lc", "-c"):
+        return words[2]
+    return str(command) if isinstance(command, str) else shlex.join(words)
+
+
+def _outcome(item: Item) -> tuple[str, str | None]:
+    """Say how the call stands, and what went wrong."""
+    status = item.value.get("status")
+    if item.ended_ms is None:
+        return "in_progress", None
+    if status in (None, "completed"):
+        return "completed", None
+    if status == "failed":
+        return "failed", _why(item)
+    return ("failed", "declined") if status == "declined" else (str(status), None)
+
+
+def _why(item: Item) -> str:
+    value = item.value
+    error = value.get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    if item.type == "mcp_tool_call" and isinstance(text := mcp_text(value.get("result")), str):
+        return text
+    exit_code = value.get("exit_code")
+    return f"exit code {exit_code}" if isinstance(exit_code, int) else "failed"
+
+
+_RETRY = "Reconnecting"
+_KNOWN_ITEMS = frozenset(
+    {*TEXTS, "todo_list", "error", "command_execution", "file_change", "mcp_tool_call"}
+    | {"collab_tool_call", "web_search"}
+)
+
+
+class CodexTurn:
+    """Takes the lines of one turn.
+
+    Codex has no limit of model turns: with max_turns the turn counts as ended when the model
+    begins one more than that, and whoever watches ends the process.
+    """
+
+    def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
+        self._turn = turn
+        self._max_turns = max_turns
+        self._rested = True
+        """No tool is at work: what begins now comes from a new answer of the model."""
+        self._open: set[str] = set()
+        self.session_id: str | None = None
+        self.ended = False
+        self.over_limit = False
+        self.items: list[Item] = []
+        self.events = Events()
+        self.usage: dict[str, Any] | None = None
+        """Of the whole thread so far, as turn.completed tells it."""
+        self.error: str | None = None
+        """What turn.failed says."""
+        self.notice: str | None = None
+        """The last thing said about the provider, while nothing has followed it."""
+        self.retries = 0
+        self.model_turns = 0
+        self.warnings: list[str] = []
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return [item_step(item) for item in self.items]
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if not is_readable(line, self.events):
+            return ()
+        event = parse_line(line.text)
+        if not isinstance(event, dict):
+            self.events.unparsed += 1
+            return ()
+        known, changed = self._read(event, line.t_ms)
+        if known:
+            self.events.mapped += 1
+        else:
+            item = event.get("item")
+            of = f".{item.get('type')}" if isinstance(item, dict) else ""
+            name = f"{event.get('type', 'no type')}{of}"
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+        return changed
+
+    def output(self) -> str:
+        """The last message of the turn."""
+        said = [item.value.get("text") for item in self.items if item.type == "agent_message"]
+        return str(said[-1] or "") if said else ""
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> tuple[bool, Sequence[AnyStep]]:
+        kind = event.get("type")
+        if kind in ("item.started", "item.updated", "item.completed"):
+            item = event.get("item")
+            if not isinstance(item, dict) or str(item.get("type")) not in _KNOWN_ITEMS:
+                return False, ()
+            return True, self._take(item, t_ms, ended=kind == "item.completed")
+        if kind == "thread.started":
+            thread = event.get("thread_id")
+            self.session_id = thread if isinstance(thread, str) else self.session_id
+        elif kind == "turn.started":
+            self.ended = False
+        elif kind == "turn.completed":
+            usage = event.get("usage")
+            self.usage = usage if isinstance(usage, dict) else None
+            self.ended, self.notice = True, None
+        elif kind == "turn.failed":
+            self.error = _message(event.get("error")) or "failed"
+            self.ended = True
+        elif kind == "error":
+            self.notice = _message(event)
+            self.retries += (self.notice or "").startswith(_RETRY)
+        else:
+            return False, ()
+        return True, ()
+
+    def _take(self, value: dict[str, Any], t_ms: int, *, ended: bool) -> Sequence[AnyStep]:
+        kind, name = str(value["type"]), str(value.get("id"))
+        if kind == "error":
+            self.warnings.append(_message(value) or "")
+            return ()
+        self.notice = None
+        self._count(kind, name, ended=ended)
+        item = self._find(kind, name)
+        if kind == "todo_list":
+            if item is not None and plan_entries(item.value) == plan_entries(value):
+                return ()
+            item = None  # each state of the list is a plan of its own
+        if item is None:
+            item = Item(type=kind, id=name, value=value, begun_ms=t_ms, turn=self._turn)
+            self.items.append(item)
+        item.value = {**item.value, **value}
+        item.ended_ms = t_ms if ended else item.ended_ms
+        return [item_step(item)]
+
+    def _find(self, kind: str, name: str) -> Item | None:
+        for item in reversed(self.items):
+            if item.id == name and item.type == kind:
+                return item
+        return None
+
+    def _count(self, kind: str, name: str, *, ended: bool) -> None:
+        """Count the model's answers: one begins when something new comes while no tool works."""
+        if kind == "todo_list":
+            return
+        is_new = self._find(kind, name) is None
+        if is_new and self._rested and not self._open:
+            self.model_turns += 1
+            self._rested = False
+            if self._max_turns is not None and self.model_turns > self._max_turns:
+                self.over_limit = self.ended = True
+        if kind in TEXTS:
+            return
+        if ended:
+            self._open.discard(name)
+            self._rested = not self._open
+        else:
+            self._open.add(name)
+
+
+def _message(value: Any) -> str | None:
+    message = value.get("message") if isinstance(value, dict) else None
+    return message if isinstance(message, str) else None
+
+
+_TOKENS = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_input_tokens",
+    "output_tokens",
+    "reasoning_output_tokens",
+)
+type Tokens = dict[str, int]
+
+
+def add_tokens(several: Iterable[Tokens | None]) -> Tokens | None:
+    """Add up; None when nobody knows."""
+    total: Tokens | None = None
+    for tokens in several:
+        if tokens is not None:
+            total = {name: (total or {}).get(name, 0) + tokens.get(name, 0) for name in _TOKENS}
+    return total
+
+
+def take_tokens(usage: Any) -> Tokens | None:
+    """Read the token counts of a usage object."""
+    if not isinstance(usage, dict):
+        return None
+    return {name: n for name in _TOKENS if isinstance(n := usage.get(name), int)}
+
+
+def subtract_tokens(after: Tokens, before: Tokens | None) -> Tokens:
+    """Give what was added to a running total; one that began anew is taken as it is."""
+    if before is None or any(after.get(name, 0) < before.get(name, 0) for name in _TOKENS):
+        return after
+    return {name: n - before.get(name, 0) for name, n in after.items()}

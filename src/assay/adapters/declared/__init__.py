@@ -1,0 +1,118 @@
+"""The adapter for any agent that a JSON schema file describes."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from assay.adapters.declared.mapping import Mapping
+from assay.adapters.declared.reader import TurnReader, read_turns
+from assay.errors import InputError
+from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
+from assay.records.recording import Recording
+
+_DEFAULT_TEMPLATE = "User: {{input}}\nAssistant: {{output}}"
+
+
+class DeclaredAdapter:
+    """Built from the schema itself, so that it can travel to another machine."""
+
+    def __init__(
+        self,
+        schema: dict[str, Any],
+        source: str = "schema",
+        model: str | None = None,
+        args: tuple[str, ...] = (),
+    ) -> None:
+        self.schema = parse_schema(schema, source)
+        self.name = self.schema.name
+        self.timeout_ms = self.schema.timeout
+        self.linger_s = self.schema.terminal.grace_ms / 1000
+        self._mapping = Mapping(self.schema, source)
+        self._model = model
+        self._args = args
+        if model and not self.schema.model_flag:
+            msg = f"{source}: --model needs modelFlag in the schema"
+            raise InputError(msg, hint='add "modelFlag": "--model" (or what the agent calls it)')
+
+    def command(self, ask: Ask) -> Command:
+        """Put the arguments in the seed's order."""
+        schema = self.schema
+        text = self._prompt_text(ask)
+        stdin: str | None = None
+        tail = [schema.prompt.flag, text] if schema.prompt.flag else [text]
+        if schema.prompt.stdin:
+            stdin, tail = self._stdin(text, ask), []
+        return Command(
+            argv=(*schema.command, *self._options(ask), *tail),
+            env=schema.env,
+            stdin=stdin,
+            pass_env=tuple(schema.pass_env),
+            keep=tuple(schema.keep),
+        )
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return TurnReader(self._mapping)
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Declared agents get one process for each turn."""
+        return None
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn by the schema's mappings."""
+        return read_turns(self._mapping, recording)
+
+    def _options(self, ask: Ask) -> list[str]:
+        schema = self.schema
+        options: list[str] = []
+        if schema.output.flag:
+            options += [schema.output.flag, schema.output.value]
+        options += schema.auto_approve
+        if schema.cwd_flag:
+            options += [schema.cwd_flag, ask.cwd]
+        if schema.resume and ask.session_id and schema.session_mode == "stream":
+            options += [schema.resume.flag, ask.session_id]
+        if schema.model_flag and self._model:
+            options += [schema.model_flag, self._model]
+        return [*options, *self._args]
+
+    def _prompt_text(self, ask: Ask) -> str:
+        if self.schema.session_mode == "stream":
+            return ask.text
+        template = self.schema.history_template
+        if template is None:
+            template = _DEFAULT_TEMPLATE
+        system = template.system if isinstance(template, HistoryTemplate) else None
+        turn_format = template.turn_format if isinstance(template, HistoryTemplate) else template
+        parts = [system] if system else []
+        parts += [_fill(turn_format, said, answered) for said, answered in ask.history]
+        return "\n\n".join([*parts, f"User: {ask.text}" if ask.history else ask.text])
+
+    def _stdin(self, text: str, ask: Ask) -> str:
+        if self.schema.prompt.stdin_format == "text":
+            return text + "\n"
+        said = {"prompt": text} | ({"sessionId": ask.session_id} if ask.session_id else {})
+        return msgspec.json.encode(said).decode() + "\n"
+
+
+def parse_schema(schema: Any, source: str) -> AdapterSchema:
+    """Check a schema; the error names file and field."""
+    try:
+        parsed = msgspec.convert(schema, AdapterSchema)
+    except msgspec.ValidationError as error:
+        msg = f"{source}: {error}"
+        raise InputError(
+            msg, hint="see docs/adapters.md, or: assay schemas AdapterSchema"
+        ) from error
+    if parsed.prompt.flag and parsed.prompt.stdin:
+        msg = f"{source}: prompt.flag and prompt.stdin exclude each other"
+        raise InputError(msg, hint="leave out the one the agent does not use")
+    return parsed
+
+
+def _fill(template: str, said: str, answered: str) -> str:
+    """Replace the first {{input}} and the first {{output}}, in one pass so that text stays text."""
+    values = {"{{input}}": said, "{{output}}": answered}
+    return re.sub(r"\{\{(?:input|output)\}\}", lambda m: values.pop(m.group(), m.group()), template)

@@ -1,0 +1,193 @@
+"""Read the lines of a declared agent, turn by turn, live or from a recording."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.declared.mapping import Mapping, Update
+from assay.adapters.reading import ENDED, StepBuilder, is_readable, parse_line
+from assay.plugin import Reading
+from assay.records.capture import AgentInfo, Cause, Events, Failure, Usage
+from assay.records.recording import RawLine, Recording
+from assay.records.trajectory import AnyStep, Message
+
+
+class TurnReader:
+    """Takes the lines of one turn; nothing after the terminal event is part of the turn."""
+
+    def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
+        self.mapping = mapping
+        self._steps = StepBuilder(turn)
+        self._whole = whole
+        self.session_id: str | None = None
+        self.ended = False
+        self.result: str | None = None
+        self.events = Events()
+        self.usage: dict[str, float] = {}
+        self.cumulative: dict[str, float] = {}
+        self.failure: Failure | None = None
+        self.model: str | None = None
+        self.version: str | None = None
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return self._steps.steps
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if (self.ended and not self._whole) or not is_readable(line, self.events):
+            return ()
+        event = parse_line(line.text)
+        if not isinstance(event, dict | list):
+            self.events.unparsed += 1
+            return ()
+        return self._read(event, line.t_ms)
+
+    def output(self) -> str:
+        """The result, or else what the agent said."""
+        said = (step.content for step in self.steps if isinstance(step, Message))
+        return self.result or "\n".join(filter(None, said))
+
+    def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
+        mapping = self.mapping
+        changed = [self._apply(update, t_ms) for update in mapping.updates(event)]
+        result = mapping.result(event)
+        if result is not None:
+            self.result = result
+        terminal = mapping.is_terminal(event, is_result=result is not None)
+        self.ended = self.ended or terminal
+        known = self._note(event)
+        if changed or terminal or result is not None or known or mapping.is_ignored(event):
+            self.events.mapped += 1
+        else:
+            kind = event.get("type") if isinstance(event, dict) else None
+            name = kind if isinstance(kind, str) else "(no type)"
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+        return changed
+
+    def _apply(self, update: Update, t_ms: int) -> AnyStep:
+        content, parent = update.text("content"), update.text("parent")
+        if update.kind == "message":
+            return self._steps.message(content or "", t_ms, parent)
+        if update.kind == "thought":
+            return self._steps.thought(content or "", t_ms, parent)
+        if update.kind == "plan":
+            entries = update.values.get("entries")
+            listed = entries if isinstance(entries, list) else []
+            return self._steps.plan(listed, t_ms, content, parent)
+        return self._apply_tool(update, t_ms, parent)
+
+    def _apply_tool(self, update: Update, t_ms: int, parent: str | None) -> AnyStep:
+        status = update.text("status")
+        if update.failed():
+            status = "failed"
+        ended = status in ENDED
+        error = update.values.get("error")
+        exit_code = update.values.get("exit_code")
+        return self._steps.tool(
+            t_ms,
+            status=status,
+            guessed_id=update.values.get("call_id") is None,
+            name=update.text("title"),
+            call_id=update.call_id(),
+            input=None if ended and "input" not in update.values else update.tool_input(),
+            output=update.tool_output() if ended else update.values.get("output"),
+            error=error if isinstance(error, str) and error else None,
+            exit_code=exit_code if isinstance(exit_code, int) else None,
+            parent=parent,
+        )
+
+    def _note(self, event: Any) -> bool:
+        """Take session id, model, usage and errors; say whether the event was about any cost."""
+        mapping = self.mapping
+        for name in ("session_id", "model", "version"):
+            get = getattr(mapping, name)
+            value = get(event) if get else None
+            if isinstance(value, str) and value:
+                setattr(self, name, value)
+        counted = False
+        for entry, matcher, getters in mapping.usage:
+            if matcher.fits(event):
+                counted = True
+                self._count(entry.mode, {name: get(event) for name, get in getters.items()})
+        error = mapping.error(event)
+        if error is not None:
+            self.failure = Failure(cause=Cause(error[0].cause), message=error[1][:2000])
+        return counted or error is not None
+
+    def _count(self, mode: str, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if mode == "cumulative":
+                self.cumulative[name] = value
+            else:
+                self.usage[name] = self.usage.get(name, 0) + value
+
+
+def read_turns(mapping: Mapping, recording: Recording) -> Reading:
+    """Read all turns of a recording and put them together."""
+    several = len(recording.turns) > 1
+    readers = []
+    for number, turn in enumerate(recording.turns, 1):
+        reader = turn.seen
+        if several or not isinstance(reader, TurnReader) or reader.mapping is not mapping:
+            reader = TurnReader(mapping, number if several else None, whole=recording.unsplit)
+            for line in turn.lines():
+                reader.feed(line)
+        readers.append(reader)
+    return Reading(
+        steps=[step for reader in readers for step in reader.steps],
+        outputs=[reader.output() for reader in readers],
+        events=_add_events(readers),
+        usage=_add_usage(readers),
+        session_id=_last(reader.session_id for reader in readers),
+        agent=_agent(mapping, readers),
+        failure=readers[-1].failure if readers else None,
+        terminal_required=mapping.schema.terminal.required,
+    )
+
+
+def _add_events(readers: list[TurnReader]) -> Events:
+    total = Events(terminal=bool(readers) and readers[-1].ended)
+    for reader in readers:
+        for name in ("total", "mapped", "unparsed", "oversized"):
+            setattr(total, name, getattr(total, name) + getattr(reader.events, name))
+        for kind, n in reader.events.unknown.items():
+            total.unknown[kind] = total.unknown.get(kind, 0) + n
+    return total
+
+
+def _add_usage(readers: list[TurnReader]) -> Usage | None:
+    """Add what is counted per event; of what is cumulative the last word counts."""
+    sums: dict[str, float] = {}
+    for reader in readers:
+        for name, value in reader.usage.items():
+            sums[name] = sums.get(name, 0) + value
+    last: dict[str, float] = {}
+    for reader in readers:
+        last |= reader.cumulative
+    for name, value in last.items():
+        sums[name] = sums.get(name, 0) + value
+    if not sums:
+        return None
+    known: dict[str, Any] = {name: int(n) for name, n in sums.items() if name != "cost_usd"}
+    if "cost_usd" in sums:
+        known |= {"cost_usd": sums["cost_usd"], "cost_source": "reported"}
+    return Usage(**known)
+
+
+def _agent(mapping: Mapping, readers: list[TurnReader]) -> AgentInfo:
+    version, model = (_last(getattr(r, name) for r in readers) for name in ("version", "model"))
+    return AgentInfo(
+        adapter=mapping.schema.name,
+        version=UNSET if version is None else version,
+        model=UNSET if model is None else model,
+    )
+
+
+def _last(values: Any) -> str | None:
+    found = [value for value in values if value is not None]
+    return found[-1] if found else None

@@ -1,0 +1,265 @@
+"""Read Gemini CLI's own session files, and put them together with the stream."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.gemini.stream import GeminiTurn, Text, Use, todo_step, tool_step
+from assay.adapters.reading import TrialClock, epoch_ms, parse_line
+from assay.records.trajectory import AnyStep, Message, Thought
+
+_TOKENS = ("input", "output", "cached", "thoughts", "tool", "total")
+type Tokens = dict[str, int]
+
+
+@dataclass
+class Answer:
+    """One answer of the model, in its last version."""
+
+    id: str
+    at_ms: float | None
+    text: str = ""
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    tokens: Tokens | None = None
+    model: str | None = None
+
+
+@dataclass
+class Segment:
+    """What one process wrote."""
+
+    at_ms: float | None = None
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """Of all its answers."""
+        known = [answer.tokens for answer in self.answers if answer.tokens is not None]
+        if not known:
+            return None
+        return {name: sum(tokens.get(name, 0) for tokens in known) for name in _TOKENS}
+
+
+@dataclass
+class Session:
+    """One session, or that of a sub-agent."""
+
+    id: str = ""
+    kind: str = "main"
+    segments: list[Segment] = field(default_factory=list)
+
+
+def read_sessions(kept: Path | None) -> dict[str, Session]:
+    """Read all session files among the kept ones, by session; one may have several files."""
+    if kept is None:
+        return {}
+    found: dict[str, Session] = {}
+    for path in sorted(kept.rglob("*.jsonl")):
+        with path.open("rb") as file:
+            session = read_session(file)
+        if session.id in found:
+            found[session.id].segments += session.segments
+        elif session.id:
+            found[session.id] = session
+    return found
+
+
+def read_session(lines: Iterable[bytes]) -> Session:
+    """Read one file: each header begins what one process wrote; a later version wins."""
+    session = Session()
+    known: dict[str, Answer] = {}
+    for line in lines:
+        entry = parse_line(line)
+        if not isinstance(entry, dict):
+            continue
+        if "sessionId" in entry and "type" not in entry:
+            session.id = session.id or str(entry["sessionId"])
+            session.kind = str(entry.get("kind", session.kind))
+            session.segments.append(Segment(epoch_ms(entry.get("startTime"))))
+        elif entry.get("type") == "gemini" and isinstance(entry.get("id"), str):
+            _take_answer(entry, session, known)
+    return session
+
+
+def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answer]) -> None:
+    answer = known.get(entry["id"])
+    if answer is None:
+        answer = known[entry["id"]] = Answer(entry["id"], epoch_ms(entry.get("timestamp")))
+        if not session.segments:
+            session.segments.append(Segment())
+        session.segments[-1].answers.append(answer)
+    answer.text = _text(entry.get("content")) or answer.text
+    thoughts = entry.get("thoughts")
+    if isinstance(thoughts, list) and thoughts:
+        answer.thoughts = [text for thought in thoughts if (text := _thought(thought))]
+    calls = entry.get("toolCalls")
+    if isinstance(calls, list):
+        named = [call for call in calls if isinstance(call, dict)]
+        answer.calls = [call for call in named if isinstance(call.get("id"), str)]
+    tokens = entry.get("tokens")
+    if isinstance(tokens, dict):
+        answer.tokens = {name: n for name in _TOKENS if isinstance(n := tokens.get(name), int)}
+    if isinstance(entry.get("model"), str):
+        answer.model = entry["model"]
+
+
+def _thought(thought: Any) -> str:
+    """Put subject and description together as the model wrote them."""
+    if isinstance(thought, str):
+        return thought
+    if not isinstance(thought, dict):
+        return ""
+    subject, description = thought.get("subject"), thought.get("description")
+    parts = [f"**{subject}**" if subject else "", str(description or "")]
+    return "\n".join(part for part in parts if part)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+@dataclass
+class Merge:
+    """How the steps of one trial are made."""
+
+    clock: TrialClock
+    children: dict[str, Session] = field(default_factory=dict)
+    """Sessions of sub-agents that no call has claimed yet."""
+
+    def steps(self, turn: GeminiTurn, segment: Segment | None, number: int | None) -> list[AnyStep]:
+        """Give the steps of one turn, nothing twice and nothing left out."""
+        answers = segment.answers if segment is not None else []
+        calls = {call.get("id"): call for answer in answers for call in answer.calls}
+        placed: list[tuple[float, int, list[AnyStep]]] = []
+        for index, part in enumerate(turn.parts):
+            placed.append((index, 0, list(self._part(part, calls, number))))
+        ids = {part.id: index for index, part in enumerate(turn.parts) if isinstance(part, Use)}
+        first, last = 0, -1
+        for order, answer in enumerate(answers):
+            seen = _seen(answer, turn.parts, ids, first)
+            if seen:
+                first, last = seen[0], max(last, seen[-1])
+            steps = list(self._unseen(answer, turn, ids, number, seen))
+            placed.append((seen[0] - 0.5 if seen else last + 0.5, order, steps))
+        placed.sort(key=lambda one: one[:2])
+        return [step for _, _, steps in placed for step in steps]
+
+    def _part(
+        self, part: Text | Use, calls: dict[Any, dict[str, Any]], turn: int | None
+    ) -> Iterator[AnyStep]:
+        if isinstance(part, Use):
+            yield from self._call(part, calls.get(part.id), turn)
+            return
+        yield Message(
+            content=part.content,
+            timestamp=self._moment(part),
+            turn=UNSET if turn is None else turn,
+        )
+
+    def _moment(self, part: Text | Use) -> float:
+        at = self.clock.at(part.at_ms)
+        return part.t_ms if at is None else at
+
+    def _call(
+        self,
+        use: Use | None,
+        call: dict[str, Any] | None,
+        turn: int | None,
+        parent: str | None = None,
+        default_ms: float = 0,
+    ) -> Iterator[AnyStep]:
+        step = tool_step(use, call, self.clock, turn, parent, default_ms)
+        yield step
+        plan = todo_step(step)
+        if plan is not None:
+            yield plan
+        child = self.children.pop(str((call or {}).get("agentId")), None)
+        for segment in child.segments if child is not None else ():
+            for answer in segment.answers:
+                yield from self._answer(answer, turn, str(step.call_id), step.timestamp)
+
+    def _unseen(
+        self,
+        answer: Answer,
+        turn: GeminiTurn,
+        ids: dict[str, int],
+        number: int | None,
+        seen: list[int],
+    ) -> Iterator[AnyStep]:
+        """Give what the stream does not show of an answer: thoughts, and all of it when cut."""
+        latest = self._moment(turn.parts[seen[0]]) if seen else None
+        yield from self._thoughts(answer, number, None, 0, latest)
+        if not seen and not turn.ended and answer.text:
+            yield self._message(answer, number, None, 0)
+        for call in answer.calls:
+            if call.get("id") not in ids:
+                yield from self._call(None, call, number)
+
+    def _answer(
+        self, answer: Answer, turn: int | None, parent: str, default_ms: float
+    ) -> Iterator[AnyStep]:
+        yield from self._thoughts(answer, turn, parent, default_ms)
+        if answer.text:
+            yield self._message(answer, turn, parent, default_ms)
+        for call in answer.calls:
+            yield from self._call(None, call, turn, parent, default_ms)
+
+    def _thoughts(
+        self,
+        answer: Answer,
+        turn: int | None,
+        parent: str | None,
+        default_ms: float,
+        latest: float | None = None,
+    ) -> Iterator[AnyStep]:
+        """Give the thoughts; they are written down with their answer but came before it."""
+        moments = [m for m in (self.clock.at(answer.at_ms), latest) if m is not None]
+        for text in answer.thoughts:
+            yield Thought(
+                content=text,
+                timestamp=min(moments, default=default_ms),
+                turn=UNSET if turn is None else turn,
+                parent=UNSET if parent is None else parent,
+            )
+
+    def _message(
+        self, answer: Answer, turn: int | None, parent: str | None, default_ms: float
+    ) -> AnyStep:
+        at = self.clock.at(answer.at_ms)
+        return Message(
+            content=answer.text,
+            timestamp=default_ms if at is None else at,
+            turn=UNSET if turn is None else turn,
+            parent=UNSET if parent is None else parent,
+        )
+
+
+def assign_segments(
+    turns: list[GeminiTurn], session: Session | None, clock: TrialClock
+) -> list[Segment | None]:
+    """Give each turn its part of the session; that may be older than the trial."""
+    segments = session.segments if session is not None else []
+    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
+    left = (within or segments)[-len(turns) :] if turns else []
+    begun = [turn for turn in turns if turn.session_id is not None]
+    by_turn = dict(zip(map(id, begun), left, strict=False))
+    return [by_turn.get(id(turn)) for turn in turns]
+
+
+def _seen(answer: Answer, parts: list[Text | Use], ids: dict[str, int], start: int) -> list[int]:
+    """Find the parts of the stream that show an answer, in order."""
+    found = [ids[call["id"]] for call in answer.calls if call.get("id") in ids]
+    text = answer.text.strip()
+    for index in range(start, len(parts)) if text else ():
+        part = parts[index]
+        if isinstance(part, Text) and text in part.content:
+            return sorted([index, *found])
+    return sorted(found)

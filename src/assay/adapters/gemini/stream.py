@@ -1,0 +1,343 @@
+"""Read the lines of `gemini --output-format stream-json`, one turn at a time."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.reading import TrialClock, epoch_ms, is_readable, parse_line
+from assay.records.capture import Events
+from assay.records.recording import RawLine
+from assay.records.trajectory import AnyStep, Message, Plan, ToolCall
+
+
+@dataclass
+class Text:
+    """A message: all pieces between two tool events."""
+
+    pieces: list[str]
+    t_ms: float
+    at_ms: float | None
+
+    @property
+    def content(self) -> str:
+        """All of it."""
+        return "".join(self.pieces)
+
+
+@dataclass
+class Use:
+    """A tool call and, once it came, its result."""
+
+    id: str
+    name: str
+    input: Any
+    t_ms: float
+    at_ms: float | None
+    result: dict[str, Any] | None = None
+    result_t_ms: float | None = None
+    result_at_ms: float | None = None
+
+
+@dataclass
+class Result:
+    """The terminal event."""
+
+    status: str = ""
+    error: dict[str, Any] | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+class GeminiTurn:
+    """Takes the lines of one turn."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.ended = False
+        self.parts: list[Text | Use] = []
+        self.model: str | None = None
+        self.result: Result | None = None
+        self.errors: list[tuple[str, str]] = []
+        """Severity and message of error events."""
+        self.events = Events()
+        self._not_json: list[bytes] = []
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed, a message piece by piece."""
+        if not is_readable(line, self.events):
+            return ()
+        event = parse_line(line.text)
+        if not isinstance(event, dict):
+            self.events.unparsed += 1
+            self._not_json.append(line.text)
+            return ()
+        known, changed = self._read(event, line.t_ms)
+        if known:
+            self.events.mapped += 1
+        else:
+            name = str(event.get("type", "no type"))
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+        return changed
+
+    def output(self) -> str:
+        """What was said last, after all tools; not a word of what came before them."""
+        last = self.parts[-1] if self.parts else None
+        return last.content if isinstance(last, Text) else ""
+
+    def settle(self) -> None:
+        """Read a turn whose lines are no events: all of them may be one JSON object.
+
+        That is what `--output-format json` prints.
+        """
+        if self.events.mapped or not self._not_json:
+            return
+        whole = parse_line(b"\n".join(self._not_json))
+        if not isinstance(whole, dict) or "stats" not in whole:
+            return
+        self.events.mapped, self.events.unparsed = self.events.total, 0
+        self.session_id = _text(whole.get("session_id"))
+        if text := _text(whole.get("response")):
+            self.parts.append(Text([text], 0, None))
+        error = whole.get("error")
+        failed = isinstance(error, dict)
+        self.result = Result(
+            "error" if failed else "success",
+            error if failed else None,
+            _stream_stats(whole["stats"]),
+        )
+        self.ended = True
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> tuple[bool, Sequence[AnyStep]]:
+        kind, at_ms = event.get("type"), epoch_ms(event.get("timestamp"))
+        if kind == "init":
+            self.session_id = _text(event.get("session_id")) or self.session_id
+            self.model = _text(event.get("model"))
+        elif kind == "message" and event.get("role") in ("user", "assistant"):
+            if event["role"] == "assistant":
+                return True, self._say(_text(event.get("content")) or "", t_ms, at_ms)
+        elif kind == "tool_use":
+            use = Use(
+                str(event.get("tool_id")),
+                str(event.get("tool_name")),
+                event.get("parameters"),
+                t_ms,
+                at_ms,
+            )
+            self.parts.append(use)
+            return True, [_live(use)]
+        elif kind == "tool_result":
+            return self._end_call(event, t_ms, at_ms)
+        elif kind == "error":
+            self.errors.append((str(event.get("severity")), str(event.get("message"))))
+        elif kind == "result":
+            self._take_result(event)
+        else:
+            return False, ()
+        return True, ()
+
+    def _say(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
+        if not piece:
+            return ()
+        last = self.parts[-1] if self.parts else None
+        if isinstance(last, Text):
+            last.pieces.append(piece)
+        else:
+            self.parts.append(Text([piece], t_ms, at_ms))
+        return [Message(content=piece, timestamp=t_ms, step_id=f"text-{len(self.parts)}")]
+
+    def _end_call(
+        self, event: dict[str, Any], t_ms: int, at_ms: float | None
+    ) -> tuple[bool, Sequence[AnyStep]]:
+        for part in reversed(self.parts):
+            if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
+                part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
+                return True, [_live(part)]
+        return False, ()
+
+    def _take_result(self, event: dict[str, Any]) -> None:
+        error, stats = event.get("error"), event.get("stats")
+        self.result = Result(
+            str(event.get("status")),
+            error if isinstance(error, dict) else None,
+            stats if isinstance(stats, dict) else {},
+        )
+        self.ended = True
+
+
+def _live(use: Use) -> ToolCall:
+    result = use.result
+    status = "in_progress"
+    if result is not None:
+        status = "failed" if result.get("status") == "error" else "completed"
+    return ToolCall(
+        name=use.name,
+        status=status,
+        timestamp=use.t_ms,
+        input=use.input,
+        output=UNSET if result is None else result.get("output", UNSET),
+        call_id=use.id,
+    )
+
+
+def _stream_stats(stats: Any) -> dict[str, Any]:
+    """Say the statistics of the JSON format as the stream's result does."""
+    models: dict[str, Any] = {}
+    found = stats.get("models") if isinstance(stats, dict) else None
+    for name, model in found.items() if isinstance(found, dict) else ():
+        tokens = model.get("tokens") if isinstance(model, dict) else None
+        if isinstance(tokens, dict):
+            theirs = {"total_tokens": "total", "input_tokens": "prompt", "cached": "cached"}
+            theirs |= {"output_tokens": "candidates", "input": "input"}
+            models[name] = {ours: tokens.get(key, 0) for ours, key in theirs.items()}
+    names = ("total_tokens", "input_tokens", "output_tokens", "cached", "input")
+    sums = {name: sum(model[name] for model in models.values()) for name in names}
+    return {**sums, "models": models}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+SHELL, TODOS = "run_shell_command", "write_todos"
+_WRAPPED = re.compile(r"\A<untrusted_context[^>]*>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
+_SHELL = re.compile(
+    r"\AOutput: (?P<output>.*?)(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<code>-?\d+))?"
+    r"(?:\nSignal: (?P<signal>[^\n]*))?(?:\nBackground PIDs: [^\n]*)?"
+    r"(?:\nProcess Group PGID: (?P<group>\d+))?\s*\Z",
+    re.DOTALL,
+)
+_CUT = re.compile(r"\AOutput too large\. Showing first [^\n]*\n")
+_BLOCKED = "Command injection detected"
+_DENIED = re.compile(r"denied|policy", re.IGNORECASE)
+_EMPTY = "(empty)"
+
+
+def tool_step(
+    use: Use | None,
+    call: dict[str, Any] | None,
+    clock: TrialClock,
+    turn: int | None = None,
+    parent: str | None = None,
+    default_ms: float = 0,
+) -> ToolCall:
+    """Make the step of a call that is over: one without result was cut off with the agent."""
+    told = _told(use, call)
+    begun, duration = _times(use, call, clock, default_ms)
+    return ToolCall(
+        name=use.name if use is not None else str((call or {}).get("name")),
+        timestamp=begun,
+        duration=duration,
+        input=use.input if use is not None else (call or {}).get("args", UNSET),
+        call_id=use.id if use is not None else str((call or {}).get("id")),
+        turn=UNSET if turn is None else turn,
+        parent=UNSET if parent is None else parent,
+        **told,
+    )
+
+
+def todo_step(step: ToolCall) -> Plan | None:
+    """Give the plan that a call has written."""
+    todos = step.input.get("todos") if isinstance(step.input, dict) else None
+    if step.name != TODOS or step.status != "completed" or not isinstance(todos, list):
+        return None
+    entries = [
+        {"content": todo.get("description", ""), "status": todo.get("status", "pending")}
+        for todo in todos
+        if isinstance(todo, dict)
+    ]
+    return Plan(entries=entries, timestamp=step.timestamp, turn=step.turn, parent=step.parent)
+
+
+def is_denied(use: Use) -> bool:
+    """Whether the call was not permitted."""
+    error = (use.result or {}).get("error")
+    return isinstance(error, dict) and bool(_DENIED.search(str(error.get("type"))))
+
+
+def _told(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
+    """Say how the call ended: status, output, error, exit code."""
+    result = use.result if use is not None else None
+    response = _response(call)
+    shown = (result or {}).get("output", (call or {}).get("resultDisplay"))
+    status = (result or {}).get("status", (call or {}).get("status"))
+    if result is None and response is None:
+        return {"status": "cancelled"}
+    if status == "error":
+        return _failed(result, response, shown)
+    if status == "cancelled":
+        return {"status": "cancelled", "output": _or_unset(response or shown)}
+    name = use.name if use is not None else (call or {}).get("name")
+    if name == SHELL:
+        return _shell(response, shown)
+    return {"status": "completed", "output": _or_unset(shown if response is None else response)}
+
+
+def _failed(result: dict[str, Any] | None, response: Any, shown: Any) -> dict[str, Any]:
+    error = (result or {}).get("error")
+    message = error.get("message") if isinstance(error, dict) else None
+    text = message or response or shown or "failed"
+    output = response if response is not None else message or shown
+    return {"status": "failed", "output": _or_unset(output), "error": str(text)}
+
+
+def _shell(response: Any, shown: Any) -> dict[str, Any]:
+    """Read the answer to a shell command: the stream calls a failed one a success."""
+    text = response if isinstance(response, str) else shown
+    if isinstance(text, str) and text.startswith(_BLOCKED):
+        return {"status": "failed", "output": text, "error": text}
+    said = _SHELL.match(response) if isinstance(response, str) else None
+    if said is None:
+        return {"status": "completed", "output": _or_unset(text)}
+    output = "" if said["output"] == _EMPTY else said["output"]
+    if isinstance(shown, str) and len(shown) > len(output) > 0:
+        output = shown  # the model was given less than was shown
+    told: dict[str, Any] = {"status": "completed", "output": output}
+    if said["code"] is not None or said["group"] is not None:
+        told["exit_code"] = int(said["code"] or 0)
+    why = said["error"] or (f"signal {said['signal']}" if said["signal"] else None)
+    if said["code"] not in (None, "0"):
+        why = f"exit code {said['code']}"
+    if said["signal"] and said["code"] is None:
+        del told["exit_code"]
+    return told | ({"status": "failed", "error": why} if why else {})
+
+
+def _response(call: dict[str, Any] | None) -> Any:
+    """Give what the model was answered."""
+    results = (call or {}).get("result")
+    answers: list[Any] = []
+    for part in results if isinstance(results, list) else [results]:
+        function = part.get("functionResponse") if isinstance(part, dict) else None
+        response = function.get("response") if isinstance(function, dict) else None
+        if isinstance(response, dict):
+            answers.append(response.get("output", response.get("error", response)))
+    if not answers:
+        return None
+    answer = answers[0] if len(answers) == 1 else answers
+    if isinstance(answer, str):
+        answer = _CUT.sub("", answer)
+    wrapped = _WRAPPED.match(answer) if isinstance(answer, str) else None
+    return (
+        wrapped[1].replace("&lt;/untrusted_context&gt;", "</untrusted_context>")
+        if wrapped
+        else answer
+    )
+
+
+def _times(
+    use: Use | None, call: dict[str, Any] | None, clock: TrialClock, default_ms: float
+) -> tuple[float, Any]:
+    begun = clock.at(use.at_ms) if use is not None else None
+    ended_at = use.result_at_ms if use is not None else None
+    ended = clock.at(ended_at or epoch_ms((call or {}).get("timestamp")))
+    if begun is not None:
+        return begun, UNSET if ended is None else max(ended - begun, 0)
+    if use is None:
+        return (default_ms if ended is None else ended), UNSET
+    return use.t_ms, UNSET if use.result_t_ms is None else use.result_t_ms - use.t_ms
+
+
+def _or_unset(value: Any) -> Any:
+    return UNSET if value is None else value

@@ -1,0 +1,197 @@
+"""The adapter for OpenCode: `opencode run --format json`, and its database for what that lacks."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.adapters.opencode.failure import failure_of_turn
+from assay.adapters.opencode.files import Completer, OpenCodeDb, OpenCodeLog, read_db, read_log
+from assay.adapters.opencode.stream import OpenCodeTurn
+from assay.adapters.prices import with_cost
+from assay.adapters.reading import TrialClock
+from assay.adapters.vendor import (
+    McpServer,
+    VendorAdapter,
+    add_events,
+    add_usage,
+    mcp_servers,
+    spell_variables,
+    variables_of,
+)
+from assay.plugin import Ask, Command, Reading, Watch
+from assay.records.capture import AgentInfo, Failure, Usage
+from assay.records.recording import Recording
+
+_ENV = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_SHARE": "1",
+    "OPENCODE_DISABLE_TERMINAL_TITLE": "1",
+}
+_QUIET = {
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+}
+_NO_INSTALL = {
+    "node_modules/.keep": "",
+    "package-lock.json": '{"lockfileVersion":3,"packages":{"":{"dependencies":'
+    '{"@opencode-ai/plugin":"*"}}}}',
+}
+"""With these OpenCode does not fetch its plugin package from the npm registry."""
+_KEPT = ("~/.local/share/opencode/opencode*.db*", "~/.local/share/opencode/log/*.log")
+
+
+class OpenCodeAdapter(VendorAdapter):
+    """One process for each turn; later turns go on with the session of the first."""
+
+    name = "opencode"
+    linger_s = 30.0  # it may go on after what looks like its end
+    limited_linger_s = 30.0
+
+    def command(self, ask: Ask) -> Command:
+        """Run one prompt, given on stdin: as an argument it would arrive in quotes."""
+        options = self._options
+        servers = mcp_servers(options, ask)
+        argv = [options.program, "run", "--format", "json", "--thinking", "--auto"]
+        argv += ["--print-logs", "--log-level", "WARN", "--title", "assay", "--dir", ask.cwd]
+        if options.model:
+            argv += ["--model", options.model]
+        if ask.home:
+            argv.append("--pure")
+        if ask.session_id:
+            argv += ["--session", ask.session_id]
+        config = config_text(servers)
+        files, env = {}, dict(_ENV)
+        if ask.home:
+            folder = f"{ask.home}/.config/opencode"
+            files = {f"{folder}/{name}": text for name, text in _NO_INSTALL.items()}
+            files[f"{folder}/opencode.json"] = config
+            env |= _QUIET
+        elif servers:
+            env["OPENCODE_CONFIG_CONTENT"] = config
+        return Command(
+            argv=(*argv, *options.args),
+            env=env,
+            stdin=ask.text,
+            files=files,
+            pass_env=(*key_names(options.model), *variables_of(servers.values())),
+            keep=_KEPT if ask.home else (),
+        )
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return OpenCodeTurn(max_turns=self._options.max_turns)
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn from the agent's lines, and its database where it was kept."""
+        several = len(recording.turns) > 1
+        database, log = read_db(recording.kept), read_log(recording.kept, recording.stderr)
+        completer = Completer(database, TrialClock(recording))
+        turns: list[OpenCodeTurn] = []
+        steps, usages = [], []
+        for number, turn in enumerate(recording.turns, 1):
+            reader = OpenCodeTurn(number if several else None, self._options.max_turns)
+            for line in turn.lines():
+                reader.feed(line)
+            turns.append(reader)
+            model = self._model(reader, database)
+            last = number == len(recording.turns)
+            done = completer.complete(reader, number if several else None, last=last)
+            steps += done.steps
+            main = with_cost(model, reader.usage) if reader.usage else None
+            usages.append(add_usage([main, *done.usages]))
+        return Reading(
+            steps=steps,
+            outputs=[turn.output() for turn in turns],
+            events=add_events((t.events for t in turns), terminal=bool(turns) and turns[-1].ended),
+            usage=add_usage(usages),
+            session_id=next((t.session_id for t in reversed(turns) if t.session_id), None),
+            agent=self._agent(turns, database),
+            failure=_failure(turns, recording, log),
+            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
+            setup=self._setup(turns, database, log),
+            permission_denials=sum(len(turn.parts.denied) for turn in turns),
+            provider_retries=_n_retries(turns, log),
+        )
+
+    def _model(self, turn: OpenCodeTurn, database: OpenCodeDb) -> str | None:
+        return database.models.get(turn.session_id or "") or self._options.model
+
+    def _agent(self, turns: list[OpenCodeTurn], database: OpenCodeDb) -> AgentInfo:
+        model = self._model(turns[0], database) if turns else self._options.model
+        return AgentInfo(
+            adapter="opencode", version=database.version or UNSET, model=model or UNSET
+        )
+
+    def _setup(
+        self, turns: list[OpenCodeTurn], database: OpenCodeDb, log: OpenCodeLog
+    ) -> dict[str, Any] | None:
+        """Say what is known: the log names only servers that failed."""
+        started = any(turn.n_calls for turn in turns)
+        names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
+        setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
+        if names:
+            setup["mcpServers"] = [
+                {"name": n, "status": "failed" if n in log.failed_servers else "connected"}
+                for n in names
+            ]
+        return setup or None
+
+
+def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) -> Failure | None:
+    """Give the first turn's that failed: after some of them OpenCode could be asked again."""
+    for number, (turn, spoken) in enumerate(zip(turns, recording.turns, strict=True), 1):
+        last = number == len(turns)
+        stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog())
+        start_ms = recording.start_ms + spoken.end.start_ms
+        failure = failure_of_turn(turn, spoken.end, stderr, known, start_ms)
+        if failure is not None:
+            return failure
+    return None
+
+
+def _n_retries(turns: list[OpenCodeTurn], log: OpenCodeLog) -> int:
+    """Every error of the provider was followed by another try, save one that was final."""
+    final = 1 if turns and turns[-1].error is not None else 0
+    return max(0, len(log.errors) - final)
+
+
+_KEYS = {
+    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+    "amazon-bedrock": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"),
+}
+
+
+def config_text(servers: dict[str, McpServer]) -> str:
+    """Allow every tool and name the MCP servers."""
+    mcp = {name: _server(server) for name, server in servers.items()}
+    config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
+    return msgspec.json.encode(config | ({"mcp": mcp} if mcp else {})).decode()
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    """Translate the common form; ${NAME} is {env:NAME} here."""
+
+    def spelled(values: dict[str, str]) -> dict[str, str]:
+        return {key: spell_variables(value, "{env:NAME}") for key, value in values.items()}
+
+    if server.is_remote:
+        said = {"type": "remote", "url": spell_variables(str(server.url), "{env:NAME}")}
+        return {**said, "enabled": True, "headers": spelled(server.headers)}
+    words = [str(server.command), *server.args]
+    command = [spell_variables(word, "{env:NAME}") for word in words]
+    return {
+        "type": "local",
+        "command": command,
+        "enabled": True,
+        "environment": spelled(server.env),
+    }
+
+
+def key_names(model: str | None) -> tuple[str, ...]:
+    """Only the key of the model's provider goes into an isolated home."""
+    provider, slash, _ = (model or "").partition("/")
+    if not slash:
+        return ()
+    return _KEYS.get(provider, (f"{provider.upper().replace('-', '_')}_API_KEY",))

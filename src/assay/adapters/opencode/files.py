@@ -1,0 +1,247 @@
+"""Read what OpenCode leaves on disk: its database and its log."""
+
+import re
+import sqlite3
+import struct
+import tempfile
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.adapters.opencode.stream import OpenCodeTurn, PartReader, began_ms, usage_of_part
+from assay.adapters.prices import with_cost
+from assay.adapters.reading import StepBuilder, TrialClock, epoch_ms, parse_line
+from assay.adapters.vendor import text_cause
+from assay.records.capture import Cause, Failure, Usage
+from assay.records.trajectory import AnyStep, ToolCall
+
+_COVERED = b"[redacte"
+"""Begins what stands in place of a secret."""
+_SESSIONS = "select id, version, agent, model from session"
+_PARTS = (
+    "select p.id, p.session_id, p.time_created, p.data, m.data from part p"
+    " join message m on m.id = p.message_id order by p.id"
+)
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """One part of an answer of the model."""
+
+    id: str
+    created_ms: float
+    data: dict[str, Any]
+    model: str | None
+
+
+@dataclass
+class OpenCodeDb:
+    """The sessions of one trial."""
+
+    version: str | None = None
+    agent: str | None = None
+    models: dict[str, str] = field(default_factory=dict)
+    """Of each session: provider/model."""
+    parts: dict[str, list[StoredPart]] = field(default_factory=dict)
+    """Of each session, in order; only what the model said and did."""
+
+
+def read_db(kept: Path | None) -> OpenCodeDb:
+    """Read the database that was kept; an empty one when there is none or it cannot be read."""
+    database = OpenCodeDb()
+    for path in sorted(kept.glob("**/opencode/opencode*.db")) if kept else []:
+        with suppress(sqlite3.Error, OSError):
+            _read(path, database)
+    return database
+
+
+def _read(path: Path, database: OpenCodeDb) -> None:
+    """Read a copy: SQLite would write beside a file whose log is not merged yet."""
+    with tempfile.TemporaryDirectory(prefix="assay-db-") as folder:
+        copy = Path(folder) / "opencode.db"
+        copyfile(path, copy)
+        log = path.with_name(path.name + "-wal")
+        if log.exists():
+            data = log.read_bytes()
+            copy.with_name(copy.name + "-wal").write_bytes(
+                mend_wal(data) if _COVERED in data else data
+            )
+        with closing(sqlite3.connect(copy)) as connection:
+            for session_id, version, agent, model in connection.execute(_SESSIONS):
+                database.version = database.version or version
+                database.agent = database.agent or agent
+                if name := _model_name(parse_line(str(model).encode())):
+                    database.models[session_id] = name
+            for row in connection.execute(_PARTS):
+                _add_part(row, database)
+
+
+def _add_part(row: tuple[Any, ...], database: OpenCodeDb) -> None:
+    part_id, session_id, created_ms, data, message = row
+    part, info = parse_line(str(data).encode()), parse_line(str(message).encode())
+    if not isinstance(part, dict) or not isinstance(info, dict) or info.get("role") != "assistant":
+        return
+    stored = StoredPart(str(part_id), float(created_ms or 0), part, _model_name(info))
+    database.parts.setdefault(session_id, []).append(stored)
+
+
+def _model_name(fields: Any) -> str | None:
+    if not isinstance(fields, dict):
+        return None
+    name, provider = fields.get("modelID") or fields.get("id"), fields.get("providerID")
+    return f"{provider}/{name}" if name and provider else None
+
+
+_FIELD = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
+
+
+@dataclass(frozen=True)
+class OpenCodeLog:
+    """What matters of a log: errors of the provider in order, and servers that failed."""
+
+    errors: tuple[tuple[float, str], ...] = ()
+    """When (since the epoch, ms) and what."""
+    failed_servers: tuple[str, ...] = ()
+
+    def waiting_failure(self, since_ms: float) -> Failure | None:
+        """Judge a turn that ended while OpenCode asked its provider again and again, in silence."""
+        if not self.errors or self.errors[-1][0] < since_ms:
+            return None
+        message = self.errors[-1][1]
+        cause = Cause.AUTH if text_cause(message) is Cause.AUTH else Cause.PROVIDER
+        n = len(self.errors)
+        return Failure(
+            cause=cause, message=f"no answer from the provider after {n} tries: {message}"
+        )
+
+
+def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
+    """Read the log file where it was kept, and what was printed on stderr.
+
+    The same lines go to both; at the end of a process either may lack the last ones.
+    """
+    files = sorted(kept.glob("**/opencode/log/*.log")) if kept else []
+    texts = [*(path.read_text("utf-8", "replace") for path in files), stderr]
+    errors: list[tuple[float, str]] = []
+    failed: dict[str, None] = {}
+    for line in dict.fromkeys(line.strip() for text in texts for line in text.splitlines()):
+        fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
+        message = fields.get("message")
+        if message == "stream error" and fields.get("small") != "true":
+            at = epoch_ms(fields.get("timestamp")) or 0.0
+            errors.append((at, fields.get("error.error") or _last_field(fields)))
+        elif message == "server unavailable" and "key" in fields:
+            failed[fields["key"]] = None
+    return OpenCodeLog(tuple(errors), tuple(failed))
+
+
+def _fields(line: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in _FIELD.findall(line):
+        quoted = len(value) > 1 and value.startswith('"')
+        found[name] = re.sub(r"\\(.)", r"\1", value[1:-1]) if quoted else value
+    return found
+
+
+def _last_field(fields: dict[str, str]) -> str:
+    named = [value for name, value in fields.items() if name.startswith("error")]
+    return named[-1] if named else "stream error"
+
+
+_STEPS = frozenset({"text", "reasoning", "tool"})
+
+
+@dataclass
+class Completed:
+    """The steps of a turn with those of its sub-agents, and what these used."""
+
+    steps: list[AnyStep] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
+
+
+class Completer:
+    """Goes through the turns of a trial in order; nothing is told or counted twice."""
+
+    def __init__(self, database: OpenCodeDb, clock: TrialClock) -> None:
+        self._db = database
+        self._clock = clock
+        self._told: set[str] = set()
+
+    def complete(self, turn: OpenCodeTurn, number: int | None, *, last: bool) -> Completed:
+        """Give a turn's steps, each sub-agent's behind the call that began it."""
+        done = Completed()
+        self._told |= turn.part_ids
+        for step in turn.steps:
+            self._put(step, turn.parts, number, done)
+        if last and turn.session_id and not turn.ended:
+            reader = PartReader(StepBuilder(number))
+            missing = [p for p in self._untold(turn.session_id) if p.data.get("type") in _STEPS]
+            for part in missing:
+                for step in reader.read(part.data, self._moment(part, 0)):
+                    self._put(step, reader, number, done)
+        return done
+
+    def _put(self, step: AnyStep, by: PartReader, number: int | None, done: Completed) -> None:
+        done.steps.append(step)
+        child = by.children.get(str(step.call_id)) if isinstance(step, ToolCall) else None
+        if child is None or not isinstance(step, ToolCall):
+            return
+        reader = PartReader(StepBuilder(number))
+        for part in self._untold(child):
+            if part.data.get("type") == "step-finish":
+                done.usages.append(with_cost(part.model, usage_of_part(part.data)))
+                continue
+            for inner in reader.read(part.data, self._moment(part, step.timestamp), _id(step)):
+                self._put(inner, reader, number, done)
+
+    def _untold(self, session_id: str) -> list[StoredPart]:
+        parts = [p for p in self._db.parts.get(session_id, []) if p.id not in self._told]
+        self._told |= {part.id for part in parts}
+        return parts
+
+    def _moment(self, part: StoredPart, otherwise: float) -> float:
+        at = self._clock.at(began_ms(part.data) or part.created_ms or None)
+        return otherwise if at is None else at
+
+
+def _id(call: ToolCall) -> Any:
+    return None if call.call_id is UNSET else call.call_id
+
+
+_MAGIC_LITTLE, _MAGIC_BIG = 0x377F0682, 0x377F0683
+_HEADER = 32
+_FRAME_HEADER = 24
+_WORD = 0xFFFFFFFF
+
+
+def mend_wal(data: bytes) -> bytes:
+    """Give a log with its checksums made anew, as far as its frames belong to it."""
+    if len(data) < _HEADER:
+        return data
+    magic, _, page_size = struct.unpack(">III", data[:12])
+    if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or not 512 <= page_size <= 65536:
+        return data
+    order = ">" if magic == _MAGIC_BIG else "<"
+    out = bytearray(data)
+    sums = _checksum(order, data[:24], (0, 0))
+    out[24:32] = struct.pack(">II", *sums)
+    salt, step = data[16:24], _FRAME_HEADER + page_size
+    for at in range(_HEADER, len(data) - step + 1, step):
+        if data[at + 8 : at + 16] != salt:  # left over from before the log was begun anew
+            break
+        sums = _checksum(order, data[at : at + 8], sums)
+        sums = _checksum(order, data[at + _FRAME_HEADER : at + step], sums)
+        out[at + 16 : at + 24] = struct.pack(">II", *sums)
+    return bytes(out)
+
+
+def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    one, two = sums
+    for first, second in struct.iter_unpack(f"{order}II", data):
+        one = (one + first + two) & _WORD
+        two = (two + second + one) & _WORD
+    return one, two

@@ -1,0 +1,246 @@
+"""Read the lines of `opencode run --format json`, one turn at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.adapters.reading import StepBuilder, is_readable, parse_line
+from assay.records.capture import Events, Usage
+from assay.records.recording import RawLine
+from assay.records.trajectory import AnyStep, Message
+
+_PARTS = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use"})
+_GOES_ON = frozenset({"tool-calls", "unknown"})
+
+
+class OpenCodeTurn:
+    """Takes the lines of one turn."""
+
+    def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
+        self._builder = StepBuilder(turn)
+        self._max_turns = max_turns
+        self._answer: list[str] = []
+        self._said: list[str] = []
+        """Lines that are not JSON: the answer itself when another format was asked for."""
+        self.parts = PartReader(self._builder)
+        self.session_id: str | None = None
+        self.ended = False
+        self.over_limit = False
+        self.events = Events()
+        self.usage: Usage | None = None
+        self.n_calls = 0
+        """Of the model, that ended."""
+        self.reason: str | None = None
+        """Why the last model call ended, unless another has begun."""
+        self.error: dict[str, Any] | None = None
+        """The last error, while nothing has followed it."""
+        self.overflow: dict[str, Any] | None = None
+        """The error about a context that was too long."""
+        self.last_ms = 0.0
+        """When the last line was written, since the epoch."""
+        self.part_ids: set[str] = set()
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        """The steps so far."""
+        return self._builder.steps
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if not is_readable(line, self.events):
+            return ()
+        event = parse_line(line.text)
+        if not isinstance(event, dict):
+            self.events.unparsed += 1
+            self._said.append(line.text.decode("utf-8", "replace"))
+            return ()
+        return self._read(event, line.t_ms)
+
+    def output(self) -> str:
+        """What was said after the last model call began, or else all that was said."""
+        if self._answer:
+            return "\n".join(self._answer)
+        said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
+        return "\n".join(said or self._said)
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
+        kind, session_id = event.get("type"), event.get("sessionID")
+        if isinstance(session_id, str) and session_id:
+            self.session_id = session_id
+        at = event.get("timestamp")
+        self.last_ms = float(at) if isinstance(at, int | float) else self.last_ms
+        if kind == "error":
+            self._error(event.get("error"))
+        elif kind not in _PARTS:
+            name = kind if isinstance(kind, str) else "(no type)"
+            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+            return []
+        self.events.mapped += 1
+        part = event.get("part")
+        return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
+
+    def _error(self, error: Any) -> None:
+        said = error if isinstance(error, dict) else {"data": {"message": str(error)}}
+        self.error = said
+        if said.get("name") == "ContextOverflowError":
+            self.overflow = said
+
+    def _part(self, kind: str, part: dict[str, Any], t_ms: int) -> list[AnyStep]:
+        self.part_ids.add(str(part.get("id")))
+        if kind == "step_start":
+            self._answer, self.reason, self.error = [], None, None
+            self.ended = self.over_limit
+            return []
+        if kind == "step_finish":
+            self._finish(part)
+            return []
+        if part.get("synthetic") is True:  # OpenCode told the model to go on
+            self.ended = self.over_limit
+        began = began_ms(part)
+        ago_ms = self.last_ms - began if began is not None and self.last_ms else 0.0
+        steps = self.parts.read(part, max(0.0, t_ms - max(0.0, ago_ms)))
+        self._answer += [step.content for step in steps if isinstance(step, Message)]
+        return steps
+
+    def _finish(self, part: dict[str, Any]) -> None:
+        self.n_calls += 1
+        self.reason = str(part.get("reason"))
+        self.ended = self.reason not in _GOES_ON
+        usage = usage_of_part(part)
+        self.usage = usage if self.usage is None else self.usage.plus(usage)
+        if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
+            self.ended = self.over_limit = True
+
+
+def usage_of_part(part: dict[str, Any]) -> Usage:
+    """Read the tokens of one model call; its classes do not overlap.
+
+    A cost of 0 is what OpenCode says of a model that it knows no price of.
+    """
+    said = part.get("tokens")
+    tokens: dict[str, Any] = said if isinstance(said, dict) else {}
+    cached = tokens.get("cache")
+    cache: dict[str, Any] = cached if isinstance(cached, dict) else {}
+    counts = {
+        "input_tokens": tokens.get("input"),
+        "output_tokens": tokens.get("output"),
+        "reasoning_tokens": tokens.get("reasoning"),
+        "cache_read_tokens": cache.get("read"),
+        "cache_write_tokens": cache.get("write"),
+    }
+    known: dict[str, Any] = {k: int(v) for k, v in counts.items() if isinstance(v, int | float)}
+    cost = part.get("cost")
+    if isinstance(cost, int | float) and cost > 0:
+        known |= {"cost_usd": float(cost), "cost_source": "reported"}
+    return Usage(**known)
+
+
+_STATUS = {"completed": "completed", "error": "failed", "running": "in_progress"}
+_TIMED_OUT = "<shell_metadata>"
+_REJECTED = "rejected permission"
+
+
+class PartReader:
+    """Puts parts into steps; t_ms is the moment of the trial at which a part began."""
+
+    def __init__(self, builder: StepBuilder) -> None:
+        self.builder = builder
+        self.children: dict[str, str] = {}
+        """Sessions of sub-agents, by the call that began them."""
+        self.denied: set[str] = set()
+        """Calls that were refused a permission."""
+
+    def read(self, part: dict[str, Any], t_ms: float, parent: str | None = None) -> list[AnyStep]:
+        """Give the steps of a text, a thought or a tool call; others have none."""
+        kind = part.get("type")
+        if kind == "tool":
+            return self._tool(part, t_ms, parent)
+        text = part.get("text")
+        if part.get("synthetic") is True or not isinstance(text, str) or not text:
+            return []  # synthetic: said by OpenCode to the model
+        if kind == "reasoning":
+            return [self.builder.thought(text, round(t_ms), parent)]
+        return [self.builder.message(text, round(t_ms), parent)] if kind == "text" else []
+
+    def _tool(self, part: dict[str, Any], t_ms: float, parent: str | None) -> list[AnyStep]:
+        said = part.get("state")
+        state: dict[str, Any] = said if isinstance(said, dict) else {}
+        name, call_id = str(part.get("tool") or "unknown"), str(part.get("callID"))
+        given = state.get("input")
+        error = tool_error(name, state)
+        if name == "invalid" and isinstance(given, dict):
+            name = str(given.get("tool") or name)
+        if error is not None and _REJECTED in error:
+            self.denied.add(call_id)
+        child = _metadata(state).get("sessionId")
+        if isinstance(child, str) and child:
+            self.children[call_id] = child
+        status = "failed" if error is not None else _STATUS.get(str(state.get("status")), "pending")
+        step = self.builder.tool(
+            round(t_ms),
+            status=status,
+            name=name,
+            call_id=call_id,
+            input=given,
+            output=_output(state, error),
+            error=error,
+            exit_code=_exit_code(state),
+            duration=_length_ms(state),
+            parent=parent,
+        )
+        todos = given.get("todos") if isinstance(given, dict) and name == "todowrite" else None
+        if isinstance(todos, list) and error is None:
+            return [step, self.builder.plan(todos, round(t_ms), None, parent)]
+        return [step]
+
+
+def _output(state: dict[str, Any], error: str | None) -> Any:
+    """Give what a call brought; cut-off output may stand whole only in the metadata."""
+    told, more = state.get("output", error), _metadata(state).get("output")
+    cut = _metadata(state).get("truncated") is True
+    if cut and isinstance(told, str) and isinstance(more, str) and len(more) > len(told):
+        return f"{told}\n{more}"
+    return told
+
+
+def tool_error(name: str, state: dict[str, Any]) -> str | None:
+    """Say how a call failed: a command that exits with 3 or runs too long is "completed" here."""
+    if state.get("status") == "error":
+        return str(state.get("error") or "failed")
+    given, metadata = state.get("input"), _metadata(state)
+    if name == "invalid":
+        return str(given.get("error") if isinstance(given, dict) else state.get("output"))
+    if "exit" not in metadata or state.get("status") != "completed":
+        return None
+    exit_code = metadata["exit"]
+    if exit_code is None:
+        _, found, tail = str(state.get("output")).rpartition(_TIMED_OUT)
+        return tail.split("</")[0].strip()[:500] if found else None
+    return f"exit code {exit_code}" if exit_code != 0 else None
+
+
+def began_ms(part: dict[str, Any]) -> float | None:
+    """Give the moment since the epoch at which a part began, by OpenCode's clock."""
+    state = part.get("state")
+    holder = state if isinstance(state, dict) else part
+    return _number(holder, "start")
+
+
+def _length_ms(state: dict[str, Any]) -> float | None:
+    start, end = _number(state, "start"), _number(state, "end")
+    return None if start is None or end is None else max(0.0, end - start)
+
+
+def _number(holder: dict[str, Any], name: str) -> float | None:
+    time = holder.get("time")
+    value = time.get(name) if isinstance(time, dict) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _exit_code(state: dict[str, Any]) -> int | None:
+    code = _metadata(state).get("exit")
+    return code if isinstance(code, int) else None
+
+
+def _metadata(state: dict[str, Any]) -> dict[str, Any]:
+    metadata = state.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,182 @@
+"""What every adapter reads with: JSON lines, the agent's clock, steps built from events."""
+
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.records.capture import Events
+from assay.records.recording import RawLine, Recording
+from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+
+
+def parse_line(line: bytes) -> Any:
+    """Give the JSON value of a line, or None when it is not JSON.
+
+    Invalid UTF-8, lone surrogates, NaN and 1e999 are mended (U+FFFD, ?, null), not lost.
+    """
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _mend(line)
+    except RecursionError:
+        return None
+
+
+def is_readable(line: RawLine, events: Events) -> bool:
+    """Count a line; say whether there is anything in it to read, and not too much."""
+    if not line.text or line.text.isspace():
+        return False
+    events.total += 1
+    events.oversized += line.oversized
+    return not line.oversized
+
+
+def _mend(line: bytes) -> Any:
+    if not line.lstrip().startswith((b"{", b"[")):
+        return None
+    import json
+
+    try:
+        text = line.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)
+        return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if isfinite(number) else None
+
+
+_SLACK_MS = 1000
+
+
+class TrialClock:
+    """Turns moments since the epoch into moments of the trial; refuses those outside of it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._start_ms = recording.start_ms
+        self._length_ms = recording.end_ms - recording.start_ms
+
+    def at(self, epoch_ms: float | None) -> float | None:
+        """Give the milliseconds since the start of the trial; None when that cannot be."""
+        if epoch_ms is None:
+            return None
+        passed_ms = epoch_ms - self._start_ms
+        if not -_SLACK_MS <= passed_ms <= self._length_ms + _SLACK_MS:
+            return None
+        return float(min(max(round(passed_ms), 0), self._length_ms))
+
+
+def epoch_ms(text: Any) -> float | None:
+    """Read an ISO time stamp; None when it is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp() * 1000
+    except ValueError:
+        return None
+
+
+ENDED = frozenset({"completed", "failed", "error", "success", "cancelled", "canceled", "rejected"})
+
+
+class StepBuilder:
+    """Collects the steps of one turn; tool calls are updated in place until they end."""
+
+    def __init__(self, turn: int | None = None) -> None:
+        self.steps: list[AnyStep] = []
+        self._turn: Any = UNSET if turn is None else turn
+        self._by_id: dict[str, int] = {}
+        self._open: list[int] = []
+
+    def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
+        """Add a thought."""
+        return self._add(
+            Thought(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+        )
+
+    def message(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
+        """Add a message."""
+        return self._add(
+            Message(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+        )
+
+    def plan(
+        self, entries: list[Any], t_ms: int, content: str | None = None, parent: str | None = None
+    ) -> AnyStep:
+        """Add a plan."""
+        return self._add(
+            Plan(
+                entries=entries,
+                timestamp=t_ms,
+                content=_set(content),
+                turn=self._turn,
+                parent=_set(parent),
+            )
+        )
+
+    def tool(
+        self, t_ms: int, *, status: str | None = None, guessed_id: bool = False, **known: Any
+    ) -> AnyStep:
+        """Begin a tool call, or update the one that this event belongs to.
+
+        known: name, call_id, input, output, error, exit_code, parent, duration; None is unknown.
+        guessed_id: the id may be another thing (an event's own id), so names may pair as well.
+        """
+        known = {name: value for name, value in known.items() if value is not None}
+        by_name = status in ENDED and (guessed_id or "call_id" not in known)
+        index = self._find(known, by_name=by_name)
+        if index is None:
+            return self._begin(t_ms, "pending" if status is None else status, known)
+        step = self.steps[index]
+        assert isinstance(step, ToolCall)
+        if "name" in known and known["name"] == known.get("call_id"):
+            del known["name"]  # a result that knows its call only by id
+        changes: dict[str, Any] = {k: v for k, v in known.items() if k != "call_id"}
+        if status is not None:
+            changes["status"] = status
+        if status in ENDED and "duration" not in changes:
+            changes["duration"] = t_ms - step.timestamp
+        self.steps[index] = msgspec.structs.replace(step, **changes)
+        self._close(index, status)
+        return self.steps[index]
+
+    def _begin(self, t_ms: int, status: str, known: dict[str, Any]) -> AnyStep:
+        step = ToolCall(status=status, timestamp=t_ms, turn=self._turn, **known)
+        index = len(self.steps)
+        self.steps.append(step)
+        if step.call_id is not UNSET:
+            self._by_id[step.call_id] = index
+        self._open.append(index)
+        self._close(index, status)
+        return step
+
+    def _find(self, known: dict[str, Any], *, by_name: bool) -> int | None:
+        """Find the call by id; without one, a result ends the oldest open call of its name."""
+        by_id = self._by_id.get(known.get("call_id", ""))
+        if by_id is not None:
+            return by_id
+        if not by_name:
+            return None
+        for index in self._open:
+            step = self.steps[index]
+            if isinstance(step, ToolCall) and step.name == known.get("name", "unknown"):
+                return index
+        return None
+
+    def _close(self, index: int, status: str | None) -> None:
+        if status in ENDED and index in self._open:
+            self._open.remove(index)
+
+    def _add(self, step: AnyStep) -> AnyStep:
+        self.steps.append(step)
+        return step
+
+
+def _set(value: str | None) -> Any:
+    return UNSET if value is None else value

@@ -1,0 +1,127 @@
+"""Agents that print text and no events, given as a command line or a shell command."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.adapters.reading import StepBuilder
+from assay.errors import InputError
+from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.records.capture import AgentInfo, Events
+from assay.records.recording import RawLine, Recording
+from assay.records.trajectory import AnyStep
+
+_SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>", "2>&1"})
+
+
+@dataclass(frozen=True)
+class SimpleAdapter:
+    """The template is split once, as a shell would; the prompt replaces {} in one argument."""
+
+    template: str
+    name: str = "simple"
+    timeout_ms: float | None = None
+    linger_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        try:
+            words = shlex.split(self.template)
+        except ValueError as error:
+            msg = f"--simple {self.template!r}: {error}"
+            raise InputError(msg) from error
+        used = sorted(_SHELL_WORDS.intersection(words))
+        if used or not words:
+            msg = f"--simple {self.template!r} needs a shell for {' '.join(used) or 'nothing'}"
+            raise InputError(msg, hint='use --shell, with the prompt as "$PROMPT"')
+
+    def command(self, ask: Ask) -> Command:
+        """Put the prompt in place of the first {}."""
+        words = shlex.split(self.template)
+        place = next((i for i, word in enumerate(words) if "{}" in word), None)
+        if place is not None:
+            before, _, after = words[place].partition("{}")
+            words[place] = before + ask.text + after
+        return Command(argv=tuple(words))
+
+    def watch(self) -> Watch:
+        """Follow a turn: the end of the process is its only end."""
+        return watch_plain()
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """One process for each turn."""
+        return None
+
+    def read(self, recording: Recording) -> Reading:
+        """Take the lines as one message."""
+        return read_plain(recording, self.name)
+
+
+@dataclass(frozen=True)
+class ShellAdapter:
+    """The command is the operator's own; the prompt only ever goes into the environment."""
+
+    template: str
+    name: str = "shell"
+    timeout_ms: float | None = None
+    linger_s: float = 10.0
+
+    def command(self, ask: Ask) -> Command:
+        """Start the shell with the operator's command."""
+        return Command(argv=("/bin/sh", "-c", self.template), env={"PROMPT": ask.text})
+
+    def watch(self) -> Watch:
+        """Follow a turn: the end of the process is its only end."""
+        return watch_plain()
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """One process for each turn."""
+        return None
+
+    def read(self, recording: Recording) -> Reading:
+        """Take the lines as one message."""
+        return read_plain(recording, self.name)
+
+
+class _PlainWatch:
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.ended = False
+        self._lines: list[str] = []
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Keep the line; text has no steps of its own."""
+        self._lines.append(line.text.decode("utf-8", "replace"))
+        return ()
+
+    def output(self) -> str:
+        """All that was printed."""
+        return "\n".join(self._lines).strip()
+
+
+def watch_plain() -> Watch:
+    """Follow a turn of plain text."""
+    return _PlainWatch()
+
+
+def read_plain(recording: Recording, name: str) -> Reading:
+    """Make one message of each turn."""
+    several = len(recording.turns) > 1
+    steps: list[AnyStep] = []
+    outputs: list[str] = []
+    events = Events()
+    for number, turn in enumerate(recording.turns, 1):
+        lines = list(turn.lines())
+        events.total += len(lines)
+        events.mapped += len(lines)
+        text = "\n".join(line.text.decode("utf-8", "replace") for line in lines).strip()
+        outputs.append(text)
+        if text:
+            builder = StepBuilder(number if several else None)
+            steps.append(builder.message(text, lines[0].t_ms))
+    return Reading(
+        steps=steps,
+        outputs=outputs,
+        events=events,
+        agent=AgentInfo(adapter=name),
+        terminal_required=False,
+    )

@@ -1,1 +1,0 @@
-"""Finds games: those of the package and those in a user's environment_files."""

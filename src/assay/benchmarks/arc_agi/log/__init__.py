@@ -1,1 +1,0 @@
-"""The event log of one game: the only truth about what was played."""

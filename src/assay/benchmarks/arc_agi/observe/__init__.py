@@ -1,1 +1,0 @@
-"""What a player sees of a game: compact text, and a picture if it asks for one."""

@@ -1,1 +1,0 @@
-"""Built-in players: programs that play over the same socket as any agent."""

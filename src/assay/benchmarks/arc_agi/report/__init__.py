@@ -1,1 +1,0 @@
-"""Words about runs: a report on one, a comparison of several; no printing here."""

@@ -1,1 +1,0 @@
-"""Scores of a game, computed from its plays; every score names its formula and its scale."""

@@ -1,1 +1,0 @@
-"""The game process: one game for one trial, behind a private socket."""

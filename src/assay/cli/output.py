@@ -1,0 +1,152 @@
+"""Where a command's output goes: a journal that grows row by row, or a file that appears whole."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+import click
+
+from assay.errors import InputError, OutputError
+from assay.records.journal import RESUMABLE, Journal, Mode
+from assay.records.spec import TrialSpec
+
+_BLOCK = 1 << 20
+_HINT = "check folder, permissions and free space"
+
+
+def refuse_same_file(source: Path | None, output: Path | None) -> None:
+    """Refuse to write over what is being read: results cannot be made again from a view."""
+    if not source or not output:
+        return
+    there = os.access(source, os.F_OK) and os.access(output, os.F_OK)
+    if there and output.samefile(source):
+        msg = f"-o is the file that is read: {output}"
+        raise click.UsageError(msg)
+
+
+@contextmanager
+def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Give a file to write to. It takes its place only when everything went well."""
+    with _troubles_told(path or "to stdout"):
+        if path is None:
+            with _kept_back(_stdout().fileno()) as file:
+                yield file
+            return
+        if path.is_file() and path.stat().st_size > 0 and not overwrite:
+            msg = f"{path} already exists"
+            raise OutputError(msg, hint="--overwrite replaces it")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            with path.open("wb") as target, _kept_back(target.fileno()) as file:
+                yield file
+            return
+        with _beside(path.resolve()) as file:
+            yield file
+
+
+@contextmanager
+def open_stdout(hint: str = _HINT) -> Iterator[TextIO]:
+    """Give stdout itself, for what may be seen while it is written."""
+    out = _stdout()
+    try:
+        with _troubles_told("to stdout", hint):
+            yield out
+            out.flush()
+    except OutputError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # Python flushes at its end, too
+        raise
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        msg = "cannot write to stdout: it is closed"
+        raise OutputError(msg, hint="give -o FILE, or leave stdout open")
+    return sys.stdout
+
+
+@contextmanager
+def _troubles_told(where: Path | str, hint: str = _HINT) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        msg = f"cannot write {where}: {error.strerror}"
+        raise OutputError(msg, hint=hint) from error
+
+
+@contextmanager
+def _kept_back(fd: int) -> Iterator[BinaryIO]:
+    """Collect in a temporary file, then copy to what cannot be taken back."""
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        with os.fdopen(fd, "wb", closefd=False) as target:
+            shutil.copyfileobj(file, target, _BLOCK)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[BinaryIO]:
+    """Write to a new file in the same folder, then give it the right name."""
+    new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
+    try:
+        with new.open("xb") as file:
+            yield file
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        new.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+
+
+class Sink:
+    """Takes finished rows, one at a time."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+
+    def append(self, line: bytes) -> None:
+        """Write one row so that a kill cannot lose it."""
+        if self._journal is not None:
+            self._journal.append(line)
+        else:
+            with open_stdout("with -o FILE a run can be resumed") as out:
+                out.buffer.write(line + b"\n")
+
+    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
+        """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
+        if self._journal is None:
+            return specs
+        by_id = {spec.prompt.id: spec for spec in specs}
+        done: set[str] = set()
+        for key in self._journal.rows():
+            spec = by_id.get(key.id)
+            if spec is not None and key.spec_hash not in (None, spec.hash):
+                msg = f'{self._journal.path}: row "{key.id}" was made from another prompt or agent'
+                raise InputError(
+                    msg, hint="go on with the same prompts and agent, or use another -o"
+                )
+            if spec is not None and k is not None and key.k != k:
+                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {k}'
+                raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
+            done.add(key.id)
+        return [spec for spec in specs if spec.prompt.id not in done]
+
+
+@contextmanager
+def open_sink(output: Path | None, mode: Mode, ways: str = RESUMABLE) -> Iterator[Sink]:
+    """Open the output for one command."""
+    if output is None:
+        yield Sink(None)
+        return
+    with Journal(output, mode, ways) as journal:
+        yield Sink(journal)

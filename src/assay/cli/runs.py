@@ -1,0 +1,101 @@
+"""The runs that a comparison is given: their names, and copies of piped ones."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from assay.errors import InputError
+
+type Named = list[tuple[str, Path]]
+
+
+def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
+    """Give label and path of each run; same file names are told apart by their folders."""
+    given = [_split(text) for text in (*arguments, *labelled)]
+    labels = [label for label, _ in given if label is not None]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        msg = f"two runs are labelled {twice!r}"
+        raise click.UsageError(msg)
+    paths = [path for label, path in given if label is None]
+    derived = dict(zip(range(len(paths)), _distinct(paths, set(labels)), strict=True))
+    named: Named = []
+    n = 0
+    for label, path in given:
+        if label is None:
+            named.append((derived[n], path))
+            n += 1
+        else:
+            named.append((label, path))
+    return named
+
+
+def _split(text: str) -> tuple[str | None, Path]:
+    """Take a label off; names of models have colons and slashes too, so files are looked for."""
+    if _exists(text):
+        return None, Path(text)
+    colons = [at for at, sign in enumerate(text) if sign == ":" and 0 < at < len(text) - 1]
+    for at in colons:
+        if _exists(text[at + 1 :]):
+            return text[:at], Path(text[at + 1 :])
+    if not colons or "/" in text[: colons[0]]:
+        return None, Path(text)
+    return text[: colons[0]], Path(text[colons[0] + 1 :])
+
+
+def _exists(path: str) -> bool:
+    return os.access(path, os.F_OK)  # unlike Path.exists it takes a name that is too long
+
+
+def _distinct(paths: list[Path], taken: set[str]) -> list[str]:
+    """Give the shortest ends of the paths that differ; the file's ending only where it must."""
+    whole = [path.absolute() for path in paths]
+    for shorten in (_stem, _same):
+        for depth in range(1, max((len(path.parts) for path in whole), default=1) + 1):
+            labels = ["/".join(shorten(path).parts[-depth:]) for path in whole]
+            if len(set(labels)) == len(labels) and not taken.intersection(labels):
+                return labels
+    return [f"{path.stem}-{n}" for n, path in enumerate(paths, 1)]
+
+
+def _stem(path: Path) -> Path:
+    return path.with_suffix("")
+
+
+def _same(path: Path) -> Path:
+    return path
+
+
+@contextmanager
+def kept(named: Named) -> Iterator[Named]:
+    """Give the same runs, those of `<(...)` and /dev/stdin as files that stay until the end."""
+    pipes = {path for _, path in named if _is_pipe(path)}
+    if not pipes:
+        yield named
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        copies = {path: _copy(path, Path(folder, str(n))) for n, path in enumerate(pipes)}
+        yield [(label, copies.get(path, path)) for label, path in named]
+
+
+def _is_pipe(path: Path) -> bool:
+    return os.access(path, os.F_OK) and not (path.is_file() or path.is_dir())
+
+
+def _copy(path: Path, folder: Path) -> Path:
+    import shutil
+
+    folder.mkdir()
+    copy = folder / path.name
+    try:
+        with path.open("rb") as source, copy.open("wb") as target:
+            shutil.copyfileobj(source, target)
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise InputError(msg, hint="write the run to a file, and give that") from error
+    return copy

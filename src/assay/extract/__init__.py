@@ -1,1 +1,0 @@
-"""Stage: read a recording into a trajectory."""

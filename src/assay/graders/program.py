@@ -1,0 +1,142 @@
+"""Graders that are programs: run once per trial, or kept running and asked line by line."""
+
+import math
+import os
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.errors import PluginError
+from assay.graders.fingerprint import fingerprint
+from assay.plugin import Host, Served, Trial
+from assay.records.capture import Grade
+
+
+@dataclass
+class ExecutableGrader:
+    """Started anew for each trial. A .py file that is not executable is run by our Python."""
+
+    path: str
+    timeout_s: float = 60.0
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return Path(self.path).stem
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of the program."""
+        return fingerprint(Path(self.path).read_bytes())
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Ask the program."""
+        done = host.run(
+            program(self.path),
+            stdin=msgspec.json.encode(question(trial)) + b"\n",
+            timeout_s=self.timeout_s,
+        )
+        if done.timed_out:
+            msg = f"Grader gave no answer in {self.timeout_s:g} s"
+            raise PluginError(msg)
+        if done.exit_code != 0:
+            said = done.stderr.decode("utf-8", "replace").strip()[-500:] or "No error output"
+            msg = f"Grader exited with code {done.exit_code}: {said}"
+            raise PluginError(msg)
+        return parse_answer(done.stdout)
+
+
+def program(path: str) -> list[str]:
+    """Say how to start a grader file."""
+    if path.endswith(".py") and not os.access(path, os.X_OK):
+        return [sys.executable, path]
+    return [path]
+
+
+def question(trial: Trial) -> dict[str, Any]:
+    """Give the seed's six fields, those that are known, in the seed's order.
+
+    Nothing is known of what the row leaves out; an empty metadata counts where it stands there.
+    """
+    row = trial.row
+    has_steps = bool(trial.trajectory) or not row or "trajectory" in row
+    has_metadata = bool(trial.metadata) or row.get("metadata") == trial.metadata
+    asked = {
+        "input": trial.input,
+        "output": trial.output,
+        "hint": trial.hint,
+        "trajectory": trial.trajectory if has_steps else None,
+        "metadata": trial.metadata if has_metadata else None,
+        "cwd": trial.cwd,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+@dataclass
+class ServingGrader(ExecutableGrader):
+    """Started once for each worker thread, again after a crash, and ended with the command."""
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Ask the program that runs already."""
+        served = host.serve(program(self.path))
+        asked = msgspec.json.encode(question(trial))
+        return parse_answer(ask_served(served, asked, self.timeout_s))
+
+
+def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
+    """Put a question to a running program; say in its failures who failed."""
+    try:
+        return served.ask(question, timeout_s)
+    except PluginError as error:
+        msg = f"Grader {error.message}"
+        raise PluginError(msg) from error
+
+
+def parse_answer(answer: bytes) -> Grade:
+    """Read one JSON object."""
+    text = answer.decode("utf-8-sig", "replace").strip()
+    if not text:
+        msg = "Grader produced no output"
+        raise PluginError(msg)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        msg = f"Grader output is not valid JSON: {text[:100]}"
+        raise PluginError(msg) from error
+    return check_answer(value)
+
+
+def check_value(value: Any) -> Grade:
+    """Check what Python code returned: it must also be possible to write it down."""
+    if isinstance(value, bool):
+        return Grade(pass_=value, score=float(value))
+    if isinstance(value, Grade):
+        value = msgspec.to_builtins(value)
+    grade = check_answer(value)
+    if not grade.outcome and (not grade.reasoning or grade.reasoning.isascii()):
+        return grade
+    try:
+        msgspec.json.encode(grade)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"Invalid grader result: cannot be written as JSON: {error}"
+        raise PluginError(msg) from error
+    return grade
+
+
+def check_answer(value: Any) -> Grade:
+    """Check a value that should be a grade."""
+    if isinstance(value, dict) and "version" in value:
+        value = {name: said for name, said in value.items() if name != "version"}
+    try:
+        grade = msgspec.convert(value, Grade)
+    except msgspec.ValidationError as error:
+        msg = f"Invalid grader result: {error}"
+        raise PluginError(msg) from error
+    if math.isnan(grade.score):
+        msg = "Invalid grader result: score is not a number - at `$.score`"
+        raise PluginError(msg)
+    return grade

@@ -1,0 +1,111 @@
+"""Built-in `tools`: what the agent did on its way, read from the trajectory."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, ClassVar
+
+import msgspec
+
+from assay.errors import InputError
+from assay.graders.answer import compiled
+from assay.graders.guard import PythonCode
+from assay.plugin import Trial
+from assay.records.capture import Grade
+
+type Call = dict[str, Any]
+
+
+@dataclass
+class Tools(PythonCode):
+    """Passes when every assertion holds; the score is the share that does.
+
+    Tool names may have wildcards (mcp__*). match is TOOL:REGEX, searched in the call's input as
+    compact JSON.
+    """
+
+    name: ClassVar[str] = "tools"
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
+    used: list[str] = field(default_factory=list)
+    not_used: list[str] = field(default_factory=list)
+    in_order: list[str] = field(default_factory=list)
+    match: list[str] = field(default_factory=list)
+    max_calls: int | None = None
+    no_failed: bool = False
+
+    def __post_init__(self) -> None:
+        asserted = (self.used, self.not_used, self.in_order, self._matches, self.no_failed)
+        if not any(asserted) and self.max_calls is None:
+            msg = "tools: nothing to check"
+            raise InputError(
+                msg, hint="give used, not_used, in_order, match, max_calls or no_failed"
+            )
+        if "" in (*self.used, *self.not_used, *self.in_order):
+            msg = "tools: a tool's name is empty"
+            raise InputError(msg, hint="for example: -g tools:used=Read")
+        if self.max_calls is not None and self.max_calls < 0:
+            msg = "tools: max_calls cannot be negative"
+            raise InputError(msg)
+
+    def judge(self, trial: Trial) -> Grade:
+        """Check every assertion."""
+        calls = [
+            step
+            for step in trial.trajectory
+            if isinstance(step, dict) and step.get("type") == "tool_call"
+        ]
+        checks = list(self._checks(calls))
+        wrong = [said for said, holds in checks if not holds]
+        n_right = len(checks) - len(wrong)
+        return Grade(
+            pass_=not wrong,
+            score=n_right / len(checks),
+            reasoning="; ".join(wrong) or f"{n_right} assertions hold over {len(calls)} calls",
+        )
+
+    def _checks(self, calls: Sequence[Call]) -> Iterator[tuple[str, bool]]:
+        for tool in self.used:
+            yield f"{tool} was not used", any(_is(call, tool) for call in calls)
+        for tool in self.not_used:
+            yield f"{tool} was used", not any(_is(call, tool) for call in calls)
+        if self.in_order:
+            yield f"not in order: {' → '.join(self.in_order)}", _in_order(calls, self.in_order)
+        for tool, pattern in self._matches:
+            found = any(_is(call, tool) and pattern.search(_input(call)) for call in calls)
+            yield f"no call of {tool} with input matching {pattern.pattern!r}", found
+        if self.max_calls is not None:
+            yield f"{len(calls)} calls, at most {self.max_calls}", len(calls) <= self.max_calls
+        if self.no_failed:
+            failed = [str(call.get("name")) for call in calls if _failed(call)]
+            yield f"failed: {', '.join(failed)}", not failed
+
+    @cached_property
+    def _matches(self) -> list[tuple[str, re.Pattern[str]]]:
+        pairs = []
+        for text in self.match:
+            tool, colon, pattern = text.partition(":")
+            if not colon:
+                msg = f"tools: match is TOOL:REGEX, not {text!r}"
+                raise InputError(msg)
+            pairs.append((tool, compiled(pattern)))
+        return pairs
+
+
+def _is(call: Call, tool: str) -> bool:
+    return fnmatchcase(str(call.get("name", "")), tool)
+
+
+def _in_order(calls: Sequence[Call], tools: Sequence[str]) -> bool:
+    rest = iter(calls)
+    return all(any(_is(call, tool) for call in rest) for tool in tools)
+
+
+def _input(call: Call) -> str:
+    value = call.get("input")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _failed(call: Call) -> bool:
+    return call.get("status") in ("failed", "error") or call.get("exitCode") not in (None, 0)

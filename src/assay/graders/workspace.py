@@ -1,0 +1,315 @@
+"""Graders that look at the workspace: a command such as its tests, and its git changes."""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from assay.errors import InputError, PluginError
+from assay.graders.fingerprint import built_in_version
+from assay.plugin import Finished, Host, Trial
+from assay.records.capture import Grade
+
+_TAIL_CHARS = 1500
+_CANNOT_RUN = {126: "cannot be executed", 127: "was not found"}
+
+
+@dataclass
+class Command:
+    """The command is the operator's own; nothing the agent wrote becomes part of it.
+
+    run is words, as a shell would split them but without a shell; sh is a script for /bin/sh.
+    limit_s: longer than that is the agent's fault; without it only --grader-timeout holds, and
+    whoever hits that is not graded.
+    """
+
+    name: ClassVar[str] = "command"
+    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
+    run: str | list[str] = ""
+    sh: str | None = None
+    exit_code: int = 0
+    limit_s: float | None = None
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if bool(self.run) == bool(self.sh):
+            msg = "command: give either words (run) or a script (sh)"
+            raise InputError(msg, hint="for example: -g 'command:pytest -q'")
+        if self.limit_s is not None and not self.limit_s > 0:
+            msg = f"command: limit_s={self.limit_s:g} leaves the agent no time"
+            raise InputError(msg, hint="give seconds, more than 0")
+        _ = self._argv
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of code and options; what the command does is not seen."""
+        return built_in_version(self)
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Run it where the agent worked."""
+        limits = [self.timeout_s, *([self.limit_s] if self.limit_s is not None else [])]
+        done = host.run(self._argv, cwd=workspace_of(trial), timeout_s=min(limits))
+        if done.timed_out:
+            return self._too_slow(done)
+        if done.exit_code != self.exit_code:
+            refuse_unrun(done)
+        passed = done.exit_code == self.exit_code
+        said = f"exit code {done.exit_code}"
+        if not passed:
+            said = f"{said}\n{tail(done)}".rstrip()
+        return Grade(pass_=passed, score=float(passed), reasoning=said)
+
+    def _too_slow(self, done: Finished) -> Grade:
+        if self.limit_s is None or self.limit_s > self.timeout_s:
+            msg = f"the command did not end in {self.timeout_s:g} s"
+            raise PluginError(msg)
+        said = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
+        return Grade(pass_=False, score=0.0, reasoning=said)
+
+    @cached_property
+    def _argv(self) -> list[str]:
+        return ["/bin/sh", "-c", self.sh] if self.sh else words(self.run)
+
+
+def words(command: str | list[str]) -> list[str]:
+    """Split an operator's command as a shell would, without one."""
+    if isinstance(command, list):
+        return command
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        msg = f"cannot be split into words: {command!r}: {error}"
+        raise InputError(msg) from error
+
+
+def refuse_unrun(done: Finished) -> None:
+    """Raise where a shell says that it could not even start the command."""
+    why = _CANNOT_RUN.get(done.exit_code or 0)
+    if why:
+        msg = f"exit code {done.exit_code}: a command {why}: {tail(done)}"
+        raise PluginError(msg)
+
+
+def workspace_of(trial: Trial) -> str:
+    """Give the folder the agent worked in."""
+    if trial.cwd is None:
+        msg = "no workspace to look at: the row has no cwd that is still there"
+        raise PluginError(msg, hint="capture with --workspace-dir")
+    if not Path(trial.cwd).is_dir():
+        msg = f"the workspace is gone: {trial.cwd}"
+        raise PluginError(msg)
+    return trial.cwd
+
+
+def tail(done: Finished) -> str:
+    """Give the end of what a command said."""
+    said = done.stdout.rstrip() + b"\n" + done.stderr.rstrip()
+    text = said.strip().decode("utf-8", "replace")
+    return text if len(text) <= _TAIL_CHARS else f"…{text[-_TAIL_CHARS:]}"
+
+
+_PROGRAM = re.compile(
+    r"filter\..*\.(clean|smudge|process|required)$|diff\..*\.(command|textconv)$", re.DOTALL
+)
+_SAFE = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null", "diff.external": ""}
+_QUIET = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "LC_ALL": "C",
+}
+_LISTED = 200
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths from the root of the repository, and lines in files that git knows."""
+
+    created: list[str]
+    modified: list[str]
+    deleted: list[str]
+    insertions: int = 0
+    deletions: int = 0
+
+    @property
+    def paths(self) -> list[str]:
+        """Every path that is not as it was."""
+        return [*self.created, *self.modified, *self.deleted]
+
+    def as_outcome(self) -> dict[str, Any]:
+        """Give the fields for a grade; long lists are cut."""
+        return {
+            "filesCreated": self.created[:_LISTED],
+            "filesModified": self.modified[:_LISTED],
+            "filesDeleted": self.deleted[:_LISTED],
+            "filesChanged": len(self.paths),
+            "insertions": self.insertions,
+            "deletions": self.deletions,
+        }
+
+
+class _Git:
+    def __init__(self, cwd: str, host: Host, timeout_s: float) -> None:
+        self._cwd, self._host, self._timeout_s = cwd, host, timeout_s
+        own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+        self._env = {**own, **_QUIET}
+        self._set(_SAFE)
+        self._set({key: value for key in self._config_keys() if (value := _harmless(key))})
+
+    def __call__(self, *words: str) -> bytes:
+        """Run a command that has to work; give what it said."""
+        done = self.run(*words)
+        if done.exit_code != 0:
+            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"git {words[0]} failed in {self._cwd}: {said or f'exit {done.exit_code}'}"
+            raise PluginError(msg)
+        return done.stdout
+
+    def run(self, *words: str) -> Finished:
+        """Run a command that may fail."""
+        argv = ["git", *words]
+        done = self._host.run(argv, cwd=self._cwd, env=self._env, timeout_s=self._timeout_s)
+        if done.timed_out:
+            msg = f"git {words[0]} did not end in {self._timeout_s:g} s"
+            raise PluginError(msg)
+        return done
+
+    def _config_keys(self) -> set[str]:
+        """Name every setting. Listing them runs none of the programs they name."""
+        listed = self("config", "--list", "--name-only", "-z")
+        return set(listed.decode("utf-8", "surrogateescape").split("\0"))
+
+    def _set(self, settings: Mapping[str, str]) -> None:
+        """Overrule settings, by the one way that takes any name, also one with = in it."""
+        n_set = int(self._env.get("GIT_CONFIG_COUNT", "0"))
+        for number, (key, value) in enumerate(settings.items(), n_set):
+            self._env[f"GIT_CONFIG_KEY_{number}"] = key
+            self._env[f"GIT_CONFIG_VALUE_{number}"] = value.strip()
+        self._env["GIT_CONFIG_COUNT"] = str(n_set + len(settings))
+
+
+def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
+    """Compare the working folder with base; files git does not know count as created."""
+    git = _Git(cwd, host, timeout_s)
+    ignored = git.run("check-ignore", "-q", ".").exit_code
+    if ignored not in (0, 1):
+        git("rev-parse", "--show-toplevel")  # fails and says why, such as: not a git repository
+    if ignored == 0:
+        msg = f"{cwd} is ignored by the repository around it"
+        raise PluginError(msg, hint="run `git init` in the workspace template")
+    against = _commit(git, base)
+    diff = ["diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules", "-z"]
+    status = _fields(git(*diff, "--name-status", against, "--", "."))
+    numbers = _fields(git(*diff, "--numstat", against, "--", "."))
+    others = _fields(git("ls-files", "--others", "--exclude-standard", "--full-name", "-z", "."))
+    marks = dict(zip(status[1::2], status[::2], strict=True))
+    lines = [entry.split("\t", 2)[:2] for entry in numbers]
+    return Changes(
+        created=sorted([*others, *(path for path, mark in marks.items() if mark == "A")]),
+        modified=sorted(path for path, mark in marks.items() if mark not in "AD"),
+        deleted=sorted(path for path, mark in marks.items() if mark == "D"),
+        insertions=_total(lines, 0),
+        deletions=_total(lines, 1),
+    )
+
+
+def _commit(git: _Git, base: str) -> str:
+    """Give what to compare with; a repository without commits is compared with nothing."""
+    words = ("rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}")
+    if base == "HEAD" and git.run(*words).exit_code != 0:
+        words = ("hash-object", "-t", "tree", "/dev/null")
+    return git(*words).decode().strip()
+
+
+def _harmless(key: str) -> str:
+    """Give the value that switches a program off; a blank stands for the empty one."""
+    if not _PROGRAM.match(key):
+        return ""
+    return "false" if key.endswith(".required") else " "
+
+
+def _fields(listed: bytes) -> list[str]:
+    return [part for part in listed.decode("utf-8", "replace").split("\0") if part]
+
+
+def _total(lines: Sequence[Sequence[str]], column: int) -> int:
+    return sum(int(entry[column]) for entry in lines if entry[column].isdigit())
+
+
+@dataclass
+class Git:
+    """Passes when something changed, all of these hold, and the tests (if given) pass.
+
+    Globs are over paths from the root of the repository. base is what to compare with: HEAD sees
+    what is not committed; name a branch or commit when the agent may commit.
+    """
+
+    name: ClassVar[str] = "git"
+    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
+    test: str | list[str] = ""
+    changed: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    max_files: int | None = None
+    max_lines: int | None = None
+    base: str = "HEAD"
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_files", "max_lines"):
+            if (getattr(self, name) or 0) < 0:
+                msg = f"git: {name} cannot be negative"
+                raise InputError(msg)
+        _ = words(self.test)
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of code and options."""
+        return built_in_version(self)
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Look at the repository, then run the tests."""
+        cwd = workspace_of(trial)
+        changes = read_changes(cwd, self.base, host, self.timeout_s)
+        wrong = self._wrong(changes)
+        outcome: dict[str, Any] = {"type": "git", **changes.as_outcome()}
+        if self.test:
+            passed, said = self._run_tests(cwd, host)
+            outcome["testsPassed"] = passed
+            wrong += [] if passed else [said]
+        n_lines = changes.insertions + changes.deletions
+        summary = f"{len(changes.paths)} files changed, {n_lines} lines"
+        return Grade(
+            pass_=not wrong,
+            score=float(not wrong),
+            reasoning="; ".join([summary, *wrong]),
+            outcome=outcome,
+        )
+
+    def _wrong(self, changes: Changes) -> list[str]:
+        paths = changes.paths
+        wrong = [] if paths else ["nothing changed"]
+        wrong += [f"{glob} did not change" for glob in self.changed if not _any(paths, glob)]
+        wrong += [f"{glob} changed" for glob in self.unchanged if _any(paths, glob)]
+        if self.max_files is not None and len(paths) > self.max_files:
+            wrong.append(f"more than {self.max_files} files")
+        if self.max_lines is not None and changes.insertions + changes.deletions > self.max_lines:
+            wrong.append(f"more than {self.max_lines} lines")
+        return wrong
+
+    def _run_tests(self, cwd: str, host: Host) -> tuple[bool, str]:
+        done = host.run(words(self.test), cwd=cwd, timeout_s=self.timeout_s)
+        if done.timed_out:
+            msg = f"the tests did not end in {self.timeout_s:g} s"
+            raise PluginError(msg)
+        refuse_unrun(done)
+        return done.exit_code == 0, f"tests: exit code {done.exit_code}\n{tail(done)}".rstrip()
+
+
+def _any(paths: Sequence[str], glob: str) -> bool:
+    return any(fnmatchcase(path, glob) for path in paths)

@@ -1,0 +1,155 @@
+"""Read a recording into a capture. Can be run again, years later, without the agent."""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from assay.plugin import Adapter, Reading
+from assay.records.capture import Capture, Cause, Failure, Timing
+from assay.records.prompt import Prompt
+from assay.records.recording import Recording, TurnEnd
+from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+
+
+def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
+    """Make the journal line of one trial, not graded yet."""
+    reading = adapter.read(recording)
+    failure = failure_of(recording, reading)
+    unborn = recording.failure is not None and not recording.turns
+    timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
+    return Capture(
+        id=prompt.id,
+        input=prompt.input,
+        output=_output(reading),
+        hint=prompt.hint or UNSET,
+        trajectory=reading.steps,
+        metadata=_metadata(prompt, recording, reading, adapter.name),
+        timing=_timing(recording, reading),
+        tool_errors=has_tool_errors(reading.steps) or timed_out or recording.failure is not None,
+        errors=[failure.message] if unborn and failure else UNSET,
+        usage=reading.usage or UNSET,
+        failure=failure or UNSET,
+        agent=reading.agent or UNSET,
+        session_id=reading.session_id or UNSET,
+        events=UNSET if unborn else reading.events,
+        turn_usage=reading.turn_usage or UNSET,
+        setup=reading.setup or UNSET,
+        permission_denials=reading.permission_denials or UNSET,
+        provider_retries=reading.provider_retries or UNSET,
+        retried=list(recording.retried) or UNSET,
+        stderr=recording.stderr or UNSET,
+        raw=recording.raw or UNSET,
+    )
+
+
+def has_tool_errors(steps: list[AnyStep]) -> bool:
+    """Whether any tool call among the steps failed."""
+    return any(isinstance(step, ToolCall) and step.status in ("failed", "error") for step in steps)
+
+
+def richness(steps: list[AnyStep]) -> str:
+    """Say how much of the agent's doing can be seen."""
+    if any(isinstance(step, Thought | ToolCall | Plan) for step in steps):
+        return "full"
+    return "messages-only" if steps else "minimal"
+
+
+def _output(reading: Reading) -> str:
+    """The last turn's answer, or else everything that was said."""
+    last = reading.outputs[-1] if reading.outputs else ""
+    return last or "\n".join(s.content for s in reading.steps if isinstance(s, Message))
+
+
+def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str) -> dict[str, Any]:
+    metadata = {
+        **prompt.metadata,
+        "agent": agent,
+        "trajectoryRichness": richness(reading.steps),
+        "turnCount": len(prompt.turns),
+    }
+    if recording.workspace is not None:
+        metadata["workspaceDir"] = recording.workspace
+    if recording.turns and not recording.unsplit:
+        end = recording.turns[-1].end
+        metadata["exitCode"] = end.exit_code
+        if end.signal is not None:
+            metadata["signal"] = end.signal
+        metadata["timedOut"] = end.timed_out
+        if end.lingered:
+            metadata["lingered"] = True
+    if recording.evidence:
+        metadata["evidence"] = recording.evidence
+    return metadata
+
+
+def _timing(recording: Recording, reading: Reading) -> Timing:
+    usage = reading.usage
+    first = recording.turns[0].end if recording.turns else None
+    return Timing(
+        start=recording.start_ms,
+        end=recording.end_ms,
+        first_response=reading.steps[0].timestamp if reading.steps else UNSET,
+        session_creation=first.spawned_ms - first.start_ms if first else 0,
+        total=recording.end_ms - recording.start_ms,
+        input_tokens=usage.input_tokens if usage else UNSET,
+        output_tokens=usage.output_tokens if usage else UNSET,
+    )
+
+
+def failure_of(recording: Recording, reading: Reading) -> Failure | None:
+    """Give the cause when the trial did not go well, None when it did."""
+    if recording.failure is not None:
+        return recording.failure
+    if not recording.turns or recording.unsplit:
+        return reading.failure
+    end = recording.turns[-1].end
+    cut = _cut_short(end)
+    if cut is not None and not (reading.failure and _explains(reading.failure, cut)):
+        return cut
+    return reading.failure or _unclean(end, recording, reading)
+
+
+def _explains(failure: Failure, cut: Failure) -> bool:
+    """An agent that waited for its provider until we ended it did not fail itself."""
+    waited = cut.cause is Cause.AGENT_TIMEOUT
+    return waited and failure.cause in (Cause.PROVIDER, Cause.AUTH)
+
+
+def _cut_short(end: TurnEnd) -> Failure | None:
+    length_s = (end.end_ms - end.start_ms) / 1000
+    if end.over_limit:
+        return Failure(cause=Cause.AGENT_LIMIT, message="wrote more output than it may")
+    if end.stalled:
+        return Failure(
+            cause=Cause.AGENT_TIMEOUT,
+            message=f"stalled: no output any more, ended at {length_s:.1f} s",
+        )
+    if end.timed_out:
+        return Failure(
+            cause=Cause.AGENT_TIMEOUT, message=f"no result in time, ended at {length_s:.1f} s"
+        )
+    return None
+
+
+def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | None:
+    answered = reading.events.terminal
+    if end.lingered:
+        return None
+    if end.signal is not None:
+        return _crash(f"died of {end.signal}", recording, answered=answered)
+    if end.exit_code:
+        return _crash(f"ended with exit code {end.exit_code}", recording, answered=answered)
+    if not answered and reading.events.oversized:
+        return Failure(
+            cause=Cause.HARNESS,
+            message="a line was too long to be read and no terminal event came after; see raw",
+        )
+    if not answered and reading.terminal_required:
+        return _crash("ended without its terminal event", recording, answered=True)
+    return None
+
+
+def _crash(what: str, recording: Recording, *, answered: bool) -> Failure:
+    last_words = recording.stderr.splitlines()[-1:] or [""]
+    message = f"{what}: {last_words[0][:500]}" if last_words[0] else what
+    return Failure(cause=Cause.AGENT_CRASH, message=message, answered=answered)

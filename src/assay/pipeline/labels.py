@@ -1,0 +1,320 @@
+"""Set what people said about outputs against what a grader said about the same ones."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import InputError
+from assay.pipeline.grading import grader_version
+from assay.pipeline.stages import grade_all
+from assay.records.capture import Grade
+from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
+from assay.records.rows import RowFile, Spot
+from assay.records.spec import PluginRef
+
+_YES = (True, 1, "pass", "true", "yes")
+_NO = (False, 0, "fail", "false", "no")
+_UNSURE = ("ambiguous", "unsure", "unclear")
+
+
+class Labels(msgspec.Struct, kw_only=True):
+    """A labelling sheet that people have filled in."""
+
+    rows: dict[str, LabelRow] = {}
+    """Labelled ones, by id; label is true or false in each."""
+    n_rows: int = 0
+    n_unlabelled: int = 0
+    n_ambiguous: int = 0
+
+
+class Match(msgspec.Struct, kw_only=True):
+    """One output with its label and the grader's verdict."""
+
+    id: str
+    label: bool
+    spot: Spot
+    verdict: Grade
+    version: str | None
+
+
+class Matches(msgspec.Struct, kw_only=True):
+    """All that was found, and what the whole file looks like."""
+
+    found: dict[str, Match] = {}
+    not_graded: list[str] = []
+    other_output: list[str] = []
+    not_found: list[str] = []
+    n_graded: int = 0
+    n_passed: int = 0
+    repeated: set[str] = msgspec.field(default_factory=set)
+    """Labelled ids that stand in the file more than once, with labels that name no output."""
+
+
+class _Failure(msgspec.Struct, gc=False):
+    answered: bool = False
+
+
+class _Row(msgspec.Struct, gc=False):
+    id: str
+    output: str
+    score: Grade | None = None
+    grades: dict[str, Grade] | None = None
+    failure: _Failure | None = None
+
+
+def read_labels(sheet: RowFile) -> Labels:
+    """Read a sheet; rows without a label are counted, one that contradicts another is refused."""
+    labels = Labels()
+    for spot, row in sheet.placed_rows(msgspec.json.Decoder(LabelRow)):
+        labels.n_rows += 1
+        label = _read_label(row.label)
+        if row.label is None or _word(row.label) == "":
+            labels.n_unlabelled += 1
+        elif label is None and _word(row.label) in _UNSURE:
+            labels.n_ambiguous += 1
+        elif label is None:
+            msg = f'{sheet.place(spot)}: "label" is {row.label!r}'
+            raise InputError(msg, hint='give "pass", "fail", "ambiguous", true, false or null')
+        else:
+            earlier = labels.rows.get(row.id)
+            if earlier is not None and earlier.label != label:
+                msg = f'{sheet.place(spot)}: "{row.id}" has another label further up'
+                raise InputError(msg, hint="settle on one label for each row")
+            labels.rows[row.id] = msgspec.structs.replace(row, label=label)
+    return labels
+
+
+def match_labels(results: RowFile, labels: Labels) -> Matches:
+    """Find the verdict on each labelled output; a label counts only for the output it was for."""
+    matches = Matches()
+    seen: dict[str, str] = {}
+    for spot, row in results.placed_rows(msgspec.json.Decoder(_Row)):
+        verdict = row.score if row.failure is None or row.failure.answered else None
+        if verdict is not None:
+            matches.n_graded += 1
+            matches.n_passed += verdict.pass_
+        label = labels.rows.get(row.id)
+        if label is None:
+            continue
+        if row.id in matches.found:
+            if label.output is UNSET:
+                matches.repeated.add(row.id)
+        elif label.output is not UNSET and label.output != row.output:
+            seen.setdefault(row.id, "other output")
+        elif verdict is None:
+            seen[row.id] = "not graded"
+        else:
+            version = grader_version(verdict, row.grades or {})
+            matches.found[row.id] = Match(
+                id=row.id, label=label.label, spot=spot, verdict=verdict, version=version
+            )
+    missing = [row_id for row_id in labels.rows if row_id not in matches.found]
+    matches.not_graded = [row_id for row_id in missing if seen.get(row_id) == "not graded"]
+    matches.other_output = [row_id for row_id in missing if seen.get(row_id) == "other output"]
+    matches.not_found = [row_id for row_id in missing if row_id not in seen]
+    return matches
+
+
+def _read_label(value: Any) -> bool | None:
+    word = _word(value)
+    if word in _YES:
+        return True
+    return False if word in _NO else None
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.strip().casefold()
+    return value if isinstance(value, bool | int | float) else None
+
+
+if TYPE_CHECKING:
+    from assay.stats.agreement import Agreement, Share
+    from assay.stats.interval import Interval
+
+_FEW_LABELS = 30
+_FEW_OF_A_KIND = 10
+_UNKNOWN = Estimate(value=None, interval=None)
+_NO_RATE = (
+    "the pass rate of all rows under this grader is not known: "
+    "grade the whole file with it for the corrected rate"
+)
+
+
+def compare_with_labels(
+    results: RowFile, sheet: RowFile, graders: Sequence[PluginRef], workers: int
+) -> LabelReport:
+    """Compare the verdicts in the results, or those of other graders, with the labels."""
+    from assay.stats.agreement import measure_agreement
+
+    labels = read_labels(sheet)
+    matches = match_labels(results, labels)
+    found = list(matches.found.values())
+    broken: dict[str, str] = {}
+    if graders:
+        found, broken = _grade_again(results, found, graders, workers)
+    if not found:
+        raise _nothing_to_compare(sheet, labels, matches, broken)
+    agreement = measure_agreement(
+        [match.label for match in found], [match.verdict.pass_ for match in found]
+    )
+    report = LabelReport(
+        labels=labels.n_rows,
+        compared=len(found),
+        unlabelled=labels.n_unlabelled,
+        ambiguous=labels.n_ambiguous,
+        not_found=matches.not_found,
+        not_graded=matches.not_graded,
+        other_output=matches.other_output,
+        grader_versions=sorted({match.version for match in found if match.version}),
+        agreement=_share(agreement.agreement),
+        kappa=Estimate(value=agreement.kappa, interval=_limits(agreement.kappa_interval)),
+        sensitivity=_share(agreement.sensitivity),
+        specificity=_share(agreement.specificity),
+        observed_pass_rate=_UNKNOWN,
+        corrected_pass_rate=_UNKNOWN,
+        disagreements=_disagreements(found),
+        grader_failures=broken or UNSET,
+        warnings=[],
+    )
+    report.stale = _stale(labels, found)
+    report.unversioned = sum(
+        labels.rows[match.id].grader_version is None and match.version is not None
+        for match in found
+    )
+    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
+    report.warnings = [*_warnings(report, agreement, matches), *notes]
+    return report
+
+
+def _grade_again(
+    results: RowFile, found: list[Match], graders: Sequence[PluginRef], workers: int
+) -> tuple[list[Match], dict[str, str]]:
+    lines = [(results.place(match.spot), results.line_at(match.spot)) for match in found]
+    again: list[Match] = []
+    broken: dict[str, str] = {}
+    graded = grade_all(lines, graders, workers)
+    for match, row in zip(found, graded, strict=True):
+        verdict = row.verdict
+        if verdict.score is None:
+            broken[match.id] = "; ".join(verdict.broken.values()) or "no verdict"
+        else:
+            version = grader_version(verdict.score, verdict.grades)
+            again.append(msgspec.structs.replace(match, verdict=verdict.score, version=version))
+    return again, broken
+
+
+def _nothing_to_compare(
+    sheet: RowFile, labels: Labels, matches: Matches, broken: dict[str, str]
+) -> InputError:
+    counts = {
+        "not labelled yet": labels.n_unlabelled,
+        "ambiguous": labels.n_ambiguous,
+        "not in the results": len(matches.not_found),
+        "not graded": len(matches.not_graded),
+        "of another output": len(matches.other_output),
+        "on which the grader failed": len(broken),
+    }
+    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
+    msg = f"{sheet.name}: no label can be compared: {told}"
+    hint = 'fill in "label": "pass" or "fail", for rows of these results'
+    if broken:
+        hint = "the first failure of the grader: {}: {}".format(*next(iter(broken.items())))
+    return InputError(msg, hint=hint)
+
+
+def _disagreements(found: list[Match]) -> list[Disagreement]:
+    return [
+        Disagreement(
+            id=match.id,
+            label=match.label,
+            grader=match.verdict.pass_,
+            score=match.verdict.score,
+            reasoning=match.verdict.reasoning,
+        )
+        for match in found
+        if match.label != match.verdict.pass_
+    ]
+
+
+def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
+    made_for = {match.id: labels.rows[match.id].grader_version for match in found}
+    old = [match for match in found if made_for[match.id] and made_for[match.id] != match.version]
+    if not old:
+        return UNSET
+    return Stale(
+        labels=len(old),
+        label_versions=sorted({made_for[match.id] or "" for match in old}),
+        grader_versions=sorted({match.version or "unknown" for match in old}),
+    )
+
+
+def _set_pass_rates(report: LabelReport, agreement: "Agreement", matches: Matches) -> list[str]:
+    """Set observed and corrected pass rate of the whole file; give what must be said of them."""
+    from assay.stats.agreement import correct_rate
+    from assay.stats.rates import wilson_interval
+
+    rate = matches.n_passed / matches.n_graded
+    report.observed_pass_rate = Estimate(
+        value=rate,
+        interval=_limits(wilson_interval(matches.n_passed, matches.n_graded)),
+        count=matches.n_passed,
+        total=matches.n_graded,
+    )
+    corrected = correct_rate(rate, matches.n_graded, agreement)
+    report.corrected_pass_rate = Estimate(
+        value=corrected.rate, interval=_limits(corrected.interval)
+    )
+    notes = [f"corrected pass rate: {corrected.note}"] if corrected.note else []
+    n_passed = agreement.both_pass + agreement.only_grader_passes
+    fair = wilson_interval(n_passed, agreement.n)
+    if fair is not None and not fair.contains(rate):
+        notes.append(
+            "the labelled rows are not a fair sample: the grader passes "
+            f"{n_passed / agreement.n:.0%} of them, {rate:.0%} of all; "
+            "these numbers do not carry over (draw with --export)"
+        )
+    return notes
+
+
+def _warnings(report: LabelReport, agreement: "Agreement", matches: Matches) -> Iterator[str]:
+    if report.stale is not UNSET:
+        yield (
+            f"stale: {report.stale.labels} labels were made for grader version "
+            f"{', '.join(report.stale.label_versions)}, the verdicts are of "
+            f"{', '.join(report.stale.grader_versions)}"
+        )
+    if report.unversioned:
+        yield f"{report.unversioned} labels do not say for which grader version they were made"
+    if report.compared < _FEW_LABELS:
+        yield f"few labels: {report.compared}; below {_FEW_LABELS} the intervals say little"
+    for share, what in ((agreement.sensitivity, "pass"), (agreement.specificity, "fail")):
+        if share.total < _FEW_OF_A_KIND:
+            name = "sensitivity" if what == "pass" else "specificity"
+            yield f"people {what} only {share.total} of the rows: {name} is hardly known"
+    if agreement.kappa is None:
+        yield "all labels and verdicts are the same: kappa cannot be told"
+    for ids, what in (
+        (report.not_found, "are not in the results"),
+        (report.not_graded, "were not graded"),
+        (report.other_output, "were made for another output"),
+    ):
+        if ids:
+            yield f"{len(ids)} labels {what}: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}"
+    if matches.repeated:
+        yield (
+            f"{len(matches.repeated)} labelled ids stand in the results more than once; "
+            "the first row was taken"
+        )
+
+
+def _share(share: "Share") -> Estimate:
+    return Estimate(
+        value=share.rate, interval=_limits(share.interval), count=share.count, total=share.total
+    )
+
+
+def _limits(interval: "Interval | None") -> tuple[float, float] | None:
+    return None if interval is None else (interval.low, interval.high)

@@ -1,0 +1,194 @@
+"""Read a prompt file, choose among its prompts, and make trials of them."""
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.errors import InputError
+from assay.records.prompt import Prompt
+from assay.records.reports import BalanceAnalysis, Category
+from assay.records.rows import decode_row, read_lines
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+
+type PromptRow = tuple[Prompt, dict[str, Any]]
+HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
+
+
+def read_prompts(path: Path | None) -> list[PromptRow]:
+    """Read all prompts with their unknown fields; stdin, which must hold some, if no path."""
+    rows: list[PromptRow] = []
+    places: dict[str, str] = {}
+    for place, line in read_lines(path):
+        prompt, extra = decode_row(place, line, Prompt, hint=HINT)
+        _check(prompt, place, places)
+        places[prompt.id] = place
+        rows.append((prompt, extra))
+    if not rows and path is None:
+        msg = "stdin: no prompts"
+        raise InputError(msg, hint=HINT)
+    return rows
+
+
+def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
+    """Keep prompts that fit every filter: an id pattern, or metadata as key=pattern."""
+    kept = [row for row in rows if all(_fits(row[0], text) for text in filters)]
+    return kept if limit is None else kept[:limit]
+
+
+def _check(prompt: Prompt, place: str, places: dict[str, str]) -> None:
+    if not prompt.id:
+        msg = f'{place}: "id" is empty; every prompt needs a unique id'
+        raise InputError(msg)
+    if prompt.id in places:
+        msg = f'{place}: id "{prompt.id}" was used before, at {places[prompt.id]}'
+        raise InputError(msg, hint="give every prompt an id of its own")
+    if not prompt.turns:
+        msg = f'{place}: "input" is an empty list; a prompt needs at least one turn'
+        raise InputError(msg)
+    if prompt.timeout is not None and prompt.timeout <= 0:
+        msg = f'{place}: "timeout" is {prompt.timeout}; it must be more than 0 ms'
+        raise InputError(msg)
+
+
+def _fits(prompt: Prompt, text: str) -> bool:
+    key, equals, pattern = text.partition("=")
+    if not equals:
+        return fnmatchcase(prompt.id, text)
+    return any(fnmatchcase(value, pattern) for value in _values(prompt.metadata.get(key)))
+
+
+def _values(value: Any) -> Iterator[str]:
+    for item in value if isinstance(value, list) else [value]:
+        if item is not None:
+            yield ("true" if item else "false") if isinstance(item, bool) else str(item)
+
+
+_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
+_LONGEST = 120
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What all trials of a run share."""
+
+    agent: PluginRef
+    benchmark: PluginRef = PluginRef(name="prompts")
+    limits: Limits
+    surroundings: Surroundings
+    run_token: str
+
+
+def plan(
+    rows: Iterable[PromptRow], names: dict[str, str], setting: Setting, k: int | None = None
+) -> list[TrialSpec]:
+    """Give the trials in order; with k, that many of each prompt."""
+    return [
+        TrialSpec(
+            prompt=prompt,
+            agent=setting.agent,
+            benchmark=setting.benchmark,
+            limits=_limits(setting.limits, prompt.timeout),
+            surroundings=setting.surroundings,
+            folder=names[prompt.id] if k is None else f"{names[prompt.id]}-trial-{number}",
+            number=number,
+            run_token=setting.run_token,
+            extra=extra,
+        )
+        for prompt, extra in rows
+        for number in range(1, (k or 1) + 1)
+    ]
+
+
+def folder_names(ids: Iterable[str]) -> dict[str, str]:
+    """Give each prompt id a folder name of its own; ids that would collide get a hash behind."""
+    plain = {prompt_id: _UNSAFE.sub("_", prompt_id) for prompt_id in ids}
+    counts: dict[str, int] = {}
+    for name in plain.values():
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        prompt_id: f"prompt-{name}"
+        if counts[name] == 1 and len(name.encode()) <= _LONGEST
+        else f"prompt-{_cut(name)}-{hashlib.sha256(prompt_id.encode()).hexdigest()[:10]}"
+        for prompt_id, name in plain.items()
+    }
+
+
+def _limits(limits: Limits, timeout_ms: float | None) -> Limits:
+    if timeout_ms is None:
+        return limits
+    return msgspec.structs.replace(limits, turn_s=timeout_ms / 1000)
+
+
+def _cut(name: str) -> str:
+    return name.encode()[: _LONGEST - 11].decode(errors="ignore")
+
+
+UNCATEGORIZED = "(uncategorized)"
+_FEW = 3
+_SMALL_SET = 20
+_HALF_PERCENT = 50
+
+
+def category_of(prompt: Prompt, key: str) -> str:
+    """Give the category as text; a list is one category, its parts joined."""
+    value = prompt.metadata.get(key)
+    return UNCATEGORIZED if value is None else _as_text(value)
+
+
+def analyse(names: Iterable[str], threshold: float) -> BalanceAnalysis:
+    """Count categories; threshold is the share (in %) of an even spread that is too little."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    total = sum(counts.values())
+    categories = [
+        Category(name=name, count=count, percentage=_percentage(count, total))
+        for name, count in sorted(counts.items(), key=lambda item: -item[1])
+    ]
+    floor = 100 / len(categories) * threshold / 100 if categories else 0.0
+    scarce = [each.name for each in categories if each.percentage < floor]
+    return BalanceAnalysis(
+        total_cases=total,
+        categories=categories,
+        underrepresented=scarce,
+        suggestions=_suggest(total, categories, scarce),
+    )
+
+
+def _percentage(count: int, total: int) -> int:
+    return math.floor(count / total * 100 + 0.5)
+
+
+def _suggest(total: int, categories: list[Category], scarce: list[str]) -> list[str]:
+    said: list[str] = []
+    if scarce:
+        said.append(f"Consider adding more test cases for: {', '.join(scarce)}")
+    most = next((each for each in categories if each.percentage > _HALF_PERCENT), None)
+    if most is not None:
+        said.append(
+            f"Category '{most.name}' has {most.percentage}% of cases - consider diversifying"
+        )
+    few = [each.name for each in categories if each.count < _FEW]
+    if few:
+        said.append(f"Categories with < {_FEW} cases may not be reliable: {', '.join(few)}")
+    if total < _SMALL_SET:
+        said.append(
+            f"Consider expanding test set (currently {total} cases) "
+            "for more statistical significance"
+        )
+    return said or ["Test set appears well-balanced"]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return ",".join(_as_text(item) for item in value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,80 @@
+"""Put a prompt's own reference to its graders, and answers that must fail."""
+
+import msgspec
+from msgspec import UNSET
+
+from assay.pipeline.grading import Verdict
+from assay.records.prompt import Prompt
+from assay.records.reports import Validation
+
+REFERENCE, EMPTY, UNRELATED = "reference", "empty", "unrelated"
+_UNRELATED_TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    "Heavy rain is expected along the coast by late afternoon.",
+    "Our library opens at nine and closes at six on weekdays.",
+)
+
+
+def answers(prompt: Prompt, *, no_op: bool) -> dict[str, str]:
+    """Give the answers to ask the graders about, by name; the reference comes first."""
+    reference = prompt.reference or ""
+    asked = {REFERENCE: reference}
+    if no_op and reference.strip():
+        asked[EMPTY] = ""
+    if no_op:
+        asked[UNRELATED] = _unrelated(prompt)
+    return asked
+
+
+def answer_row(prompt: Prompt, answer: str) -> bytes:
+    """Give a row as if an agent had said this."""
+    row = {
+        "id": prompt.id,
+        "input": prompt.input,
+        "output": answer,
+        "hint": prompt.hint,
+        "trajectory": [],
+        "reference": prompt.reference,
+    }
+    return msgspec.json.encode(row | ({"metadata": prompt.metadata} if prompt.metadata else {}))
+
+
+def validation(prompt: Prompt, verdicts: dict[str, Verdict]) -> Validation:
+    """Put together what the graders said to each answer of one prompt."""
+    verdict = verdicts[REFERENCE]
+    score = verdict.score
+    no_op = {
+        name: said.score for name, said in verdicts.items() if name != REFERENCE and said.score
+    }
+    return Validation(
+        id=prompt.id,
+        input=prompt.input,
+        reference=prompt.reference or "",
+        passes=score.pass_ if score else UNSET,
+        grader_result=score or UNSET,
+        pass_=score.pass_ if score else UNSET,
+        score=score.score if score else UNSET,
+        reasoning=score.reasoning if score else UNSET,
+        grades=verdict.grades if len(verdict.grades) > 1 else UNSET,
+        no_op=no_op or UNSET,
+        wrongly_passes=[name for name, said in no_op.items() if said.pass_] or UNSET,
+        grader_failure=_broken(verdicts),
+    )
+
+
+def _unrelated(prompt: Prompt) -> str:
+    """Choose a sentence that does not hold the hint by chance."""
+    hint = (prompt.hint or "").casefold()
+    fit = [text for text in _UNRELATED_TEXTS if not hint or hint not in text.casefold()]
+    return (fit or list(_UNRELATED_TEXTS))[0]
+
+
+def _broken(verdicts: dict[str, Verdict]) -> str | msgspec.UnsetType:
+    told = [
+        f"{grader}, asked about the {name} answer: {why}"
+        if name != REFERENCE
+        else f"{grader}: {why}"
+        for name, verdict in verdicts.items()
+        for grader, why in verdict.broken.items()
+    ]
+    return "; ".join(told) if told else UNSET

@@ -1,0 +1,199 @@
+"""Draw rows for people to look at, and read them as samples or labelling sheets."""
+
+import hashlib
+import heapq
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import InputError
+from assay.pipeline.grading import Verdict, grader_version
+from assay.records.capture import Grade
+from assay.records.reports import CalibrationSample, LabelRow
+from assay.records.rows import RowFile, Spot
+from assay.records.trajectory import AnyStep
+
+FAILURES_DRAWN = 10
+SHEET_ROWS = 50
+
+
+class Drawn(msgspec.Struct, kw_only=True):
+    """Where the drawn rows stand, and what they were drawn from."""
+
+    spots: list[Spot]
+    n_rows: int
+    """How many there were to draw from."""
+    n_undecided: int
+    """Rows that failed before any grader was asked."""
+    n_strata: int = 1
+
+
+class _Score(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+
+
+class _Failure(msgspec.Struct, gc=False):
+    answered: bool = False
+
+
+class _DrawnRow(msgspec.Struct, gc=False):
+    id: str
+    score: _Score | None = None
+    failure: _Failure | None = None
+    trials: msgspec.Raw = msgspec.Raw()
+
+
+class _SheetRow(_DrawnRow, gc=False):
+    metadata: dict[str, Any] | None = None
+
+
+def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
+    """Draw some of the rows that a grader failed; they stay in the order of the file."""
+    urn = _Urn(size, f"failures:{seed}")
+    n_undecided = 0
+    for spot, row in rows.placed_rows(msgspec.json.Decoder(_DrawnRow)):
+        _refuse_trials(rows, spot, row)
+        if row.score is None or row.score.pass_:
+            continue
+        if _grader_spoke(row):
+            urn.offer(row.id, spot)
+        else:
+            n_undecided += 1
+    return Drawn(spots=sorted(urn.drawn(size)), n_rows=urn.n_offered, n_undecided=n_undecided)
+
+
+def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
+    """Draw graded rows, each verdict and category by its share, and shuffle them.
+
+    Shares as in the file let the labelled rows speak for all of them without weights.
+    """
+    urns: dict[tuple[bool, str], _Urn] = {}
+    n_undecided = 0
+    for spot, row in rows.placed_rows(msgspec.json.Decoder(_SheetRow)):
+        _refuse_trials(rows, spot, row)
+        if row.score is None:
+            continue
+        if not _grader_spoke(row):
+            n_undecided += 1
+            continue
+        stratum = (row.score.pass_, str((row.metadata or {}).get(key)))
+        urn = urns.setdefault(stratum, _Urn(size, f"sheet:{seed}"))
+        urn.offer(row.id, spot)
+    counts = _shares(size, [urn.n_offered for urn in urns.values()])
+    spots = [at for urn, n in zip(urns.values(), counts, strict=True) for at in urn.drawn(n)]
+    return Drawn(
+        spots=sorted(spots, key=lambda at: _mark(f"order:{seed}", str(at.offset))),
+        n_rows=sum(urn.n_offered for urn in urns.values()),
+        n_undecided=n_undecided,
+        n_strata=len(urns),
+    )
+
+
+class _Urn:
+    """Keeps the rows with the smallest marks: a fair draw whose memory is its size."""
+
+    def __init__(self, size: int, salt: str) -> None:
+        self._size = size
+        self._salt = salt
+        self._kept: list[tuple[int, Spot]] = []
+        self.n_offered = 0
+
+    def offer(self, row_id: str, spot: Spot) -> None:
+        self.n_offered += 1
+        item = (-_mark(self._salt, f"{spot.offset}:{row_id}"), spot)
+        if len(self._kept) < self._size:
+            heapq.heappush(self._kept, item)
+        elif self._kept and item > self._kept[0]:
+            heapq.heapreplace(self._kept, item)
+
+    def drawn(self, n: int) -> list[Spot]:
+        return [spot for _, spot in heapq.nlargest(n, self._kept)]
+
+
+def _refuse_trials(rows: RowFile, spot: Spot, row: _DrawnRow) -> None:
+    if row.trials and row.score is None:
+        msg = f"{rows.place(spot)}: this is a row of `assay trials`"
+        raise InputError(msg, hint="calibrate takes graded rows of `capture` and `grade`")
+
+
+def _grader_spoke(row: _DrawnRow) -> bool:
+    return row.failure is None or row.failure.answered
+
+
+def _mark(salt: str, text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{salt}:{text}".encode(), digest_size=8).digest())
+
+
+def _shares(size: int, counts: list[int]) -> list[int]:
+    """Split a number by shares, the largest remainders first."""
+    total = sum(counts)
+    if size >= total:
+        return counts
+    exact = [size * count / total for count in counts]
+    whole = [int(share) for share in exact]
+    by_remainder = sorted(range(len(counts)), key=lambda i: (whole[i] - exact[i], i))
+    for i in by_remainder[: size - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
+_SHOWN_STEPS = 5
+
+
+class _SampleRow(msgspec.Struct):
+    id: str
+    input: str | list[str]
+    output: str
+    score: Grade
+    hint: str | None = None
+    trajectory: list[AnyStep] = []
+    grades: dict[str, Grade] | None = None
+
+
+def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
+    """Read the drawn failures."""
+    decoder = msgspec.json.Decoder(_SampleRow)
+    found = [rows.row_at(spot, decoder) for spot in spots]
+    return [
+        CalibrationSample(
+            id=row.id,
+            input=row.input,
+            output=row.output,
+            hint=row.hint or UNSET,
+            original_score=row.score,
+            trajectory_snippet=snippet(row.trajectory),
+        )
+        for row in found
+    ]
+
+
+def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
+    """Give what a person needs to judge the drawn rows, and nothing of what the grader said."""
+    decoder = msgspec.json.Decoder(_SampleRow)
+    found = [rows.row_at(spot, decoder) for spot in spots]
+    return [
+        LabelRow(
+            id=row.id,
+            input=row.input,
+            output=row.output,
+            hint=row.hint,
+            grader_version=grader_version(row.score, row.grades or {}),
+        )
+        for row in found
+    ]
+
+
+def rescored(sample: CalibrationSample, verdict: Verdict) -> CalibrationSample:
+    """Add what a second grader said."""
+    broken = "; ".join(f"{name}: {why}" for name, why in verdict.broken.items())
+    return msgspec.structs.replace(
+        sample, rescored_result=verdict.score or UNSET, grader_failure=broken or UNSET
+    )
+
+
+def snippet(steps: list[AnyStep]) -> list[AnyStep]:
+    """Give all of a short trajectory; of a long one the first two, the middle, the last two."""
+    if len(steps) <= _SHOWN_STEPS:
+        return steps
+    return [*steps[:2], steps[len(steps) // 2], *steps[-2:]]

@@ -1,0 +1,276 @@
+"""The places where the product can be extended. Read this file first."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from assay.records.capture import AgentInfo, Events, Failure, Grade, Usage
+from assay.records.prompt import Prompt
+from assay.records.recording import RawLine, Recording, TurnEnd
+from assay.records.spec import PluginRef, TrialSpec
+from assay.records.trajectory import AnyStep
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn that is about to be put to an agent."""
+
+    text: str
+    cwd: str
+    session_id: str | None = None
+    """Found in an earlier turn of this trial."""
+    history: tuple[tuple[str, str], ...] = ()
+    """Earlier turns: what was said and what came back."""
+    home: str | None = None
+    """The agent's own HOME when it is isolated."""
+    scratch: str = ""
+    """A folder of this trial for files that the adapter wants written."""
+    mcp_servers: dict[str, dict[str, Any]] = {}
+    """Servers of the trial's world by name: {"command", "args", "env"}, spoken to over stdio."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to start. Pure data: an adapter makes it, run/ starts it."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    stdin: str | None = None
+    """Text for stdin; None closes it."""
+    files: dict[str, str] = {}
+    """Files to write before the start: absolute paths below Ask.home or Ask.scratch."""
+    pass_env: tuple[str, ...] = ()
+    """Variables of ours that are let through when isolated."""
+    keep: tuple[str, ...] = ()
+    """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
+    {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
+
+
+class Reading(msgspec.Struct, kw_only=True):
+    """What an adapter makes of a recording."""
+
+    steps: list[AnyStep]
+    outputs: list[str]
+    """The answer of each turn, as far as one was found."""
+    events: Events
+    usage: Usage | None = None
+    session_id: str | None = None
+    agent: AgentInfo | None = None
+    failure: Failure | None = None
+    """What the agent itself reported as going wrong."""
+    turn_usage: list[Usage] = []
+    """Usage of each turn, where the agent tells them apart."""
+    setup: dict[str, Any] | None = None
+    """What the agent really had: tools, MCP servers, skills, permission mode."""
+    permission_denials: int = 0
+    provider_retries: int = 0
+    """How often the agent asked its provider again."""
+    terminal_required: bool = True
+    """Whether ending without the terminal event is a failure."""
+
+
+class Watch(Protocol):
+    """Follows one turn while it runs."""
+
+    session_id: str | None
+    ended: bool
+    """The terminal event was seen; may become False again when the agent goes on after all.
+
+    A watch may have `over_limit` too: True ends the process at once, without time to linger.
+    """
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed.
+
+        Text that comes in pieces may be given in pieces, all with the step id of the whole.
+        """
+        ...
+
+    def output(self) -> str:
+        """The answer as far as it is known."""
+        ...
+
+
+class Dialogue(Protocol):
+    """Speaks with an agent over stdin in the course of a trial. No process, no clock."""
+
+    over: bool
+    """Nothing more can be said: the agent refused, failed or stopped."""
+
+    def say(self, ask: Ask) -> bytes:
+        """Open a turn: what to write to the agent."""
+        ...
+
+    def hear(self, line: bytes) -> bytes:
+        """Take a line of the agent; give what to write back, often nothing."""
+        ...
+
+
+class Adapter(Protocol):
+    """Speaks one agent's command line. Pure: no process, no clock; tested from recordings."""
+
+    name: str
+    timeout_ms: float | None
+    linger_s: float
+
+    def command(self, ask: Ask) -> Command:
+        """Say how to put one turn to the agent."""
+        ...
+
+    def watch(self) -> Watch:
+        """Follow a turn that is about to start."""
+        ...
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Give the conversation partner for agents that keep one process for all turns."""
+        ...
+
+    def read(self, recording: Recording) -> Reading:
+        """Read a whole recording into steps, answers, usage and outcome."""
+        ...
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended that a plugin asked for."""
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+
+
+class Served(Protocol):
+    """A program that answers line by line, for as long as it lives."""
+
+    def ask(self, line: bytes, timeout_s: float) -> bytes:
+        """Write one line, give the one that comes back.
+
+        Raises PluginError when it hangs, dies or answers out of turn; nothing of it is left then.
+        """
+        ...
+
+
+class Started(Protocol):
+    """A program that runs beside a trial until it ends or is ended."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone."""
+        ...
+
+    def end(self) -> None:
+        """End it with all its kin; nothing happens when it has ended already."""
+        ...
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stdout and stderr."""
+        ...
+
+
+class Machine(Protocol):
+    """What a plugin may ask of the machine. Plugins never start processes themselves."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Finished:
+        """Run a program to its end; nothing of it is left alive."""
+        ...
+
+    def serve(self, argv: Sequence[str]) -> Served:
+        """Give this thread's running copy of a program; start it when there is none."""
+        ...
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
+        """Start a program to live beside a trial, with env and no more; who starts it ends it."""
+        ...
+
+
+class Host(Machine, Protocol):
+    """What graders may ask for besides: an agent's answer."""
+
+    def ask(
+        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+    ) -> str:
+        """Put a question to an agent, in an empty folder unless cwd is given; give its answer.
+
+        Raises PluginError when the agent does not end well.
+        """
+        ...
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What a grader gets to see of one trial. None is unknown."""
+
+    input: str | list[str]
+    output: str
+    hint: str | None = None
+    trajectory: list[Any] = []
+    """Steps as they stand in the row: plain dicts."""
+    metadata: dict[str, Any] | None = None
+    cwd: str | None = None
+    """The workspace, as the agent left it."""
+    reference: str | None = None
+    row: dict[str, Any] = {}
+    """Everything else that is known, as it stands on disk."""
+
+
+class Grader(Protocol):
+    """Judges one trial. Raises only when the grader itself is broken."""
+
+    name: str
+    version: str
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Give a verdict."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs a total function over items somewhere. Knows nothing of trials."""
+
+    def map[T, R](
+        self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
+    ) -> Iterator[R]:
+        """Yield results as they finish; use lost(item, why) when a worker died."""
+        ...
+
+
+class World(Protocol):
+    """What surrounds an agent during a trial: a game, a repository, nothing."""
+
+    env: dict[str, str]
+    """Variables the agent gets."""
+    mcp_servers: dict[str, dict[str, Any]]
+    """Servers the agent is offered; see Ask."""
+
+    def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
+        """What the world saw; goes into the capture, for graders. last is how the agent ended.
+
+        Raises AssayError when the world broke: then the trial measured nothing.
+        """
+        ...
+
+
+class Benchmark(Protocol):
+    """A named source of prompts, their world and their graders."""
+
+    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
+        """Give the prompts, each with the fields of its row that we do not know."""
+        ...
+
+    def world(
+        self, spec: TrialSpec, workspace: Path, host: Machine
+    ) -> AbstractContextManager[World]:
+        """Open the world of one trial and close it after."""
+        ...
+
+    def graders(self) -> Sequence[PluginRef]:
+        """Name the graders this benchmark is scored with."""
+        ...

@@ -1,1 +1,0 @@
-"""Stage: read the prompts and choose among them."""

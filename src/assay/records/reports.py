@@ -1,0 +1,161 @@
+"""What the commands over results write: summary, balance, calibration and validation rows."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from assay.records.capture import Grade
+from assay.records.trajectory import AnyStep
+
+
+class Category(msgspec.Struct, kw_only=True, frozen=True):
+    """One value of the metadata key, and how many prompts bear it."""
+
+    name: str
+    count: int
+    percentage: int
+
+
+class BalanceAnalysis(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """Categories from the largest to the smallest, and what to do about the gaps."""
+
+    total_cases: int
+    categories: list[Category]
+    underrepresented: list[str]
+    suggestions: list[str]
+
+
+class CalibrationSample(msgspec.Struct, kw_only=True, rename="camel"):
+    """One failure to be looked at by a person."""
+
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | UnsetType = UNSET
+    original_score: Grade
+    rescored_result: Grade | UnsetType = UNSET
+    grader_failure: str | UnsetType = UNSET
+    """How the second grader broke on it."""
+    trajectory_snippet: list[AnyStep]
+
+
+class SampleReport(msgspec.Struct, kw_only=True, rename="camel"):
+    """Failures drawn from a result file."""
+
+    seed: int
+    failures: int
+    """How many there are to draw from."""
+    undecided: int = 0
+    """Trials that failed before a grader was asked; they say nothing about it."""
+    samples: list[CalibrationSample]
+
+
+class LabelRow(msgspec.Struct, kw_only=True, rename="camel"):
+    """One line of a labelling sheet: what a person needs to judge, and room for the verdict."""
+
+    id: str
+    input: str | list[str] | UnsetType = UNSET
+    output: str | UnsetType = UNSET
+    """Where it is there, the label counts only for this very output."""
+    hint: str | None = None
+    label: Any = None
+    """true or "pass", false or "fail", "ambiguous"; null is not labelled yet."""
+    grader_version: str | None = None
+    """Of the grader whose verdicts the sheet was drawn from."""
+
+
+class Estimate(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A number with its interval; None where the labels cannot say."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    count: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+
+
+class Disagreement(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A row on which grader and person differ."""
+
+    id: str
+    label: bool
+    grader: bool
+    score: float
+    reasoning: str | UnsetType = UNSET
+
+
+class Stale(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Labels that were drawn for another version of the grader."""
+
+    labels: int
+    label_versions: list[str]
+    grader_versions: list[str]
+
+
+class LabelReport(msgspec.Struct, kw_only=True, rename="camel"):
+    """A grader against people; their labels count as the truth."""
+
+    labels: int
+    compared: int
+    unlabelled: int = 0
+    ambiguous: int = 0
+    not_found: list[str] = []
+    """Labelled ids that the results do not hold."""
+    not_graded: list[str] = []
+    other_output: list[str] = []
+    """Labelled ids whose output is not the one that was labelled."""
+    grader_versions: list[str] = []
+    stale: Stale | UnsetType = UNSET
+    unversioned: int = 0
+    """Labels that name no grader version, so that nobody can tell whether they are stale."""
+    agreement: Estimate
+    kappa: Estimate
+    sensitivity: Estimate
+    """Of what people pass, the share that the grader passes."""
+    specificity: Estimate
+    """Of what people fail, the share that the grader fails."""
+    observed_pass_rate: Estimate
+    corrected_pass_rate: Estimate
+    """What people would have passed of all graded rows (Rogan-Gladen)."""
+    disagreements: list[Disagreement]
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    warnings: list[str]
+    """What keeps these numbers from being trusted."""
+
+
+class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+    """The seed's SummaryResult; behind it the verdict and the cause, where there is one."""
+
+    id: str
+    input: str
+    """Turns of a conversation are joined with a line feed."""
+    output: str
+    tool_calls: list[str]
+    duration: int | float
+    """Milliseconds from start to end."""
+    pass_: bool | UnsetType = msgspec.field(name="pass", default=UNSET)
+    score: int | float | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
+    """Why the trial did not go well; an empty output alone does not say."""
+
+
+class Validation(msgspec.Struct, kw_only=True, rename="camel"):
+    """The seed's ValidationResult in both its spellings: nested and flat."""
+
+    id: str
+    input: str | list[str]
+    reference: str
+    passes: bool | UnsetType = UNSET
+    """Absent where a grader broke: not measured."""
+    grader_result: Grade | UnsetType = UNSET
+    pass_: bool | UnsetType = msgspec.field(name="pass", default=UNSET)
+    score: float | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    grades: dict[str, Grade] | UnsetType = UNSET
+    """What each grader said, where there are several."""
+    no_op: dict[str, Grade] | UnsetType = UNSET
+    """What the graders said to answers that must fail: empty, unrelated."""
+    wrongly_passes: list[str] | UnsetType = UNSET
+    """Those of them that passed: the graders see no difference."""
+    grader_failure: str | UnsetType = UNSET
+    """How a grader broke on this prompt."""

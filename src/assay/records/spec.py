@@ -1,0 +1,95 @@
+"""One prompt, one agent, one attempt: all that a worker needs to run it anywhere."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from assay.records.capture import Failure
+from assay.records.prompt import Prompt
+
+
+class PluginRef(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin travels: by name and options, never as an object."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a trial is ended from outside."""
+
+    turn_s: float = 60.0
+    """Wall clock of each turn."""
+    trial_s: float | None = None
+    """Wall clock of the whole trial."""
+    stall_s: float | None = None
+    """Longest silence allowed."""
+    linger_s: float = 10.0
+    """How long a process may live on after its result event."""
+    term_s: float = 2.0
+    """Between TERM and KILL."""
+    output_bytes: int = 512 * 1024 * 1024
+    """Most that one turn may write to stdout and stderr together."""
+    line_bytes: int = 16 * 1024 * 1024
+    """Longest line that is still read; longer ones stay in raw only."""
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a trial runs and what it may see."""
+
+    cwd: str
+    """Working folder of the agent."""
+    workspace_dir: str | None = None
+    """Parent of one folder per trial; None lets all trials share cwd."""
+    workspace_template: str | None = None
+    isolate: bool = False
+    env_names: tuple[str, ...] = ()
+    """Variables let through when isolated."""
+    raw_dir: str | None = None
+    """Parent of the raw streams; None keeps them only while the trial runs."""
+    raw_prefix: str = ""
+    """The same, as the rows of the output name it: relative to the output's folder."""
+
+
+class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial to run. The same plan gives the same hash, so a run can resume."""
+
+    prompt: Prompt
+    agent: PluginRef
+    benchmark: PluginRef
+    limits: Limits
+    surroundings: Surroundings
+    folder: str
+    """Name of this trial's own folders: safe, and unlike any other of the run."""
+    number: int = 1
+    """Which trial of the prompt, from 1."""
+    retried: tuple[Failure, ...] = ()
+    """Earlier attempts at this trial that did not measure the agent."""
+    run_token: str = "assay"
+    """Names the run in the marks its processes bear."""
+    extra: dict[str, Any] = {}
+    """Fields of the user's row that we do not know; they go back out with the result."""
+
+    @property
+    def raw_folder(self) -> str:
+        """Name of the folder with this attempt's raw streams."""
+        return f"{self.folder}.retry-{len(self.retried)}" if self.retried else self.folder
+
+    @property
+    def hash(self) -> str:
+        """Fingerprint of what is asked and of whom; limits and places do not count."""
+        asked = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
+        return hashlib.sha256(asked + _written(self.agent)).hexdigest()[:16]
+
+
+def _written(agent: PluginRef) -> bytes:
+    """Write out an agent; the trials of a run share one, so the last is remembered."""
+    global _last_written
+    last = _last_written  # another thread may have another agent
+    if last[0] is not agent:
+        _last_written = last = (agent, msgspec.json.encode(agent, order="deterministic"))
+    return last[1]
+
+
+_last_written: tuple[PluginRef | None, bytes] = (None, b"")

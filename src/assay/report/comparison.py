@@ -1,0 +1,379 @@
+"""A comparison as Markdown, for a terminal, as JSON, and in short for a pull request."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+_SHOWN_FLIPS = 10
+_SMALLEST_P = 0.0001
+_DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
+_SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
+type Table = tuple[str, list[str], list[list[str]]]
+"""Title, header, rows."""
+
+
+def markdown(sections: dict[str, Any]) -> str:
+    """Give the report as Markdown, the verdict on top."""
+    lines = ["# Comparison", ""]
+    for _, words in verdict_lines(sections):
+        lines += [f"**{_escape(words)}**", ""]
+    lines += ["## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
+    lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
+    for title, header, rows in tables(sections):
+        lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
+        lines += [_row(_escape(cell) for cell in row) for row in rows]
+    if flips := flip_lines(sections):
+        lines += ["", "## Flipped prompts", "", *(f"- {_escape(line)}" for line in flips)]
+    lines += ["", "## What would make it surer", ""]
+    lines += [f"- {_escape(line)}" for line in advice_lines(sections)]
+    meta = sections["meta"]
+    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals, seed {meta['seed']}.", ""]
+    return "\n".join(lines)
+
+
+def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give code and words of each verdict; among several each says whom it is about.
+
+    What rests on a measurement that cannot be believed has a code of its own.
+    """
+    several = len(sections["verdict"]) > 1
+    for verdict in sections["verdict"]:
+        words = verdict["words"]
+        if several and verdict["code"] == "not-enough-data":
+            words = f"{verdict['runB']} against {verdict['runA']}: {words}"
+        yield verdict["code"] if verdict["healthy"] else "unhealthy", plain(words)
+
+
+def health_lines(sections: dict[str, Any]) -> list[str]:
+    """Say for each run how far it can be believed."""
+    lines = []
+    for label, health in sections["health"].items():
+        parts = [f"{health['run']} of {health['planned']} trials run, {health['graded']} graded"]
+        parts += [f"{n} not measured ({cause})" for cause, n in health["notMeasured"].items()]
+        parts += [f"{n} {cause}" for cause, n in health["agentFailures"].items()]
+        if health["permissionDenials"]:
+            parts.append(f"{health['permissionDenials']} permission denials")
+        if not health["healthy"]:
+            parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
+        lines.append(plain(f"{label}: {', '.join(parts)}"))
+    return lines
+
+
+def advice_lines(sections: dict[str, Any]) -> list[str]:
+    """Say for each run whether more prompts or more trials would help."""
+    return [plain(f"{label}: {told['words']}") for label, told in sections["variance"].items()]
+
+
+def flip_lines(sections: dict[str, Any]) -> list[str]:
+    """Name the prompts that went down or up from one run to the other."""
+    lines = []
+    for pair in sections["pairs"]:
+        for name in ("regressed", "improved"):
+            ids = pair[name]
+            if ids:
+                more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
+                shown = ", ".join(ids[:_SHOWN_FLIPS])
+                lines.append(plain(f"{pair['runB']} {name} on {shown}{more}"))
+    return lines
+
+
+def tables(sections: dict[str, Any]) -> Iterator[Table]:
+    """Give title, header and rows of each table of the report."""
+    for title, header, rows in _tables(sections):
+        yield title, [plain(cell) for cell in header], [[plain(c) for c in row] for row in rows]
+
+
+def plain(text: str) -> str:
+    """Keep names from moving the cursor: a control character becomes a space."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _tables(sections: dict[str, Any]) -> Iterator[Table]:
+    yield _runs_table(sections)
+    yield _pairs_table(sections)
+    yield _amounts_table(sections)
+    if "capability" in sections:
+        yield _pass_k_table(sections)
+    if any(len(told) > 1 for told in sections["categories"].values()):
+        yield _categories_table(sections)
+    if "ranking" in sections:
+        yield _ranking_table(sections)
+
+
+def _runs_table(sections: dict[str, Any]) -> Table:
+    trials = "capability" in sections
+    rows = []
+    for label in sections["meta"]["runs"]:
+        quality = (sections.get("quality") or {}).get(label) or {}
+        performance = sections["performance"][label]
+        limits = quality.get("confidenceIntervals", {})
+        row = [label]
+        if trials:
+            row += [
+                _with_limits(
+                    sections["capability"][label]["avgPassAtK"],
+                    sections["capability"][label]["confidenceIntervals"].get("avgPassAtK"),
+                ),
+                _with_limits(
+                    sections["reliability"][label]["avgPassExpK"],
+                    sections["reliability"][label]["confidenceIntervals"].get("avgPassExpK"),
+                ),
+            ]
+        else:
+            row.append(_with_limits(quality.get("passRate"), limits.get("passRate")))
+        row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
+        latency = performance["latency"] or {}
+        row += [_number(latency.get("p50"), 0), _number(latency.get("p90"), 0)]
+        row.append(_money(performance.get("costUsd")))
+        rows.append(row)
+    header = ["run", "pass@k", "pass^k"] if trials else ["run", "pass rate"]
+    return "Runs", [*header, "score", "p50 ms", "p90 ms", "cost"], rows
+
+
+def _pairs_table(sections: dict[str, Any]) -> Table:
+    rows = []
+    for pair in sections["pairs"]:
+        bounds = pair["bounds"]
+        left_open = f"{bounds['low']:+.3f} to {bounds['high']:+.3f}" if bounds else "-"
+        rate = _difference(pair["passRate"], pair["adjustedP"])
+        score = _difference(pair["score"], pair["adjustedPScore"])
+        name = f"{pair['runB']} - {pair['runA']}"
+        rows.append([name, "pass rate", *rate, left_open, pair["verdict"]["code"]])
+        rows.append([name, "score", *score, "-", "-"])
+    header = ["pair", "what", "difference", "p (Holm)", "win/tie/loss", "effect", "detectable"]
+    return "Pairs", [*header, "open bounds", "verdict"], rows
+
+
+def _difference(told: dict[str, Any], adjusted_p: float | None) -> list[str]:
+    return [
+        _with_limits(told["difference"], _ends(told["interval"]), sign=True),
+        _chance(adjusted_p),
+        f"{told['wins']}/{told['ties']}/{told['losses']}",
+        _number(told["effects"][0]["value"] if told["effects"] else None, 2),
+        _number(told["smallestDetectable"], 3),
+    ]
+
+
+def _amounts_table(sections: dict[str, Any]) -> Table:
+    rows = []
+    for pair in sections["pairs"]:
+        for name, told in pair["amounts"].items():
+            rows.append(
+                [
+                    f"{pair['runB']} - {pair['runA']}",
+                    name,
+                    _with_limits(
+                        told["difference"],
+                        _ends(told["differenceInterval"]),
+                        sign=True,
+                        digits=_DIGITS[name],
+                    ),
+                    _with_limits(told["ratio"], _ends(told["ratioInterval"])),
+                ]
+            )
+    return "Cost and time", ["pair", "what", "difference per prompt", "ratio"], rows
+
+
+def _pass_k_table(sections: dict[str, Any]) -> Table:
+    rows = []
+    for label in sections["meta"]["runs"]:
+        for told in sections["capability"][label]["perK"]:
+            rows.append(
+                [
+                    label,
+                    str(told["k"]),
+                    _with_limits(told["passAtK"], _ends(told["passAtKInterval"])),
+                    _with_limits(told["passExpK"], _ends(told["passExpKInterval"])),
+                    str(told["nPrompts"]),
+                ]
+            )
+    return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
+
+
+def _categories_table(sections: dict[str, Any]) -> Table:
+    labels = sections["meta"]["runs"]
+    names = sorted({name for told in sections["categories"].values() for name in told})
+    rows = []
+    for name in names:
+        row = [name]
+        for label in labels:
+            told = sections["categories"][label].get(name)
+            row.append(_with_limits(told["passRate"], told["interval"]) if told else "-")
+        rows.append(row)
+    return "Pass rate by category", ["category", *labels], rows
+
+
+def _ranking_table(sections: dict[str, Any]) -> Table:
+    rows = [
+        [
+            str(told["rank"]),
+            told["run"],
+            _with_limits(told["strength"], _ends(told["interval"]), sign=True),
+            _number(told["winChance"], 2),
+        ]
+        for told in sections["ranking"]
+    ]
+    return "Ranking (Bradley-Terry)", ["rank", "run", "strength", "wins against average"], rows
+
+
+def _ends(interval: dict[str, Any] | None) -> list[float] | None:
+    return [interval["low"], interval["high"]] if interval else None
+
+
+def _with_limits(
+    value: float | None, limits: list[float] | None, *, sign: bool = False, digits: int = 3
+) -> str:
+    if value is None:
+        return "not measured"
+    form = f"{'+' if sign else ''}.{digits}f"
+    text = format(value, form)
+    if limits:
+        text += f" ({format(limits[0], form)} to {format(limits[1], form)})"
+    return text
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _chance(p_value: float | None) -> str:
+    if p_value is None:
+        return "-"
+    return f"{p_value:.4f}" if p_value >= _SMALLEST_P else f"<{_SMALLEST_P}"
+
+
+def _money(told: dict[str, Any] | None) -> str:
+    return f"${told['total']:.4f}" if told else "-"
+
+
+def _row(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape(text: str) -> str:
+    """Keep names of runs and prompts from being read as Markdown or HTML."""
+    return plain(text).translate(_SPECIAL)
+
+
+def write_json(
+    out: BinaryIO, sections: dict[str, Any], rows: Iterable[list[bytes]], key: tuple[str, ...]
+) -> None:
+    """Write two-space JSON; rows go to key, which names a section or a field of one."""
+    out.write(b"{")
+    first = True
+    for name, value in sections.items():
+        out.write(b"\n  " if first else b",\n  ")
+        first = False
+        out.write(msgspec.json.encode(name) + b": ")
+        if key[0] == name:
+            _write_with_rows(out, value, rows, key[1])
+        else:
+            out.write(_indented(value))
+    if key[0] not in sections:
+        out.write(b",\n  " + msgspec.json.encode(key[0]) + b": ")
+        _write_rows(out, rows, b"    ", b"  ")
+    out.write(b"\n}\n")
+
+
+def _write_with_rows(
+    out: BinaryIO, section: dict[str, Any], rows: Iterable[list[bytes]], field: str
+) -> None:
+    out.write(b"{\n    " + msgspec.json.encode(field) + b": ")
+    _write_rows(out, rows, b"      ", b"    ")
+    for name, value in section.items():
+        text = _indented(value).replace(b"\n", b"\n  ")
+        out.write(b",\n    " + msgspec.json.encode(name) + b": " + text)
+    out.write(b"\n  }")
+
+
+def _write_rows(out: BinaryIO, rows: Iterable[list[bytes]], indent: bytes, closing: bytes) -> None:
+    out.write(b"[")
+    comma, written = b",\n" + indent, False
+    for some in rows:
+        out.write((comma if written else b"\n" + indent) + comma.join(some))
+        written = True
+    out.write(b"\n" + closing + b"]" if written else b"]")
+
+
+def _indented(value: Any) -> bytes:
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    return text.replace(b"\n", b"\n  ")
+
+
+_SIGNS = {"better": "✅", "worse": "❌", "same": "🟰"}
+_MOST_IDS = 10
+_MOST_ID = 80
+
+
+def short_markdown(overview: dict[str, Any], heading: str | None = None) -> str:
+    """Give verdict, health, one table of runs, and the prompts that changed."""
+    lines = [f"### {_text(heading or 'Evaluation')}", ""]
+    for group in overview["groups"]:
+        lines += _group(group["sections"])
+    return "\n".join([*lines, ""])
+
+
+def _group(sections: dict[str, Any]) -> Iterator[str]:
+    for verdict in sections["verdict"]:
+        sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
+        yield f"{sign} **{_text(verdict.get('words', 'not judged'))}**"
+        yield ""
+    yield "| run | pass rate | score | median time | cost |"
+    yield "|---|---|---|---|---|"
+    for label in sections["meta"]["runs"]:
+        yield _short_row(sections, label)
+    yield ""
+    yield from (f"- {_text(line)}" for line in health_lines(sections))
+    yield from (f"- note: {_text(note)}" for note in sections["notes"])
+    for pair in sections["pairs"]:
+        yield from _flips(pair)
+    yield ""
+
+
+def _short_row(sections: dict[str, Any], label: str) -> str:
+    quality = (sections.get("quality") or {}).get(label) or {}
+    limits = quality.get("confidenceIntervals", {})
+    rate, ends = quality.get("passRate"), limits.get("passRate")
+    per_k = sections.get("capability", {}).get(label, {}).get("perK", [])
+    if per_k:
+        first, interval = per_k[0], per_k[0]["passAtKInterval"]
+        rate, ends = first["passAtK"], interval and [interval["low"], interval["high"]]
+    performance = sections["performance"][label]
+    latency, cost = performance["latency"] or {}, performance.get("costUsd")
+    cells = [
+        _text(label),
+        _percent(rate, ends),
+        _score(quality.get("avgScore"), limits.get("avgScore")),
+        f"{latency['p50'] / 1000:.1f} s" if latency else "–",
+        f"${cost['total']:.4f}" if cost else "–",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _flips(pair: dict[str, Any]) -> Iterator[str]:
+    for word, ids in (("worse", pair["regressed"]), ("better", pair["improved"])):
+        if ids:
+            more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
+            shown = ", ".join(_text(one[:_MOST_ID]) for one in ids[:_MOST_IDS])
+            yield f"- {_text(pair['runB'])} {word} on {len(ids)} prompts: {shown}{more}"
+
+
+def _percent(rate: float | None, ends: list[float] | None) -> str:
+    if rate is None:
+        return "not measured"
+    return f"{rate:.1%}" + (f" ({ends[0]:.0%} to {ends[1]:.0%})" if ends else "")
+
+
+def _score(value: float | None, ends: list[float] | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else "")
+
+
+def _text(text: str) -> str:
+    """Keep names from being read as Markdown, HTML or a mention of somebody."""
+    plain = "".join(sign if sign.isprintable() else " " for sign in text)
+    for sign in "\\`*_[]<>|~#":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain.replace("@", "@\u200b").replace("&", "&amp;")

@@ -1,0 +1,193 @@
+"""Results in the formats of `assay format`: JSONL, CSV, Markdown."""
+
+from collections.abc import Iterator
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from assay.records.rows import RowFile
+from assay.report.text import fence, fixed, js_number, one_text, shorten
+
+type Style = Literal["jsonl", "markdown", "csv"]
+STYLES: tuple[Style, ...] = ("jsonl", "markdown", "csv")
+
+
+def write_rows(rows: RowFile, out: BinaryIO, style: Style, generated: str) -> None:
+    """Write all rows in one style; generated is the time a report bears."""
+    if style == "csv":
+        write_csv(rows, out)
+    elif style == "markdown":
+        write_markdown(rows, out, generated)
+    else:
+        write_jsonl(rows, out)
+
+
+_COLUMNS = "id,input,hint,output,tool_errors,duration_ms"
+_SCORE_COLUMNS = ",pass,score,reasoning"
+
+
+class _Timing(msgspec.Struct, gc=False):
+    total: int | float
+
+
+class _CsvScore(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+    score: int | float
+    reasoning: str | None = None
+
+
+class _CsvRow(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    timing: _Timing
+    hint: str | None = None
+    tool_errors: bool | None = None
+    score: _CsvScore | None = None
+
+
+class _Anything(msgspec.Struct, gc=False):
+    pass
+
+
+class _Graded(msgspec.Struct, gc=False):
+    score: _Anything | None = None
+
+
+def write_csv(rows: RowFile, out: BinaryIO) -> None:
+    """Write header and rows: texts always quoted, a line feed as backslash n."""
+    graded = any(row.score for row in rows.rows(msgspec.json.Decoder(_Graded)))
+    line = _graded_line if graded else _line
+    out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
+    for block in rows.blocks(msgspec.json.Decoder(_CsvRow)):
+        out.write("".join(map(line, block)).encode())
+
+
+def inside(text: str) -> str:
+    """Give a text as it stands between the quotes of a cell."""
+    return text.replace('"', '""').replace("\n", "\\n")
+
+
+def _line(row: _CsvRow, more: str = "") -> str:
+    hint = inside(row.hint) if row.hint else ""
+    errors = "true" if row.tool_errors else "false"
+    return (
+        f'"{inside(row.id)}","{inside(one_text(row.input, " | "))}","{hint}",'
+        f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
+    )
+
+
+def _graded_line(row: _CsvRow) -> str:
+    score = row.score
+    if score is None:
+        return _line(row, ",,,")
+    verdict = "true" if score.pass_ else "false"
+    reasoning = inside(score.reasoning) if score.reasoning else ""
+    return _line(row, f',{verdict},{fixed(score.score, 3)},"{reasoning}"')
+
+
+def write_jsonl(rows: RowFile, out: BinaryIO) -> None:
+    """Write every row on a line of its own; each is checked to be a JSON object."""
+    for text in rows.texts():
+        out.write(text)
+
+
+class _MarkdownScore(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+    score: int | float
+    reasoning: str | None = None
+
+
+class _Failure(msgspec.Struct, gc=False):
+    cause: str
+    message: str = ""
+
+
+class _MarkdownRow(msgspec.Struct, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | None = None
+    tool_errors: bool | None = None
+    score: _MarkdownScore | None = None
+    error: str | None = None
+    errors: list[str] | None = None
+    failure: _Failure | None = None
+
+
+class _Totals(msgspec.Struct):
+    """Counted while the rows go by."""
+
+    n_rows: int = 0
+    n_graded: int = 0
+    n_passed: int = 0
+    score_sum: float = 0.0
+
+
+def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
+    """Write the report. The summary stands above rows that are read once: they wait in a file."""
+    import shutil
+    import tempfile
+
+    totals = _Totals()
+    with tempfile.TemporaryFile() as body:
+        for text in _sections(rows, totals):
+            body.write(text.encode())
+        out.write(_top(totals, generated).encode())
+        body.seek(0)
+        shutil.copyfileobj(body, out, 1 << 20)
+
+
+def _top(totals: _Totals, generated: str) -> str:
+    summary = ""
+    if totals.n_graded:
+        rate = fixed(100 * totals.n_passed / totals.n_graded, 1)
+        summary = (
+            "## Summary\n\n"
+            f"- **Pass rate**: {totals.n_passed}/{totals.n_graded} ({rate}%)\n"
+            f"- **Average score**: {fixed(totals.score_sum / totals.n_graded, 3)}\n"
+        )
+        if totals.n_graded < totals.n_rows:
+            summary += f"- **Not graded**: {totals.n_rows - totals.n_graded}\n"
+        summary += "\n"
+    return (
+        f"# Evaluation Results\n\nGenerated: {generated}\nTotal: {totals.n_rows} test cases\n\n"
+        f"{summary}## Results\n\n"
+    )
+
+
+def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
+    for block in rows.blocks(msgspec.json.Decoder(_MarkdownRow)):
+        totals.n_rows += len(block)
+        scores = [row.score for row in block if row.score is not None]
+        totals.n_graded += len(scores)
+        totals.n_passed += sum(score.pass_ for score in scores)
+        totals.score_sum += sum(score.score for score in scores)
+        yield "".join(map(_section, block))
+
+
+def _section(row: _MarkdownRow) -> str:
+    output = shorten(row.output, 500)
+    mark = "```" if "```" not in output else fence(output)
+    hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
+    verdict = _verdict(row.score) if row.score else ""
+    troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
+    return (
+        f"### {row.id}\n\n**Input**: {shorten(one_text(row.input, ' → '), 100)}\n\n{hint}"
+        f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
+    )
+
+
+def _verdict(score: _MarkdownScore) -> str:
+    reasoning = f"**Reasoning**: {score.reasoning}\n" if score.reasoning else ""
+    icon = "✅" if score.pass_ else "❌"
+    word = "PASS" if score.pass_ else "FAIL"
+    return f"**Score**: {icon} {fixed(score.score, 3)} ({word})\n{reasoning}\n"
+
+
+def _troubles(row: _MarkdownRow) -> str:
+    said = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
+    if row.failure:
+        said += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
+    texts = [row.error] if row.error else row.errors or []
+    return said + "".join(f"❌ **Error**: {text}\n\n" for text in texts)

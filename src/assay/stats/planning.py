@@ -1,0 +1,338 @@
+"""How many prompts and trials a difference needs, from a pilot or from assumptions."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from assay.stats.distributions import (
+    Floats,
+    Ints,
+    as_counts,
+    as_tallies,
+    as_values,
+    normal_cdf,
+    normal_quantile,
+    require_same_length,
+    t_quantile,
+)
+from assay.stats.significance import fewest_prompts, mcnemar_power
+
+# Below this share of the mean's variance, new prompts gain nothing that repeats would not.
+_TRIALS_SHARE = 0.8
+
+
+class VarianceSplit(msgspec.Struct, frozen=True, rename="camel"):
+    """One-way random effects; None is what the data cannot tell.
+
+    `between` prompts, `within` one prompt (of a single trial), `total` of a single trial, and
+    `trial_share`: how much of the mean's variance is chance between trials.
+    """
+
+    between: float | None
+    within: float | None
+    total: float | None
+    icc: float | None
+    n_prompts: int
+    n_trials: int
+    trials_per_prompt: float
+    trial_share: float | None
+    advice: str
+    words: str
+
+
+def split_variance(values: ArrayLike, prompt_index: ArrayLike) -> VarianceSplit:
+    """Split values of single trials; prompt_index says which prompt each belongs to (0, 1, ...)."""
+    sample, index = as_values(values), as_counts(prompt_index, "prompt_index")
+    require_same_length(sample, index, "values and prompt_index")
+    if sample.size == 0:
+        return _split(np.zeros(0), np.zeros(0, dtype=np.int64), 0.0)
+    sizes = np.bincount(index)
+    means = np.bincount(index, weights=sample) / np.maximum(sizes, 1)
+    within_ss = float(np.square(sample - means[index]).sum())
+    return _split(means[sizes > 0], sizes[sizes > 0], within_ss)
+
+
+def split_rate_variance(passes: ArrayLike, measured: ArrayLike) -> VarianceSplit:
+    """Split pass/fail trials given as counts per prompt."""
+    n_passed, n_measured = as_tallies(passes, measured)
+    seen = n_measured > 0
+    sizes = n_measured[seen]
+    rates = n_passed[seen] / sizes
+    return _split(rates, sizes, float((sizes * rates * (1.0 - rates)).sum()))
+
+
+def _split(means: Floats, sizes: Ints, within_ss: float) -> VarianceSplit:
+    n_prompts, n_trials = int(sizes.size), int(sizes.sum())
+    per_prompt = n_trials / n_prompts if n_prompts else 0.0
+    if n_prompts < 2 or n_trials == n_prompts:
+        total = float(means.var(ddof=1)) if n_prompts >= 2 else None
+        return _unsplit(total, n_prompts, n_trials, per_prompt)
+    within = within_ss / (n_trials - n_prompts)
+    grand = float((sizes * means).sum()) / n_trials
+    between_ms = float((sizes * np.square(means - grand)).sum()) / (n_prompts - 1)
+    # n0 is the size of a balanced design with the same information.
+    n0 = (n_trials - float(np.square(sizes).sum()) / n_trials) / (n_prompts - 1)
+    between = max(0.0, (between_ms - within) / n0)
+    total = between + within
+    of_mean = between + within / per_prompt
+    share = within / per_prompt / of_mean if of_mean > 0 else None
+    advice, words = _advise(share, per_prompt)
+    return VarianceSplit(
+        between=between,
+        within=within,
+        total=total,
+        icc=between / total if total > 0 else None,
+        n_prompts=n_prompts,
+        n_trials=n_trials,
+        trials_per_prompt=per_prompt,
+        trial_share=share,
+        advice=advice,
+        words=words,
+    )
+
+
+def _advise(share: float | None, per_prompt: float) -> tuple[str, str]:
+    if share is None:
+        return "add-prompts", "all trials gave the same result; only new prompts can tell more"
+    percent = round(100 * share)
+    seen = f"chance between trials makes {percent} % of the uncertainty"
+    if share >= _TRIALS_SHARE:
+        return "add-trials", f"{seen}; more trials of the same prompts help as much as new prompts"
+    return (
+        "add-prompts",
+        f"{seen} at {per_prompt:.3g} trials a prompt; only new prompts cut the rest",
+    )
+
+
+def _unsplit(
+    total: float | None, n_prompts: int, n_trials: int, per_prompt: float
+) -> VarianceSplit:
+    words = "one trial a prompt cannot tell chance from difficulty; new prompts always help"
+    if n_prompts < 2:
+        words = "fewer than two prompts have no spread; add prompts"
+    return VarianceSplit(
+        between=None,
+        within=None,
+        total=total,
+        icc=None,
+        n_prompts=n_prompts,
+        n_trials=n_trials,
+        trials_per_prompt=per_prompt,
+        trial_share=None,
+        advice="add-prompts",
+        words=words,
+    )
+
+
+class PairedSpread(msgspec.Struct, frozen=True, rename="camel"):
+    """Variance of one prompt's difference between two runs: a part repeats keep, one they thin."""
+
+    between: float
+    within: float
+
+    def variance(self, n_trials: float) -> float:
+        """Return the variance of one prompt's difference with n_trials in each run."""
+        return self.between + self.within / n_trials
+
+
+def measure_spread(
+    differences: ArrayLike, within: float | None = None, n_trials: float = 1.0
+) -> PairedSpread:
+    """Return the spread seen in a pilot of two runs.
+
+    `within` is the within-prompt variance of run A plus that of run B; unknown with single trials,
+    and then all variance counts as one that repeats cannot thin (the cautious reading).
+    """
+    d = as_values(differences, "differences")
+    if d.size < 2:
+        msg = "a pilot needs at least two prompts to show a spread"
+        raise ValueError(msg)
+    seen = float(np.var(d, ddof=1))
+    if within is None:
+        return PairedSpread(between=seen, within=0.0)
+    return PairedSpread(between=max(0.0, seen - within / n_trials), within=within)
+
+
+def spread_from_one_run(split: VarianceSplit, prompt_correlation: float = 0.5) -> PairedSpread:
+    """Return the spread to expect against a second run that is as noisy as this one.
+
+    How far two agents find the same prompts hard cannot be seen in one run: it is assumed.
+    """
+    if split.total is None:
+        msg = "a pilot needs at least two prompts to show a spread"
+        raise ValueError(msg)
+    between = split.total if split.between is None else split.between
+    within = split.within or 0.0
+    return PairedSpread(between=2.0 * between * (1.0 - prompt_correlation), within=2.0 * within)
+
+
+def assume_spread(
+    rate_a: float, rate_b: float, *, icc: float = 0.5, prompt_correlation: float = 0.5
+) -> PairedSpread:
+    """Return the spread of pass/fail trials from assumed rates, without a pilot."""
+    if not all(0.0 <= x <= 1.0 for x in (rate_a, rate_b, icc, prompt_correlation)):
+        msg = "rates, icc and prompt correlation must lie between 0 and 1"
+        raise ValueError(msg)
+    var_a, var_b = rate_a * (1.0 - rate_a), rate_b * (1.0 - rate_b)
+    shared = prompt_correlation * math.sqrt(var_a * var_b)
+    between = icc * (var_a + var_b - 2.0 * shared)
+    return PairedSpread(between=between, within=(1.0 - icc) * (var_a + var_b))
+
+
+def spread_from_discordance(rate_a: float, rate_b: float, discordance: float) -> PairedSpread:
+    """Return the spread of single trials of which a given share comes out differently."""
+    if not abs(rate_b - rate_a) <= discordance <= 1.0:
+        msg = f"discordance must lie between |{rate_b} - {rate_a}| and 1, got {discordance}"
+        raise ValueError(msg)
+    return PairedSpread(between=discordance - (rate_b - rate_a) ** 2, within=0.0)
+
+
+# Above this the exact sum is slow and the normal formula is as good.
+_EXACT_PROMPTS = 1_000
+_MOST_PROMPTS = 10_000_000
+
+
+class PlanRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One way to see the difference; n_prompts None: no number of prompts that makes sense."""
+
+    n_trials: int
+    n_prompts: int | None
+    n_runs_of_agent: int | None
+
+
+def power_at(
+    spread: PairedSpread,
+    difference: float,
+    n_prompts: int,
+    *,
+    n_trials: int = 1,
+    alpha: float = 0.05,
+    pass_fail: bool = True,
+) -> float:
+    """Return the chance that n prompts show the difference at the two-sided level alpha."""
+    if n_prompts < fewest_prompts(alpha) or difference == 0.0:
+        return 0.0
+    variance = spread.variance(n_trials)
+    if pass_fail and n_trials == 1 and n_prompts <= _EXACT_PROMPTS:
+        discordance = min(1.0, max(variance + difference**2, abs(difference)))
+        only_b = 0.5 * (discordance + abs(difference))
+        return mcnemar_power(n_prompts, discordance - only_b, only_b, alpha)
+    if variance == 0.0:
+        return 1.0
+    shift = abs(difference) * math.sqrt(n_prompts / variance)
+    return _chance_beyond_t(shift, t_quantile(1.0 - 0.5 * alpha, n_prompts - 1), n_prompts - 1)
+
+
+def prompts_needed(
+    spread: PairedSpread,
+    difference: float,
+    *,
+    n_trials: int = 1,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    pass_fail: bool = True,
+) -> int | None:
+    """Return how many prompts show the difference with the wanted power; None: out of reach."""
+    if difference == 0.0:
+        return None
+
+    def enough(n_prompts: int) -> bool:
+        reached = power_at(
+            spread, difference, n_prompts, n_trials=n_trials, alpha=alpha, pass_fail=pass_fail
+        )
+        return reached >= power
+
+    at_least = fewest_prompts(alpha)
+    if pass_fail:
+        step = abs(difference) * n_trials
+        at_least = max(at_least, math.ceil(_differing_prompts(alpha, power) / step))
+    return _first_true(enough, at_least)
+
+
+def plan_trials(
+    spread: PairedSpread,
+    difference: float,
+    *,
+    trials: Sequence[int] = (1, 3, 5, 10),
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> list[PlanRow]:
+    """Return the prompts needed for each number of trials, and the agent runs of both sides."""
+    rows = []
+    for k in trials:
+        n = prompts_needed(spread, difference, n_trials=k, power=power, alpha=alpha)
+        rows.append(PlanRow(k, n, None if n is None else 2 * n * k))
+    return rows
+
+
+def smallest_difference(
+    variance: float,
+    n_prompts: int,
+    *,
+    n_trials: float | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> float | None:
+    """Return the smallest difference of rates or scores that n prompts would show; None: none.
+
+    n_trials is for rates, whose differences come in steps of one trial.
+    """
+    if n_prompts < fewest_prompts(alpha):
+        return None
+    df = n_prompts - 1
+    reach = t_quantile(1.0 - 0.5 * alpha, df) + t_quantile(power, df)
+    smallest = reach * math.sqrt(variance / n_prompts)
+    if n_trials is not None:
+        # However small the spread, the exact test is mute until enough prompts differ.
+        smallest = max(smallest, _differing_prompts(alpha, power) / (n_prompts * n_trials))
+    return smallest if smallest <= 1.0 else None
+
+
+def prompts_to_decide(
+    difference: float, variance: float, margin: float, *, power: float = 0.8, alpha: float = 0.05
+) -> int | None:
+    """Return how many prompts would settle it, were the difference truly the one seen.
+
+    Settled is either way: shown to differ from zero, or shown to lie within the margin.
+    """
+    needs = []
+    reach = normal_quantile(1.0 - 0.5 * alpha) + normal_quantile(power)
+    for distance in (abs(difference), margin - abs(difference)):
+        if distance > 1e-9:
+            needs.append(math.ceil(variance * (reach / distance) ** 2))
+    best = max(min(needs, default=_MOST_PROMPTS), fewest_prompts(alpha))
+    return best if best < _MOST_PROMPTS else None
+
+
+def _first_true(enough: Callable[[int], bool], start: int) -> int | None:
+    low, high = start - 1, start
+    while not enough(high):
+        low, high = high, high * 2
+        if high > _MOST_PROMPTS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _chance_beyond_t(shift: float, critical: float, df: int) -> float:
+    """Return P(T > critical) for a noncentral t (Abramowitz & Stegun 26.7.10)."""
+    top = shift - critical * (1.0 - 1.0 / (4.0 * df))
+    return normal_cdf(top / math.sqrt(1.0 + critical * critical / (2.0 * df)))
+
+
+@lru_cache
+def _differing_prompts(alpha: float, power: float) -> float:
+    """Return the expected number of differing prompts at which enough of them turn up."""
+    fewest = fewest_prompts(alpha)
+    low, high = 0.0, 10.0 * fewest + 100.0
+    for _ in range(60):
+        mean = 0.5 * (low + high)
+        fewer = math.exp(-mean) * sum(mean**i / math.factorial(i) for i in range(fewest))
+        low, high = (mean, high) if 1.0 - fewer < power else (low, mean)
+    return high

@@ -1,0 +1,190 @@
+"""ARC-AGI-3 as a benchmark: a prompt and a game process for each game, and their grader."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import PluginError
+from assay.plugin import Host, Machine, Trial
+from assay.records.capture import Grade
+from assay.records.prompt import Prompt
+from assay.records.spec import PluginRef, TrialSpec
+from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
+from assay_arc.log import Limits
+from assay_arc.problems import GameProblem
+from assay_arc.world import GameWorld
+
+
+@dataclass(frozen=True)
+class ArcBenchmark:
+    """Games of a folder, the package's own by default."""
+
+    games: Sequence[str] = ()
+    """Ids or base ids; none means all."""
+    games_dir: str | None = None
+    seed: int = 0
+    max_steps: int | None = None
+    max_resets: int | None = None
+    mcp: bool = True
+    """Offer the MCP server to the agent, not only the command."""
+    logs_dir: str | None = None
+    """Where event logs are written; without it they are kept with the raw streams."""
+    logs_prefix: str = ""
+    """The same as the rows of the output name it."""
+
+    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
+        """Give a prompt for each game; its metadata pins the game's version and the rules."""
+        text = player_prompt(self._limits, mcp=self.mcp)
+        for info in self.chosen_games():
+            metadata = {
+                "game": info.game_id,
+                "sourceSha256": info.source_sha256,
+                "seed": self.seed,
+                "maxSteps": self.max_steps,
+                "maxResets": self.max_resets,
+            }
+            yield Prompt(id=info.game_id, input=text, metadata=metadata), {}
+
+    def chosen_games(self) -> list[GameInfo]:
+        """Give the games that are meant, each once, in the order asked for."""
+        folder = self._folder
+        known = list_games(folder).games
+        if not self.games:
+            return list(known)
+        found = [pick_game(name, known, folder) for name in self.games]
+        return list({info.game_id: info for info in found}.values())
+
+    @contextmanager
+    def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Iterator[GameWorld]:
+        """Run the trial's game in a process of its own, in a folder nothing else is in."""
+        info = self._game_of(spec)
+        log, prefix = self._log_path(spec)
+        with tempfile.TemporaryDirectory(prefix="arc-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            world = GameWorld(
+                info,
+                log or folder / "l" / "game.jsonl",
+                folder,
+                host,
+                seed=self.seed,
+                limits=self._limits,
+                mcp=self.mcp,
+            )
+            world.env["ARC_PLAYER_SEED"] = str(spec.number)
+            world.log_name = prefix
+            try:
+                world.open()
+                yield world
+            finally:
+                world.close()
+                if log is None:
+                    world.keep_log(_raw_folder(spec))
+
+    def graders(self) -> Sequence[PluginRef]:
+        """Name the grader that reads the world's evidence."""
+        return (PluginRef(name="arc"),)
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(max_steps=self.max_steps, max_resets=self.max_resets)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.games_dir) if self.games_dir else BUILT_IN
+
+    def _game_of(self, spec: TrialSpec) -> GameInfo:
+        name = str(spec.prompt.metadata.get("game", spec.prompt.id))
+        info = pick_game(name, list_games(self._folder).games, self._folder)
+        planned = spec.prompt.metadata.get("sourceSha256", info.source_sha256)
+        if planned != info.source_sha256:
+            message = f"{info.source} has changed since this run was planned"
+            raise GameProblem(message, hint="begin a new run with the game as it is now")
+        return info
+
+    def _log_path(self, spec: TrialSpec) -> tuple[Path | None, str]:
+        if self.logs_dir is None:
+            return None, "game.jsonl"
+        name = f"{spec.raw_folder}.jsonl"
+        return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"
+
+
+def _raw_folder(spec: TrialSpec) -> Path | None:
+    raw = spec.surroundings.raw_dir
+    return Path(raw, spec.raw_folder) if raw is not None else None
+
+
+TASK = """\
+You play one game. It shows a picture of 64x64 pixels in 16 colours, and you act on it. Nobody \
+tells you the rules: find out what the actions do, what completes a level, and what loses it. \
+The same rules hold in all levels of the game.
+
+Goal: complete every level with as few actions as you can. {limits} A reset of a level costs one \
+action; two resets in a row start the whole game again from level 1. A refused command costs \
+nothing. Stop when the game says WIN, or when nothing you can still do would help."""
+
+MCP = """\
+With tools: the MCP server `arc` has the tools look, act, click, reset and status. look shows the \
+whole picture, act does ACTION1..ACTION5 or ACTION7, click does ACTION6 at a pixel."""
+
+SHELL = """\
+With a shell: the command `arc-play` is on your PATH and does the same (should your shell not \
+find it, its full path is in $ARC_PLAY).
+  arc-play look                      the whole picture, one hex digit per block of equal pixels
+  arc-play act ACTION1 [ACTION2 ..]  do actions in order
+  arc-play click X Y                 do ACTION6 at a pixel; X from the left, Y from the top, 0..63
+  arc-play reset                     restart the level
+  arc-play status                    state, level, what is used and which actions there are"""
+
+END = """\
+Each answer says what changed. Look first, then act; think about what each answer shows. The game \
+keeps its own record: what you say about the result counts for nothing, only what you did. Do not \
+look for the game's files or source; play it."""
+
+
+def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
+    """Write the prompt for any game; it says nothing of which one."""
+    most = [
+        f"{n} {what}"
+        for n, what in ((limits.max_steps, "actions"), (limits.max_resets, "resets"))
+        if n is not None
+    ]
+    bound = f"You have at most {' and '.join(most)}." if most else "There is no limit on actions."
+    ways = [MCP, SHELL] if mcp else [SHELL]
+    return "\n\n".join([TASK.format(limits=bound), *ways, END])
+
+
+@dataclass(frozen=True)
+class ArcGrader:
+    """Passes when the game was won; the score is the official percentage as a share of 1."""
+
+    name: str = "arc"
+    version: str = "1"
+    formula: str = "official"
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Give the verdict; a game without usable baselines is scored by levels, and says so."""
+        evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
+        if evidence.get("benchmark") != "arc":
+            msg = "this trial has no evidence of an ARC game"
+            raise PluginError(msg, hint="grade what `assay arc run` wrote")
+        result: dict[str, Any] = evidence["result"]
+        score: dict[str, Any] = evidence["scores"][self.formula]
+        done, total = result["levelsCompleted"], result["levelCount"]
+        percent = score.get("scorePercent")
+        outcome = {
+            "levelsCompleted": done,
+            "levels": total,
+            "stopReason": result["stopReason"],
+            "scorePercent": percent,
+            "formula": self.formula,
+        }
+        said = f"{done} of {total} levels, {result['stopReason']}"
+        if percent is None:
+            said += f"; no {self.formula} score ({score.get('reason')}): scored by levels"
+            percent = 100 * done / total
+        return Grade(
+            pass_=bool(result["won"]), score=percent / 100, reasoning=said, outcome=outcome
+        )

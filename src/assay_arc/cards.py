@@ -1,0 +1,310 @@
+"""scorecard.json and environment-scores.json in the seed's fields, built from logs alone."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.records.capture import Failure
+from assay.records.rows import decode_row, read_lines
+from assay_arc.log import read_log
+from assay_arc.problems import StoreProblem
+from assay_arc.result import GameResult, derive_result
+from assay_arc.scoring import (
+    FIRST_PLAY,
+    OFFICIAL,
+    SEED,
+    Score,
+    mean_percent,
+    score_game,
+)
+from assay_arc.store import (
+    CARD,
+    RECORDED,
+    SCORES,
+    EnvironmentScore,
+    EnvironmentScores,
+    GameRow,
+    LevelScore,
+    PlayRow,
+    RunMeta,
+    Scorecard,
+    TrialRow,
+    write_json,
+)
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial of one game: its result, and what is known around it."""
+
+    result: GameResult
+    trial: int = 1
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    source_sha256: str | None = None
+    cost_usd: float | None = None
+    log: str | None = None
+    log_sha256: str | None = None
+    verified: str | None = None
+
+
+def build_card(run_id: str, played: Sequence[Played], formula: str = OFFICIAL) -> Scorecard:
+    """Build scorecard.json; formula is what score_percent is computed with."""
+    by_game: dict[str, list[Played]] = {}
+    for one in sorted(played, key=lambda one: (one.result.game_id, one.trial)):
+        by_game.setdefault(one.result.game_id, []).append(one)
+    games = [_game_row(game_id, ones, formula) for game_id, ones in by_game.items()]
+    trials = [trial for game in games for trial in game.trials]
+    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
+    known = [game.score_percent for game in games if game.score_percent is not None]
+    scorer = score_game(played[0].result, formula).scorer if played else None
+    return Scorecard(
+        card_id=run_id,
+        score=_mean([game.score for game in games]),
+        total_environments_completed=sum(any(t.won for t in game.trials) for game in games),
+        total_environments=len(games),
+        total_levels_completed=sum(trial.levels_completed for trial in trials),
+        total_levels=sum(trial.total_levels for trial in trials),
+        total_actions=sum(trial.actions for trial in trials),
+        total_resets=sum(trial.resets for trial in trials),
+        games=games,
+        score_percent=_mean(known),
+        formula=formula,
+        scorer=scorer,
+        games_scored=len(known),
+        cost_usd=sum(costs) if costs else None,
+        verified=_weakest([trial.verified for trial in trials]),
+    )
+
+
+def build_environment_scores(card: Scorecard) -> EnvironmentScores:
+    """Build environment-scores.json from a scorecard."""
+    return EnvironmentScores(
+        run_id=card.card_id,
+        overall_score=None if card.score is None else card.score * 100,
+        official_percent=card.percent,
+        environments=[_environment(game) for game in card.games],
+    )
+
+
+def progress_of(result: GameResult) -> list[int]:
+    """Count the actions of all plays until each level was first completed."""
+    reached: list[int] = []
+    before = 0
+    for play in result.plays:
+        for level, actions in play.marks:
+            while len(reached) < min(level, result.level_count):
+                reached.append(before + actions)
+        before += play.actions
+    return reached
+
+
+def _game_row(game_id: str, ones: Sequence[Played], formula: str) -> GameRow:
+    first = ones[0]
+    scores = [score_game(one.result, formula) for one in ones]
+    fractions = [score_game(one.result, SEED).score_fraction for one in ones]
+    reasons = [score.reason for score in scores if score.reason]
+    percents = [_percent(score) for score in scores]
+    return GameRow(
+        id=game_id,
+        score=_mean(fractions),
+        runs=[row for one in ones for row in _play_rows(one, formula)],
+        title=first.title or game_id,
+        tags=list(first.tags),
+        score_percent=_mean(percents),
+        score_reason=reasons[0] if reasons else None,
+        source_sha256=first.source_sha256,
+        level_count=first.result.level_count,
+        baselines=list(first.result.baselines) if first.result.baselines else None,
+        trials=[
+            _trial_row(one, percent, fraction)
+            for one, percent, fraction in zip(ones, percents, fractions, strict=True)
+        ],
+    )
+
+
+def _trial_row(one: Played, percent: float | None, fraction: float | None) -> TrialRow:
+    result = one.result
+    return TrialRow(
+        trial=one.trial,
+        score_percent=percent,
+        score_fraction=fraction,
+        first_play_percent=mean_percent([score_game(result, FIRST_PLAY)]),
+        levels_completed=result.levels_completed,
+        total_levels=result.level_count,
+        won=result.won,
+        state=result.state,
+        stop_reason=result.stop_reason,
+        actions=sum(play.actions for play in result.plays),
+        steps=result.steps,
+        resets=result.resets,
+        duration_s=result.duration_s,
+        cost_usd=one.cost_usd,
+        progress=progress_of(result),
+        log=one.log,
+        log_sha256=one.log_sha256,
+        verified=one.verified,
+    )
+
+
+def _play_rows(one: Played, formula: str) -> list[PlayRow]:
+    """Give the plays of a trial; a guid follows from log and place, so it is always the same."""
+    result = one.result
+    rows = []
+    for play in result.plays:
+        alone = msgspec.structs.replace(result, plays=(play,))
+        seed, ours = score_game(alone, SEED), score_game(alone, formula)
+        name = f"{result.game_id}/{result.started_at}/{one.trial}/{play.index}"
+        rows.append(
+            PlayRow(
+                id=result.game_id,
+                guid=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+                score=seed.score_fraction,
+                levels_completed=play.levels_completed,
+                actions=play.actions,
+                resets=play.resets,
+                state=play.state,
+                completed=play.state == "WIN",
+                level_scores=list(seed.level_scores_fraction or [0.0] * result.level_count),
+                level_actions=[level.actions for level in play.levels],
+                level_baseline_actions=[level.baseline for level in play.levels],
+                number_of_levels=result.level_count,
+                trial=one.trial,
+                play=play.index,
+                score_percent=_percent(ours),
+            )
+        )
+    return rows
+
+
+def _environment(game: GameRow) -> EnvironmentScore:
+    best = game.best or PlayRow(number_of_levels=game.n_levels)
+    return EnvironmentScore(
+        game_id=game.id,
+        title=game.title,
+        tags=game.tags,
+        score=None if game.score is None else game.score * 100,
+        official_percent=game.percent,
+        score_reason=game.score_reason,
+        levels_completed=best.levels_completed,
+        total_levels=game.n_levels,
+        total_actions=sum(trial.actions for trial in game.trials),
+        total_resets=sum(trial.resets for trial in game.trials),
+        state=best.state,
+        completed=best.completed,
+        levels=[
+            LevelScore(
+                level_index=i + 1,
+                score=score * 100,
+                actions_taken=actions,
+                baseline_actions=baseline,
+                completed=i < best.levels_completed,
+            )
+            for i, (score, actions, baseline) in enumerate(
+                zip(
+                    best.level_scores, best.level_actions, best.level_baseline_actions, strict=False
+                )
+            )
+        ],
+        trials=len(game.trials),
+        verified=_weakest([trial.verified for trial in game.trials]),
+    )
+
+
+def _percent(score: Score) -> float | None:
+    if score.score_fraction is not None:
+        return score.score_fraction * 100
+    return score.score_percent
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _weakest(marks: Sequence[str | None]) -> str | None:
+    """A whole is only as well verified as its weakest part."""
+    order = [None, "unverified", "recorded", "replayed"]
+    return min(marks, key=order.index) if marks else None
+
+
+RESULTS, LOGS, PLAYED = "results.jsonl", "logs", "played.json"
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    cost_usd: float | None = None
+
+
+class _Row(msgspec.Struct, rename="camel"):
+    """As much of a capture as is needed here."""
+
+    id: str
+    metadata: dict[str, Any] = {}
+    usage: _Usage | None = None
+    failure: Failure | None = None
+
+
+def derive_played(folder: Path, meta: RunMeta) -> tuple[list[Played], dict[str, str]]:
+    """Give every measured trial of a run, and the others with what kept them from being one."""
+    if (folder / PLAYED).is_file():
+        data = (folder / PLAYED).read_bytes()
+        return [_again(folder, one) for one in msgspec.json.decode(data, type=list[Played])], {}
+    if not (folder / RESULTS).is_file():
+        msg = f"{folder}: neither {RESULTS} nor {PLAYED}; nothing to score from"
+        raise StoreProblem(msg)
+    played, lost = [], {}
+    for place, line in read_lines(folder / RESULTS):
+        row, _ = decode_row(place, line, _Row)
+        failure = row.failure
+        if failure is not None and not failure.cause.measures_agent:
+            lost[row.id] = f"{failure.cause}: {failure.message}"
+            continue
+        evidence = row.metadata.get("evidence") or {}
+        if not evidence.get("log"):
+            lost[row.id] = "the trial has no game log"
+            continue
+        cost = row.usage.cost_usd if row.usage else None
+        trial = int(row.metadata.get("trial", 1))
+        played.append(_from_log(folder, str(evidence["log"]), trial, cost, meta.verified))
+    return played, lost
+
+
+def write_scores(
+    folder: Path, run_id: str, played: list[Played], formula: str = OFFICIAL
+) -> Scorecard:
+    """Write the seed's two score files."""
+    card = build_card(run_id, played, formula)
+    write_json(folder / CARD, card)
+    write_json(folder / SCORES, build_environment_scores(card))
+    return card
+
+
+def _from_log(
+    folder: Path, name: str, trial: int, cost: float | None, verified: str | None
+) -> Played:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        msg = f"{path}: the log of a trial is missing"
+        raise StoreProblem(msg)
+    log = read_log(path)
+    return Played(
+        result=derive_result(log),
+        trial=trial,
+        title=log.header.title,
+        source_sha256=log.header.source_sha256,
+        cost_usd=cost,
+        log=name,
+        log_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        verified=verified or RECORDED,
+    )
+
+
+def _again(folder: Path, one: Played) -> Played:
+    """Derive an imported game from its log where it has one."""
+    if one.log is None:
+        return one
+    fresh = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
+    return msgspec.structs.replace(fresh, tags=one.tags, title=one.title)

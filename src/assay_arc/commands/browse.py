@@ -1,0 +1,127 @@
+"""assay arc browse: which games there are, and what one of them looks like."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.options import with_options
+from assay.run.host import LocalHost
+from assay_arc.catalog import GameInfo, list_games, pick_game, tagged
+from assay_arc.commands.shared import Place, count_levels, need_toolkit, open_place, place_options
+from assay_arc.engine import engine_env
+from assay_arc.log import Answer, unpack_frames
+from assay_arc.observe import frame_ansi, grid_text
+from assay_arc.problems import GameProblem
+from assay_arc.report import best_percent, number, past_of_games, table
+
+LOOK = (sys.executable, "-m", "assay_arc.look_game")
+
+
+@click.command(short_help="List the games, or look at one.")
+@click.argument("game", required=False)
+@click.option("--filter", "prefix", default="", metavar="PREFIX", help="Ids that begin so.")
+@click.option("--tag", help="Games with this tag.")
+@click.option("--seed", type=int, default=0, help="Of the picture that is shown; 0.")
+@click.option("--source", is_flag=True, help="Also show the game's source: it gives the game away.")
+@with_options(place_options)
+@click.help_option("-h", "--help")
+def command(game: str | None, **options: Any) -> None:
+    """List all games with levels, tags, baselines and the best score so far; or look at GAME."""
+    place = open_place(options["root"], options["env_dir"])
+    if game is not None:
+        info = pick_game(game, list_games(place.games).games, place.games)
+        _detail(place, info, options["seed"])
+        if options["source"]:
+            click.echo("\n" + info.source.read_text(encoding="utf-8", errors="replace"))
+    else:
+        _listing(place, options["prefix"], options["tag"])
+
+
+def _listing(place: Place, prefix: str, tag: str | None) -> None:
+    found = list_games(place.games)
+    if not found.games:
+        msg = f"No ARC-AGI environments found in {place.games}."
+        raise GameProblem(msg, hint="see: assay arc setup")
+    chosen = [info for info in found.games if info.game_id.startswith(prefix)]
+    if tag is not None:
+        chosen = [info for info in chosen if info in tagged(found.games, tag)]
+    levels = count_levels(chosen, place.store)
+    past, unread = past_of_games(place.store)
+    rows = []
+    for info in chosen:
+        seen = past.get(info.game_id, [])
+        rows.append(
+            [
+                info.game_id,
+                str(levels[info.game_id] or "?"),
+                ", ".join(info.tags) or "-",
+                _baselines(info, levels[info.game_id]),
+                number(best_percent(seen)),
+                f"{len(seen)}x" if seen else "no",
+            ]
+        )
+    head = ["Game ID", "Levels", "Tags", "Baselines", "Best score", "Played"]
+    click.echo("\n".join(table(head, rows)))
+    matching = f" ({len(chosen)} matching filter)" if len(chosen) != len(found.games) else ""
+    click.echo(f"\nTotal: {len(found.games)} environments{matching} in {_near(place.games)}")
+    for problem in (*found.problems, *unread):
+        click.echo(f"WARNING: {problem}", err=True)
+
+
+def _baselines(info: GameInfo, levels: int | None) -> str:
+    """Say whether the game can be scored, without giving the numbers away in the list."""
+    if info.baselines is None:
+        return "none"
+    if levels is not None and len(info.baselines) != levels:
+        return f"{len(info.baselines)} for {levels} levels"
+    return "known"
+
+
+def _detail(place: Place, info: GameInfo, seed: int) -> None:
+    need_toolkit()
+    argv = (*LOOK, str(info.folder.resolve()), str(seed))
+    done = LocalHost().run(argv, env=engine_env(), timeout_s=120.0)
+    if done.exit_code != 0:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
+        raise GameProblem(words[0])
+    seed_used, first = msgspec.json.decode(done.stdout, type=tuple[bool, Answer])
+    frame = unpack_frames(first.frames)[-1]
+    actions = [f"ACTION{n} ({'complex' if n == 6 else 'simple'})" for n in first.available_actions]
+    levels = [", ".join(tags) or "-" for tags in info.level_tags]
+    facts = [
+        ("Game", f"{info.game_id}  {info.title}"),
+        ("Tags", ", ".join(info.tags) or "-"),
+        ("Levels", str(first.win_levels)),
+        ("Level tags", " | ".join(levels) or "-"),
+        ("Baselines", ", ".join(map(str, info.baselines or ())) or "none: it can not be scored"),
+        ("Grid", "64x64"),
+        ("State", first.state),
+        ("Seed", "changes the game" if seed_used else "not used by this game"),
+        ("Actions", ", ".join(actions)),
+        ("Source", f"{_near(info.source)} (sha256 {info.source_sha256[:16]})"),
+    ]
+    for name, value in facts:
+        click.echo(f"{name + ':':12}{value}")
+    click.echo()
+    click.echo(draw(frame))
+    click.echo("\nHistory:")
+    past, _ = past_of_games(place.store)
+    lines = [one.words() for one in past.get(info.game_id, [])]
+    for line in lines or ["No previous benchmark results found for this game."]:
+        click.echo(f"  {line}")
+
+
+def draw(frame: bytes) -> str:
+    """Draw in colour on a terminal that wants it, else as text."""
+    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return frame_ansi(frame) if coloured else grid_text(frame)
+
+
+def _near(path: Path) -> str:
+    """Name a path as it is seen from here, unless that is longer."""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)

@@ -1,0 +1,96 @@
+"""assay arc compare: runs against each other, across harnesses too."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.options import with_options
+from assay_arc.commands.shared import store_options
+from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.problems import StoreProblem
+from assay_arc.store import Store, StoredRun, write_json
+
+HELP = """Fewer than 2 runs available for comparison.
+
+To get started:
+1. Run a benchmark here: assay arc run AGENT
+2. Generate cross-harness instructions: assay arc generate HARNESS
+3. Run the benchmark on the target harness
+4. Import results: assay arc import HARNESS RESULT-FILE
+5. Compare: assay arc compare --all"""
+
+
+@click.command(short_help="Compare runs, across harnesses too.")
+@click.argument("runs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="The latest run of each harness.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0, max=99),
+    default=1.0,
+    help="Points of 100 that count as no change; 1.",
+)
+@click.option("--allow-unverified", is_flag=True, help="Rank unverified runs with the others.")
+@click.option("--format", "form", type=click.Choice(["markdown", "json"]), default="markdown")
+@with_options(store_options)
+@click.help_option("-h", "--help")
+def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
+    """Compare RUNS with the first of them: ids, beginnings of ids, latest, previous.
+
+    The comparison is also kept as a file in comparisons/.
+    """
+    root: Path = options["root"]
+    store = Store(root.absolute())
+    if everything and runs:
+        msg = "--all chooses the runs itself; leave them out"
+        raise click.UsageError(msg)
+    if not everything and len(runs) == 1:
+        msg = "a comparison needs at least 2 runs: assay arc compare RUN1 RUN2"
+        raise click.UsageError(msg)
+    chosen = [store.find(name) for name in runs] if runs else _all(store, everything=everything)
+    if len(chosen) < 2:
+        click.echo(HELP, err=True)
+        raise click.exceptions.Exit(1)
+    entries = _read(chosen)
+    compared = compare_runs(
+        entries,
+        str(uuid.uuid4()),
+        datetime.now(UTC).isoformat(),
+        tolerance=options["tolerance"],
+        rank_all=options["allow_unverified"],
+    )
+    write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
+    if options["form"] == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2))
+    else:
+        click.echo(comparison_markdown(compared, entries), nl=False)
+
+
+def _all(store: Store, *, everything: bool) -> list[StoredRun]:
+    """Give the latest run of each harness; without --all the latest two runs of any."""
+    completed = store.completed()
+    if not everything:
+        return completed[-2:]
+    latest: dict[tuple[bool, str], StoredRun] = {}
+    for run in completed:
+        latest[run.imported, run.meta.harness] = run
+    return [latest[key] for key in sorted(latest)]
+
+
+def _read(runs: Sequence[StoredRun]) -> list[Entry]:
+    """Read the scorecards; a broken one is left out with a warning while two are left."""
+    entries = []
+    for run in dict.fromkeys(run.meta.run_id for run in runs):
+        stored = next(one for one in runs if one.meta.run_id == run)
+        try:
+            entries.append(Entry(run=stored, card=stored.card()))
+        except StoreProblem as problem:
+            click.echo(f"WARNING: {problem.message}; left out", err=True)
+    if len(entries) < 2:
+        msg = "fewer than 2 of these runs can be read, or they are the same run"
+        raise StoreProblem(msg, hint="see: assay arc report RUN")
+    return entries

@@ -1,0 +1,100 @@
+"""assay arc generate: what another harness needs to play the same games."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.options import with_options
+from assay_arc.catalog import choose_games
+from assay_arc.commands.shared import Place, open_place, place_options
+from assay_arc.generate import Order, generate, is_built_in
+from assay_arc.problems import StoreProblem
+from assay_arc.store import HARNESSES, StoredRun
+
+
+def check_harness(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse a harness that is not known, in the seed's words."""
+    if value not in HARNESSES:
+        msg = f"Invalid harness `{value}`. Supported harnesses: {', '.join(HARNESSES)}"
+        raise click.UsageError(msg)
+    return value
+
+
+@click.command(short_help="Write instructions and scripts for another harness.")
+@click.argument("harness", callback=check_harness)
+@click.option("--ref", metavar="RUN|latest", help="Take games, seed and limits from a run.")
+@click.option("--seed", type=int, help="Seed; that of the reference or the configuration.")
+@click.option("--games", multiple=True, metavar="LIST", help="Ids, tags or all; commas may part.")
+@click.option("--max-steps", type=click.IntRange(min=1), help="Actions in a game.")
+@click.option("--max-resets", type=click.IntRange(min=0), help="Resets in a game.")
+@click.option(
+    "--with-games/--no-games",
+    default=None,
+    help="Copy the games along; done for the games of the package, which no other machine has.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@with_options(place_options)
+@click.help_option("-h", "--help")
+def command(harness: str, **options: Any) -> None:
+    """Write instructions.md, game_driver.py and collect_results.py for codex, gemini or opencode.
+
+    The folder is complete: on the other machine Python 3.12 and arc-agi are all it needs.
+    """
+    place = open_place(options["root"], options["env_dir"])
+    reference = _reference(place, options["ref"]) if options["ref"] else None
+    order = _order(place, harness, reference, options)
+    folder = place.store.cross_dir / harness
+    said = generate(order, folder)
+    if options["as_json"]:
+        click.echo(msgspec.json.encode(said))
+        return
+    click.echo(f"Instructions generated: {said['instructions']}")
+    click.echo(f"Game driver:            {said['game_driver']}")
+    click.echo(f"Result collector:       {said['collect_results']}")
+    click.echo(f"Game set:               {said['game_count']} games, seed={said['seed']}")
+    click.echo(f"Reference run:          {said['ref_run_id']}")
+    click.echo("\nNext steps:")
+    click.echo("1. Open the instructions file and follow the setup steps in the target harness")
+    click.echo("2. Run the benchmark on the target harness")
+    click.echo("3. Save the result JSON file and the sessions folder")
+    click.echo(f"4. Import with: assay arc import {harness} <result-file-path>")
+
+
+def _reference(place: Place, name: str) -> StoredRun:
+    if name == "latest":
+        done = [run for run in place.store.native() if run.meta.status == "completed"]
+        if not done:
+            msg = "No completed runs found."
+            raise StoreProblem(msg, hint="play first: assay arc run AGENT")
+        return done[-1]
+    return place.store.find(name)
+
+
+def _order(
+    place: Place, harness: str, reference: StoredRun | None, options: dict[str, Any]
+) -> Order:
+    meta = reference.meta if reference else None
+    names: Sequence[str] = options["games"] or (meta.game_ids if meta else ())
+    games = choose_games(names, place.games)
+    chosen, config = options["with_games"], place.config
+
+    def pick(name: str, fallback: Any) -> Any:
+        given = options[name]
+        if given is not None:
+            return given
+        return getattr(meta, name) if meta else fallback
+
+    return Order(
+        harness=harness,
+        games=tuple(games),
+        seed=pick("seed", config.default_seed),
+        max_steps=pick("max_steps", config.default_max_steps),
+        max_resets=pick("max_resets", config.default_max_resets),
+        ref_run_id=meta.run_id if meta else "none",
+        generated=datetime.now(UTC).isoformat(),
+        games_dir=place.games,
+        with_games=is_built_in(place.games) if chosen is None else chosen,
+    )

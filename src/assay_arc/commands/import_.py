@@ -1,0 +1,90 @@
+"""assay arc import: another harness's result, checked, replayed and scored here."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import with_options
+from assay.run.host import LocalHost
+from assay_arc.catalog import GameInfo, list_games, pick_game
+from assay_arc.claims import KnownGame
+from assay_arc.commands.generate import check_harness
+from assay_arc.commands.shared import Place, count_levels, open_place, place_options
+from assay_arc.importing import Imported, Source, import_result
+from assay_arc.report import number, verified_words
+from assay_arc.store import Store
+
+
+@click.command(short_help="Take over, check and score another harness's result.")
+@click.argument("harness", callback=check_harness)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--sessions",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of session logs; sessions/ beside the file if there is one.",
+)
+@with_options(place_options)
+@click.help_option("-h", "--help")
+def command(harness: str, path: Path, **options: Any) -> None:
+    """Import the result at PATH: a file, or a folder with result.json and sessions/ in it.
+
+    Every value is checked and every score computed anew. Session logs are replayed in the real
+    engine: the run is then verified, or refused with the first difference.
+    """
+    place = open_place(options["root"], options["env_dir"])
+    result = path / "result.json" if path.is_dir() else path
+    sessions: Path | None = options["sessions"]
+    if sessions is None and (result.parent / "sessions").is_dir():
+        sessions = result.parent / "sessions"
+    source = Source(
+        harness=harness,
+        result=result,
+        sessions=sessions,
+        games_dir=place.games,
+        games=_known_games(place),
+    )
+    done = import_result(source, place.store, LocalHost())
+    for warning in done.warnings:
+        click.echo(f"WARNING: {warning}", err=True)
+    _say(done, place.store)
+
+
+def _known_games(place: Place) -> dict[str, KnownGame]:
+    """Give our games by id, and the newest of each by the id without its version."""
+    games = list_games(place.games).games
+    levels = count_levels(games, place.store)
+
+    def known(info: GameInfo) -> KnownGame:
+        return KnownGame(
+            game_id=info.game_id,
+            title=info.title,
+            tags=info.tags,
+            source_sha256=info.source_sha256,
+            level_count=levels[info.game_id],
+            baselines=info.baselines,
+        )
+
+    by_id = {info.game_id: known(info) for info in games}
+    for base in {info.base_id for info in games}:
+        by_id.setdefault(base, by_id[pick_game(base, games, place.games).game_id])
+    return by_id
+
+
+def _say(done: Imported, store: Store) -> None:
+    """End as the seed does: what it is, where it is, and what to type next."""
+    meta, card = done.run.meta, done.card
+    click.echo(f"Imported results from {meta.harness}:")
+    click.echo(f"  Run ID:          {meta.run_id}")
+    click.echo(f"  Games:           {len(meta.game_ids)}")
+    click.echo(f"  Overall Score:   {number(card.percent, 2)} / 100 ({card.scorer})")
+    click.echo(f"  Levels Complete: {card.total_levels_completed} / {card.total_levels}")
+    click.echo(f"  Verified:        {verified_words(done.run)}")
+    click.echo(f"  Stored at:       {done.run.folder}/")
+    native = [run for run in store.native() if run.meta.status == "completed"]
+    if native:
+        latest = native[-1].meta
+        click.echo(f"\nA run of {latest.harness} is available (latest: {latest.run_id}).")
+        click.echo(f"To compare: assay arc compare {latest.run_id} {meta.run_id}")
+    else:
+        click.echo(f"\nTo compare with a run of your own: assay arc compare RUN {meta.run_id}")

@@ -1,0 +1,181 @@
+"""assay arc play: a person plays a game in the terminal, by the same rules as any agent."""
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import with_options
+from assay.records.recording import TurnEnd
+from assay.run.host import LocalHost
+from assay_arc.catalog import list_games, pick_game
+from assay_arc.client.connection import GameConnection
+from assay_arc.commands.shared import need_toolkit, open_place, place_options
+from assay_arc.log import Limits, read_log
+from assay_arc.observe import frame_ansi, grid_frame
+from assay_arc.result import derive_result
+from assay_arc.scoring import score_game
+from assay_arc.world import GameWorld
+
+HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"
+
+
+@click.command(short_help="Play a game yourself, in this terminal.")
+@click.argument("game")
+@click.option("--seed", type=int, help="For games that take one.")
+@click.option("--max-steps", type=click.IntRange(min=1), help="Most actions; no limit.")
+@with_options(place_options)
+@click.help_option("-h", "--help")
+def command(game: str, **options: Any) -> None:
+    """Play GAME: arrow keys, space, mouse, or lines like `ACTION1` and `click 3 4` from a pipe.
+
+    The log is kept in plays/ beside the runs, and the score is shown at the end.
+    """
+    need_toolkit()
+    place = open_place(options["root"], options["env_dir"])
+    info = pick_game(game, list_games(place.games).games, place.games)
+    seed = place.config.default_seed if options["seed"] is None else options["seed"]
+    name = f"{info.game_id}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    log = place.store.root / "plays" / name
+    with tempfile.TemporaryDirectory(prefix="arc-") as folder:
+        world = GameWorld(
+            info,
+            log,
+            Path(folder),
+            LocalHost(),
+            seed=seed,
+            limits=Limits(max_steps=options["max_steps"]),
+            mcp=False,
+        )
+        click.echo(f"Starting {info.game_id} ...", err=True)
+        try:
+            world.open()
+            with closing(world.connect()) as connection:
+                _play(connection)
+            world.evidence(TurnEnd())
+        finally:
+            world.close()
+    _say_result(log)
+
+
+def _play(game: GameConnection) -> None:
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    _show(game.ask(op="look", grid=True), on_terminal=on_terminal)
+    for request in read_keys() if on_terminal else _lines():
+        if request["op"] == "quit":
+            return
+        reply = game.ask(**request, grid=True)
+        _show(reply, on_terminal=on_terminal)
+        if reply["state"] == "WIN":
+            return
+
+
+def _show(reply: dict[str, Any], *, on_terminal: bool) -> None:
+    if not on_terminal:
+        click.echo(reply["text"])
+        return
+    text = reply["text"].splitlines()
+    head = [line for line in text if not line.startswith(("changed", "y", "grid", "colours"))]
+    click.echo("\x1b[H\x1b[2J", nl=False)
+    if "grid" in reply:
+        click.echo(frame_ansi(grid_frame(reply["grid"])))
+    click.echo("\n".join(head[:4]))
+    click.echo(HELP)
+
+
+def _lines() -> Iterator[dict[str, Any]]:
+    """Read moves from a pipe: ACTION1, click X Y, reset, look, status, quit."""
+    for line in sys.stdin:
+        words = line.split()
+        match [word.lower() for word in words]:
+            case []:
+                continue
+            case ["click", x, y] if x.isdigit() and y.isdigit():
+                yield {"op": "click", "x": int(x), "y": int(y)}
+            case [("reset" | "look" | "status" | "quit") as op]:
+                yield {"op": op}
+            case [digit] if digit in KEYS:
+                yield KEYS[digit]
+            case _:
+                yield {"op": "act", "action": words[0]}
+
+
+def _say_result(log: Path) -> None:
+    result = derive_result(read_log(log))
+    score = score_game(result)
+    percent = "no score: " + (score.reason or "") if score.score_percent is None else ""
+    click.echo(
+        f"{result.game_id}: {result.levels_completed}/{result.level_count} levels, "
+        f"{result.steps} actions, {result.resets} resets, stopped: {result.stop_reason}; "
+        f"{percent or f'{score.score_percent:.1f} / 100'}"
+    )
+    click.echo(f"Log: {log}")
+
+
+MOUSE_ON, MOUSE_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
+CLICK = re.compile(r"\x1b\[<0;(\d+);(\d+)M")
+_ACTIONS = {
+    "\x1b[A": 1,
+    "w": 1,
+    "\x1b[B": 2,
+    "s": 2,
+    "\x1b[D": 3,
+    "a": 3,
+    "\x1b[C": 4,
+    "d": 4,
+    " ": 5,
+    "u": 7,
+    **{str(n): n for n in (1, 2, 3, 4, 5, 7)},
+}
+KEYS: dict[str, dict[str, Any]] = {
+    **{key: {"op": "act", "action": f"ACTION{n}"} for key, n in _ACTIONS.items()},
+    "r": {"op": "reset"},
+    "q": {"op": "quit"},
+    "\x03": {"op": "quit"},
+    "\x04": {"op": "quit"},
+}
+
+
+def read_keys() -> Iterator[dict[str, Any]]:
+    """Give a request for each key or click; the terminal is as it was afterwards."""
+    import termios
+    import tty
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    sys.stdout.write(MOUSE_ON)
+    sys.stdout.flush()
+    try:
+        while data := os.read(fd, 1024):
+            yield from moves_of(data.decode("utf-8", "replace"))
+    finally:
+        sys.stdout.write(MOUSE_OFF)
+        sys.stdout.flush()
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def moves_of(text: str) -> list[dict[str, Any]]:
+    """Read what a terminal sent; a click is in characters, each two pixels high."""
+    moves = []
+    while text:
+        click = CLICK.match(text)
+        if click:
+            x, y = int(click[1]) - 1, (int(click[2]) - 1) * 2
+            if 0 <= x < 64 and 0 <= y < 64:
+                moves.append({"op": "click", "x": x, "y": y})
+            text = text[click.end() :]
+            continue
+        key = next((key for key in KEYS if text.startswith(key)), None)
+        if key is not None:
+            moves.append(KEYS[key])
+        escape = re.match(r"\x1b\[[0-9;<]*[A-Za-z]", text)
+        text = text[len(key) if key else escape.end() if escape else 1 :]
+    return moves

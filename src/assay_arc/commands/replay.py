@@ -1,0 +1,103 @@
+"""assay arc replay: watch a game of a run again."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import with_options
+from assay_arc.commands.shared import store_options
+from assay_arc.log import Event, read_log, unpack_frames
+from assay_arc.observe import change_text, frame_ansi, grid_text
+from assay_arc.problems import StoreProblem
+from assay_arc.store import GameRow, Store, StoredRun, TrialRow
+
+HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
+
+
+@click.command(short_help="Watch a game again.")
+@click.argument("run")
+@click.argument("game")
+@click.option("--trial", type=click.IntRange(min=1), default=1, help="Which trial; 1.")
+@click.option(
+    "--fps", type=click.FloatRange(min=0, min_open=True), default=5.0, help="Pictures a second; 5."
+)
+@click.option("--from", "first", type=click.IntRange(min=0), default=0, help="First action; 0.")
+@click.option("--text", is_flag=True, help="As text, what changed at each action; no animation.")
+@with_options(store_options)
+@click.help_option("-h", "--help")
+def command(run: str, game: str, **options: Any) -> None:
+    """Show what happened in GAME of RUN, picture by picture; Ctrl-C ends it."""
+    root: Path = options["root"]
+    stored = Store(root.absolute()).find(run)
+    row, trial = _find(stored, game, options["trial"])
+    if trial.log is None:
+        msg = f"{row.id} of run {stored.meta.run_id} has no log: it was imported without one"
+        raise StoreProblem(msg, hint="only games with a log can be shown again")
+    log = read_log(stored.folder / trial.log)
+    events = [event for event in log.events if event.answer is not None]
+    title = f"{row.id}, {stored.label}, trial {trial.trial}"
+    if options["text"] or not sys.stdout.isatty():
+        _tell(title, events, options["first"])
+    else:
+        _animate(title, events, options["first"], 1 / options["fps"])
+    click.echo(
+        f"{trial.levels_completed}/{trial.total_levels} levels, {trial.actions} actions, "
+        f"{trial.resets} resets, stopped: {trial.stop_reason}"
+    )
+
+
+def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]:
+    games = stored.card().games
+    found = [row for row in games if row.id == game or row.id.split("-")[0] == game]
+    if not found:
+        msg = f"Game {game} is not in run {stored.meta.run_id}"
+        raise StoreProblem(msg, hint=f"it has: {', '.join(row.id for row in games)}")
+    for trial in found[0].trials:
+        if trial.trial == number:
+            return found[0], trial
+    msg = f"{found[0].id} has no trial {number} in run {stored.meta.run_id}"
+    raise StoreProblem(msg, hint=f"it has {len(found[0].trials)}")
+
+
+def _animate(title: str, events: list[Event], first: int, pause_s: float) -> None:
+    click.echo(CLEAR + HIDE, nl=False)
+    try:
+        for number, event in enumerate(events):
+            if number < first or event.answer is None:
+                continue
+            for frame in unpack_frames(event.answer.frames):
+                click.echo(f"{HOME}{title}\x1b[K\n{_line(number, event)}\x1b[K\n")
+                click.echo(frame_ansi(frame))
+                time.sleep(pause_s)
+    finally:
+        click.echo(SHOW, nl=False)
+
+
+def _tell(title: str, events: list[Event], first: int) -> None:
+    click.echo(title)
+    before, level = None, -1
+    for number, event in enumerate(events):
+        if event.answer is None:
+            continue
+        frame = unpack_frames(event.answer.frames)[-1]
+        if number >= first:
+            fresh = before is None or event.answer.levels_completed != level
+            click.echo(f"\n{_line(number, event)}")
+            click.echo(grid_text(frame) if fresh or before is None else change_text(before, frame))
+        before, level = frame, event.answer.levels_completed
+
+
+def _line(number: int, event: Event) -> str:
+    answer = event.answer
+    place = f" x{event.x} y{event.y}" if event.x is not None else ""
+    if answer is None:
+        return f"{number}. {event.action}{place}"
+    level = min(answer.levels_completed + 1, answer.win_levels)
+    full = " (new game)" if event.action == "RESET" and answer.full_reset else ""
+    return (
+        f"{number}. {event.action}{place}{full}  {answer.state}  level {level} of "
+        f"{answer.win_levels}  actions {event.counters.play_actions}"
+    )

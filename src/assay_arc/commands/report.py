@@ -1,0 +1,51 @@
+"""assay arc report: what one run achieved."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from assay.cli.options import with_options
+from assay_arc.commands.shared import store_options
+from assay_arc.report import (
+    markdown_page,
+    report_json,
+    report_markdown,
+    report_summary,
+)
+from assay_arc.store import Store, write_bytes
+
+
+@click.command(short_help="Report on one run.")
+@click.argument("run", default="latest")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json", "summary", "html"]),
+    default="markdown",
+    help="markdown, json, summary or html.",
+)
+@with_options(store_options)
+@click.help_option("-h", "--help")
+def command(run: str, form: str, root: Path, debug: bool) -> None:
+    """Report on RUN, native or imported; an id, the beginning of one, latest or previous.
+
+    All but summary are also written into the run's folder: report.md, report.json, report.html.
+    """
+    stored = Store(root.absolute()).find(run)
+    card = stored.card()
+    if form == "summary":
+        click.echo(report_summary(stored, card))
+        return
+    text = report_markdown(stored, card)
+    write_bytes(stored.folder / "report.md", text.encode())
+    if form == "json":
+        data = msgspec.json.encode(report_json(stored, card))
+        text = msgspec.json.format(data, indent=2).decode() + "\n"
+        write_bytes(stored.folder / "report.json", text.encode())
+    elif form == "html":
+        page = markdown_page(f"ARC-AGI-3 run {stored.meta.run_id}", text)
+        target = stored.folder / "report.html"
+        write_bytes(target, page.encode())
+        text = f"{target}\n"
+    click.echo(text, nl=False)

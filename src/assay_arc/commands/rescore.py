@@ -1,0 +1,69 @@
+"""assay arc rescore: a stored run under any formula, from its logs."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from assay.cli.options import with_options
+from assay_arc.cards import build_card, derive_played, write_scores
+from assay_arc.commands.shared import store_options
+from assay_arc.report import number, table
+from assay_arc.scoring import FORMULAS, OFFICIAL
+from assay_arc.store import Scorecard, Store
+
+
+@click.command(short_help="Score a stored run again, by any formula.")
+@click.argument("run", default="latest")
+@click.option(
+    "--formula",
+    "formulas",
+    type=click.Choice(["all", *FORMULAS]),
+    multiple=True,
+    help=f"May repeat; {', '.join(FORMULAS)}, or all, which is the default.",
+)
+@click.option("--write", is_flag=True, help="Also write scorecard and environment scores anew.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_options(store_options)
+@click.help_option("-h", "--help")
+def command(
+    run: str, formulas: tuple[str, ...], write: bool, as_json: bool, root: Path, debug: bool
+) -> None:
+    """Compute the scores of RUN again from its logs; all in percent, the seed's 1.0.0 times 100."""
+    stored = Store(root.absolute()).find(run)
+    played, _ = derive_played(stored.folder, stored.meta)
+    wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))
+    cards = {formula: build_card(stored.meta.run_id, played, formula) for formula in wanted}
+    if write:
+        write_scores(stored.folder, stored.meta.run_id, played, _written(wanted))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2))
+        return
+    games = next(iter(cards.values())).games
+    rows = [
+        [game.id, *(number(cards[formula].games[i].score_percent, 2) for formula in wanted)]
+        for i, game in enumerate(games)
+    ]
+    rows.append(["Mean", *(number(card.score_percent, 2) for card in cards.values())])
+    click.echo(f"Run {stored.meta.run_id} ({stored.label}), percent:\n")
+    click.echo("\n".join(table(["Game", *wanted], rows)))
+    for game in games:
+        if game.score_reason:
+            click.echo(f"{game.id}: no score: {game.score_reason}")
+
+
+def _written(wanted: list[str]) -> str:
+    """The files name one formula: the one asked for, else the official one."""
+    return wanted[0] if len(wanted) == 1 else OFFICIAL
+
+
+def _plain(cards: dict[str, Scorecard]) -> dict[str, object]:
+    return {
+        formula: {
+            "scorer": card.scorer,
+            "score_percent": card.score_percent,
+            "games": {game.id: game.score_percent for game in card.games},
+            "reasons": {g.id: g.score_reason for g in card.games if g.score_reason},
+        }
+        for formula, card in cards.items()
+    }

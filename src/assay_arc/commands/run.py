@@ -1,0 +1,360 @@
+"""assay arc run: agents play games; everything is kept, and the score comes from the game's log."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from assay import plugins
+from assay.cli.options import agent_ref, with_options
+from assay.cli.output import open_sink
+from assay.cli.progress import Progress
+from assay.errors import OutputError
+from assay.executors.local import LocalExecutor
+from assay.pipeline.prompts import Setting, folder_names, plan
+from assay.pipeline.stages import capture_all, end_leftovers, grade_capture
+from assay.records.capture import Capture
+from assay.records.rows import encode_row
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
+from assay_arc.catalog import GameInfo, choose_games
+from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
+from assay_arc.problems import StoreProblem
+from assay_arc.store import (
+    META,
+    RECORDED,
+    HarnessConfig,
+    RunMeta,
+    Scorecard,
+    StoredRun,
+    config_hash,
+    write_json,
+)
+
+DEFAULT_TIMEOUT_MS = 1_800_000
+positive = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(short_help="Let agents play, and keep everything.")
+@click.argument("agents", nargs=-1)
+@click.option("--games", multiple=True, metavar="LIST", help="Ids, tags or all; commas may part.")
+@with_options(place_options)
+@click.option("--seed", type=int, help="For games that take one; 0.")
+@click.option("--max-steps", type=click.IntRange(min=0), help="Actions in a game; 500. 0: no end.")
+@click.option("--max-resets", type=click.IntRange(min=0), help="Resets in a game; 10.")
+@click.option("-k", "--k", "k", type=click.IntRange(min=1), default=1, help="Trials of each game.")
+@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Games at once.")
+@click.option("--mcp/--no-mcp", default=True, help="Offer the MCP server; else only the command.")
+@click.option("--model", help="Model the agents are to use.")
+@click.option("--agent-arg", "agent_args", multiple=True, metavar="ARG", help="One more argument.")
+@click.option("-t", "--timeout", type=positive, metavar="MS", help="For a game; 30 minutes.")
+@click.option("--stall", type=positive, metavar="SECONDS", help="End an agent silent for so long.")
+@click.option("--isolate", is_flag=True, help="Own HOME and only declared environment per trial.")
+@click.option("--env", "env_names", multiple=True, metavar="NAME", help="Let through.")
+@click.option("--retries", type=click.IntRange(min=0), default=0, help="For what is not theirs.")
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop at so much.")
+@click.option("--resume", metavar="RUN", help="Go on with an unfinished run, or with the latest.")
+@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the result.")
+@click.help_option("-h", "--help")
+def command(agents: Sequence[str], **options: Any) -> None:
+    """Let each AGENT play: a schema file, the name of an adapter, or the players random and search.
+
+    Every trial is a capture like any other (results.jsonl), and each game has an event log that
+    the game's own process wrote. Scores follow from that log alone.
+    """
+    if bool(agents) == bool(options["resume"]):
+        msg = "which agent? for example: assay arc run random --games ky01; or --resume RUN"
+        raise click.UsageError(msg)
+    need_toolkit()
+    place = open_place(options["root"], options["env_dir"])
+    if options["resume"]:
+        _play(unfinished(place, options["resume"]), options)
+        return
+    games = choose_games(options["games"], place.games)
+    refs = [agent_ref({**options, "schema": agent, "mcp": None}) for agent in agents]
+    runs = [_play(new_run(place, ref, *_plan(place, games, options)), options) for ref in refs]
+    if len(runs) > 1:
+        click.echo(f"\nCompare: assay arc compare {' '.join(run[:8] for run in runs)}")
+
+
+def unfinished(place: Place, name: str) -> StoredRun:
+    """Find the run to go on with."""
+    if name != "latest":
+        run = place.store.find(name)
+        if run.meta.agent is None:
+            msg = f"run {name} was not made by assay arc run"
+            raise StoreProblem(msg)
+        return run
+    open_runs = [run for run in place.store.native() if run.meta.status != "completed"]
+    if not open_runs:
+        msg = "there is no unfinished run"
+        raise StoreProblem(msg, hint="begin one: assay arc run AGENT")
+    return open_runs[-1]
+
+
+def _plan(
+    place: Place, games: list[Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """Give what the benchmark is built with, the games, and what the run is planned with."""
+    config = place.config
+    steps, resets, seed = options["max_steps"], options["max_resets"], options["seed"]
+    benchmark = {
+        "games": [info.game_id for info in games],
+        "games_dir": str(place.games.resolve()),
+        "seed": config.default_seed if seed is None else seed,
+        "max_steps": config.default_max_steps if steps is None else steps or None,
+        "max_resets": config.default_max_resets if resets is None else resets,
+        "mcp": options["mcp"],
+    }
+    planned = {
+        "k": options["k"],
+        "timeout_ms": options["timeout"] or DEFAULT_TIMEOUT_MS,
+        "stall_s": options["stall"],
+        "isolate": options["isolate"],
+        "env_names": list(options["env_names"]),
+        "game_set": ",".join(options["games"]) or "all",
+    }
+    return benchmark, games, planned
+
+
+def _play(stored: StoredRun, options: dict[str, Any]) -> str:
+    run = ArcRun(stored)
+    plain = options["progress"] or options["debug"]
+    card = run.play(
+        concurrency=options["concurrency"],
+        retries=options["retries"],
+        max_cost=options["max_cost"],
+        progress=partial(Progress, plain=plain, quiet=options["quiet"]),
+    )
+    say_result(run, card)
+    if run.meta.status != "completed":
+        click.echo(f"not finished; go on with: assay arc run --resume {run.meta.run_id}", err=True)
+        raise click.exceptions.Exit(1)
+    return run.meta.run_id
+
+
+RAW, WORK = "raw", "workspaces"
+
+
+class RunOptions(msgspec.Struct, kw_only=True):
+    """What a run is planned with; kept in its run-meta.json so that it can be resumed."""
+
+    k: int = 1
+    timeout_ms: float = 1_800_000
+    trial_ms: float | None = None
+    stall_s: float | None = None
+    isolate: bool = False
+    env_names: tuple[str, ...] = ()
+
+
+def new_run(
+    place: Place, agent: PluginRef, benchmark: dict[str, Any], games: list[GameInfo], options: Any
+) -> StoredRun:
+    """Make the folder of a run and write down what it is going to be."""
+    adapter = plugins.adapter(agent)
+    mcp = ["arc"] if benchmark.get("mcp", True) else []
+    setup = HarnessConfig(model=str(agent.options.get("model") or "unknown"), mcp_servers=mcp)
+    run_id = str(uuid.uuid4())
+    meta = RunMeta(
+        run_id=run_id,
+        harness=adapter.name,
+        timestamp=datetime.now(UTC).isoformat(),
+        game_set=str(options.pop("game_set")),
+        game_ids=[info.game_id for info in games],
+        game_sources={info.game_id: info.source_sha256 for info in games},
+        games_total=len(games),
+        seed=benchmark["seed"],
+        max_steps=benchmark["max_steps"],
+        max_resets=benchmark["max_resets"],
+        config_hash=config_hash(setup),
+        harness_config=setup,
+        arc_agi_version=need_toolkit(),
+        trials=options["k"],
+        verified=RECORDED,
+        agent=msgspec.to_builtins(agent),
+        benchmark=benchmark,
+        options=options,
+    )
+    folder = place.store.runs_dir / run_id
+    write_json(folder / META, meta)
+    return StoredRun(folder=folder, meta=meta)
+
+
+class ArcRun:
+    """One run, fresh or to be gone on with."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self.run = run
+        self.folder, self.meta = run.folder, run.meta
+        self._options = msgspec.convert(self.meta.options or {}, RunOptions)
+        self._token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
+        # Streams and workspaces live elsewhere while agents run: from what a player has open
+        # nothing leads to logs and scores.
+        self._away = Path(tempfile.gettempdir(), f"assay-{self._token}")
+
+    def play(
+        self, *, concurrency: int, retries: int, max_cost: float | None, progress: Any
+    ) -> Scorecard:
+        """Run what is missing, then write the seed's files."""
+        began_s = time.monotonic()
+        with open_sink(self.folder / RESULTS, "resume") as sink:
+            end_leftovers(self._token)
+            with self._own_folder():
+                specs = sink.missing(self._specs())
+                with progress(len(specs)) as shown:
+                    items = _affordable(specs, shown, max_cost)
+                    workers = LocalExecutor(max(1, min(concurrency, len(specs))))
+                    hear = shown.on_step if shown.watches else None
+                    done = capture_all(items, workers, retries=retries, on_step=hear)
+                    with contextlib.closing(done):
+                        for spec, captured in done:
+                            row = self._grade(spec, self._bring_home(spec, captured))
+                            sink.append(encode_row(row, spec.extra))
+                            shown.captured(row, spec)
+        return self._conclude(time.monotonic() - began_s, complete=shown.n_done == len(specs))
+
+    def _specs(self) -> list[TrialSpec]:
+        """Make the trials: each has an id of its own, so that each has a row of its own."""
+        benchmark = plugins.benchmark(self._benchmark())
+        k = self._options.k
+        rows, numbers = [], {}
+        for prompt, extra in benchmark.prompts():
+            for number in range(1, k + 1):
+                one = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
+                metadata = {**prompt.metadata, "trial": number}
+                rows.append((msgspec.structs.replace(prompt, id=one, metadata=metadata), extra))
+                numbers[one] = number
+        specs = plan(rows, folder_names(numbers), self._setting())
+        return [msgspec.structs.replace(s, number=numbers[s.prompt.id]) for s in specs]
+
+    def _setting(self) -> Setting:
+        options = self._options
+        return Setting(
+            agent=msgspec.convert(self.meta.agent, PluginRef),
+            benchmark=self._benchmark(),
+            limits=Limits(
+                turn_s=options.timeout_ms / 1000,
+                trial_s=options.trial_ms / 1000 if options.trial_ms else None,
+                stall_s=options.stall_s,
+            ),
+            surroundings=Surroundings(
+                cwd=str(self._away),
+                workspace_dir=str(self._away / WORK),
+                isolate=options.isolate,
+                env_names=options.env_names,
+                raw_dir=str(self._away / RAW),
+                raw_prefix=RAW,
+            ),
+            run_token=self._token,
+        )
+
+    def _benchmark(self) -> PluginRef:
+        logs = {"logs_dir": str((self.folder / LOGS).resolve()), "logs_prefix": f"{LOGS}/"}
+        return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
+
+    @contextlib.contextmanager
+    def _own_folder(self) -> Iterator[None]:
+        """Make the folder that agents run in, ours alone; one of a killed run is thrown away."""
+        shutil.rmtree(self._away, ignore_errors=True)
+        try:
+            self._away.mkdir(mode=0o700)
+        except OSError as error:
+            msg = f"cannot make {self._away}: {error.strerror}"
+            raise OutputError(msg, hint="remove it, or set TMPDIR") from error
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._away, ignore_errors=True)
+
+    def _bring_home(self, spec: TrialSpec, captured: Capture) -> Capture:
+        """Move what a finished trial left into the run's folder."""
+        for name in (RAW, WORK):
+            for source in (self._away / name).glob(f"{_plain(spec.folder)}*"):
+                if source.name in (spec.folder, *_retry_names(spec.folder)):
+                    target = self.folder / name / source.name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.rmtree(target, ignore_errors=True)
+                    shutil.move(source, target)
+        workspace = self.folder / WORK / spec.folder
+        if workspace.is_dir() and not any(workspace.iterdir()):
+            workspace.rmdir()
+        metadata = {**captured.metadata, "workspaceDir": str(workspace)}
+        if not workspace.is_dir():
+            metadata.pop("workspaceDir")
+        return msgspec.structs.replace(captured, metadata=metadata)
+
+    def _grade(self, spec: TrialSpec, captured: Capture) -> Capture:
+        """Grade by the game's log, also an agent that crashed or ran out of time: it has played."""
+        failure = captured.failure
+        if failure and not failure.cause.measures_agent:
+            return captured
+        graders = plugins.benchmark(self._benchmark()).graders()
+        free = msgspec.structs.replace(captured, failure=UNSET)
+        return msgspec.structs.replace(grade_capture(spec, free, graders), failure=failure)
+
+    def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
+        meta = self.meta
+        played, lost = derive_played(self.folder, meta)
+        card = write_scores(self.folder, meta.run_id, played)
+        meta.duration_seconds = round(meta.duration_seconds + seconds, 3)
+        meta.games_played = len(card.games)
+        meta.not_measured = lost
+        meta.cost_usd = card.cost_usd
+        meta.status = "completed" if complete else "running"
+        write_json(self.folder / META, meta)
+        return card
+
+
+def say_result(run: ArcRun, card: Scorecard) -> None:
+    """Tell a person how the run went, one line for each game as the seed has it."""
+    for game in card.games:
+        for trial in game.trials:
+            score = "-" if trial.score_percent is None else f"{trial.score_percent:.1f}"
+            click.echo(
+                f"Game: {game.id} | State: {trial.state} | Levels: {trial.levels_completed}/"
+                f"{trial.total_levels} | Steps: {trial.steps} | "
+                f"Resets: {trial.resets} | Score: {score} | Stopped: {trial.stop_reason}"
+            )
+    for trial_id, why in run.meta.not_measured.items():
+        click.echo(f"Game: {trial_id} | not measured: {why}")
+    percent = "-" if card.percent is None else f"{card.percent:.2f}"
+    cost = f", ${card.cost_usd:.4f}" if card.cost_usd else ""
+    click.echo(
+        f"{run.meta.harness}: {percent} / 100 ({card.scorer}), "
+        f"{card.total_levels_completed}/{card.total_levels} levels, "
+        f"{card.total_actions} actions{cost}"
+    )
+    click.echo(f"Run {run.meta.run_id} -> {os.path.relpath(run.folder)}")
+
+
+def _affordable(
+    specs: list[TrialSpec], shown: Progress, max_cost: float | None
+) -> Iterator[TrialSpec]:
+    for spec in specs:
+        if max_cost is not None and shown.cost_usd >= max_cost:
+            return
+        yield spec
+
+
+def _plain(name: str) -> str:
+    """Keep glob from reading signs in a name."""
+    from glob import escape
+
+    return escape(name)
+
+
+def _retry_names(name: str) -> Iterator[str]:
+    return (f"{name}.retry-{number}" for number in range(1, 100))

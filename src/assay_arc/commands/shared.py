@@ -1,0 +1,79 @@
+"""What the arc commands share: where runs and games are, and the engine in a child process."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.options import Decorator
+from assay.errors import PluginError
+from assay.run.host import LocalHost
+from assay_arc.catalog import GameInfo, level_counts
+from assay_arc.engine import engine_env
+from assay_arc.store import FOLDER, Config, Store, games_folder, read_config
+
+PROBE = (sys.executable, "-m", "assay_arc.probe_games")
+PROBE_S = 300.0
+
+store_option: Decorator = click.option(
+    "--store",
+    "root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=FOLDER,
+    help=f"Folder of all runs; {FOLDER}.",
+)
+games_option: Decorator = click.option(
+    "--env-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of games; environment_files if there is one, else those of the package (builtin).",
+)
+debug_option: Decorator = click.option("--debug", is_flag=True, help="Show tracebacks.")
+store_options: list[Decorator] = [store_option, debug_option]
+place_options: list[Decorator] = [games_option, store_option, debug_option]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The store of this folder, its configuration and its games."""
+
+    store: Store
+    config: Config
+    games: Path
+
+
+def open_place(root: Path, env_dir: Path | None) -> Place:
+    """Read what the options of place_options say."""
+    root = root.absolute()
+    config = read_config(root)
+    return Place(Store(root), config, games_folder(root, config, env_dir))
+
+
+def count_levels(games: Sequence[GameInfo], store: Store) -> dict[str, int | None]:
+    """Give the levels of each game; the engine is started only for sources never seen before."""
+    return level_counts(games, store.root / "levels.json", _probe)
+
+
+def need_toolkit() -> str:
+    """Give the version of arc-agi, or say how to get it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("arc-agi")
+    except PackageNotFoundError as error:
+        msg = "arc-agi is not installed"
+        raise PluginError(msg, hint="pip install 'assay[arc]'") from error
+
+
+def _probe(games: Sequence[GameInfo]) -> dict[str, int | None]:
+    need_toolkit()
+    lines = "".join(f"{info.folder.resolve()}\n" for info in games)
+    done = LocalHost().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
+    try:
+        counts: dict[str, Any] = msgspec.json.decode(done.stdout)
+    except msgspec.DecodeError:
+        return {}
+    return counts

@@ -1,0 +1,575 @@
+"""Runs of different harnesses side by side, as numbers and in words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from assay.stats.interval import Interval
+from assay.stats.means import estimate_mean_score
+from assay.stats.paired import PairedDifference, compare_scores
+from assay.stats.significance import adjust_holm
+from assay.stats.verdict import Verdict, judge_difference
+from assay_arc.report import (
+    BUDGETS,
+    cost_per_level,
+    efficiency,
+    is_unverified,
+    money,
+    number,
+    progress_curve,
+    signed,
+    table,
+)
+from assay_arc.store import GameRow, Scorecard, StoredRun
+
+SEED = 20260414
+REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED = (
+    "Regressed",
+    "Improved",
+    "New",
+    "Unchanged",
+    "Missing",
+    "Not scored",
+)
+ORDER = (REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED)
+
+
+class Side(msgspec.Struct, kw_only=True):
+    """One run of a comparison."""
+
+    run_id: str
+    harness: str
+    timestamp: str
+    overall_score: float | None
+    overall_percent: float | None
+    config_hash: str
+    verified: str | None
+    formula: str | None
+    games_scored: int
+    levels_completed: int
+    total_levels: int
+    cost_usd: float | None
+    cost_per_level_usd: float | None
+    actions_per_baseline: float | None
+    progress: dict[str, float | None]
+    """Mean share of levels completed within so many actions."""
+
+
+class LevelDelta(msgspec.Struct, kw_only=True):
+    """One level in both runs, shares of 1."""
+
+    level_index: int
+    baseline_score: float | None
+    current_score: float | None
+    delta: float | None
+
+
+class GameDelta(msgspec.Struct, kw_only=True):
+    """One game in both runs."""
+
+    game_id: str
+    status: str
+    baseline_score: float | None
+    current_score: float | None
+    score_delta: float | None
+    score_delta_points: float | None
+    baseline_levels_completed: int | None
+    current_levels_completed: int | None
+    level_deltas: list[LevelDelta]
+    baseline_interval: Interval | None = None
+    """Over the trials of the game, when there are several."""
+    current_interval: Interval | None = None
+    same_version: bool | None = None
+
+
+class Pair(msgspec.Struct, kw_only=True):
+    """The first run against another, over the games both have."""
+
+    baseline_run_id: str
+    current_run_id: str
+    paired: PairedDifference
+    adjusted_p: float | None
+    """Holm, over all runs compared with the first."""
+    verdict: Verdict
+
+
+class Comparison(msgspec.Struct, kw_only=True):
+    """The seed's comparison file, ours behind it."""
+
+    comparison_id: str
+    timestamp: str
+    runs: list[Side]
+    overall_delta: dict[str, Any]
+    environment_deltas: list[GameDelta]
+    config_diff: dict[str, Any]
+    summary: dict[str, int]
+    tolerance_points: float
+    warnings: list[str]
+    pairs: list[Pair]
+    ranking: list[str]
+    scale: str = "scores are shares of 1; names with percent or points are of 100"
+    seed: int = SEED
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its card, as they were read."""
+
+    run: StoredRun
+    card: Scorecard
+
+    @property
+    def games(self) -> dict[str, GameRow]:
+        """The games by their ids."""
+        return {game.id: game for game in self.card.games}
+
+
+def compare_runs(
+    entries: Sequence[Entry],
+    comparison_id: str,
+    timestamp: str,
+    *,
+    tolerance: float,
+    rank_all: bool,
+) -> Comparison:
+    """Compare every run with the first; the seed's tables are of the first two."""
+    first, second = entries[0], entries[1]
+    deltas = game_deltas(first, second, tolerance)
+    return Comparison(
+        comparison_id=comparison_id,
+        timestamp=timestamp,
+        runs=[_side(entry) for entry in entries],
+        overall_delta=_overall(first, second),
+        environment_deltas=deltas,
+        config_diff=config_diff(first.run, second.run),
+        summary={_summary_name(s): sum(d.status == s for d in deltas) for s in ORDER},
+        tolerance_points=tolerance,
+        warnings=find_warnings(entries),
+        pairs=_pairs(entries, tolerance),
+        ranking=[entry.run.meta.run_id for entry in rank(entries, rank_all=rank_all)],
+    )
+
+
+def rank(entries: Sequence[Entry], *, rank_all: bool) -> list[Entry]:
+    """Order runs by score; one that nobody could check stands below all that were checked."""
+
+    def place(entry: Entry) -> tuple[bool, bool, float]:
+        percent = entry.card.percent
+        below = is_unverified(entry.run) and not rank_all
+        return below, percent is None, -(percent or 0.0)
+
+    return sorted(entries, key=place)
+
+
+def game_deltas(first: Entry, second: Entry, tolerance: float) -> list[GameDelta]:
+    """Compare two runs game by game, in the seed's order."""
+    before, now = first.games, second.games
+    deltas = [
+        _game_delta(game_id, before.get(game_id), now.get(game_id), tolerance)
+        for game_id in sorted({*before, *now})
+    ]
+    return sorted(deltas, key=lambda d: (ORDER.index(d.status), -abs(d.score_delta or 0.0)))
+
+
+def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
+    """Say what was set up differently: model, plugins, skills and MCP servers."""
+    old, new = first.meta.harness_config, second.meta.harness_config
+    diff: dict[str, Any] = {
+        "model_changed": old.model != new.model,
+        "old_model": old.model,
+        "new_model": new.model,
+    }
+    for name in ("plugins", "skills", "mcp_servers"):
+        left, right = set(getattr(old, name)), set(getattr(new, name))
+        diff[f"{name}_added"] = sorted(right - left)
+        diff[f"{name}_removed"] = sorted(left - right)
+    return diff
+
+
+def find_warnings(entries: Sequence[Entry]) -> list[str]:
+    """Say everything that makes runs less comparable than their numbers look."""
+    first, warnings = entries[0], []
+    for other in entries[1:]:
+        names = f"{first.run.label} and {other.run.label}"
+        a, b = first.run.meta, other.run.meta
+        for field, what in (
+            ("seed", "seeds"),
+            ("max_steps", "step limits"),
+            ("max_resets", "reset limits"),
+            ("trials", "numbers of trials"),
+        ):
+            left, right = getattr(a, field), getattr(b, field)
+            if left != right:
+                warnings.append(f"{names} have different {what}: {_word(left)} and {_word(right)}")
+        versions = {a.arc_agi_version, b.arc_agi_version} - {"unknown"}
+        if len(versions) > 1:
+            warnings.append(f"{names} used different arc-agi versions: {' and '.join(versions)}")
+        warnings += _game_warnings(first, other, names)
+        if first.card.formula != other.card.formula:
+            formulas = [entry.card.formula or "the seed's 1.0.0" for entry in (first, other)]
+            warnings.append(f"{names} are scored by different formulas: {' and '.join(formulas)}")
+    for entry in entries:
+        if is_unverified(entry.run):
+            why = entry.run.meta.verification or "no session logs"
+            warnings.append(f"{entry.run.label} is UNVERIFIED ({why}): its numbers are a claim")
+    return warnings
+
+
+def _game_warnings(first: Entry, other: Entry, names: str) -> list[str]:
+    mine, theirs = first.games, other.games
+    found = []
+    if set(mine) != set(theirs):
+        both = len(set(mine) & set(theirs))
+        found.append(f"{names} played different games; {both} are in both")
+    for game_id in sorted(set(mine) & set(theirs)):
+        if same_version(mine[game_id], theirs[game_id]) is False:
+            found.append(f"{names} played different versions of {game_id} (its source differs)")
+    return found
+
+
+def same_version(a: GameRow, b: GameRow) -> bool | None:
+    """Whether two rows are of the same source; None when one does not say."""
+    if not a.source_sha256 or not b.source_sha256:
+        return None
+    return a.source_sha256 == b.source_sha256
+
+
+def _side(entry: Entry) -> Side:
+    meta, card = entry.run.meta, entry.card
+    curve = progress_curve(card)
+    return Side(
+        run_id=meta.run_id,
+        harness=meta.harness,
+        timestamp=meta.timestamp,
+        overall_score=_share(card.percent),
+        overall_percent=card.percent,
+        config_hash=meta.config_hash,
+        verified=meta.verified,
+        formula=card.formula,
+        games_scored=sum(game.percent is not None for game in card.games),
+        levels_completed=card.total_levels_completed,
+        total_levels=card.total_levels,
+        cost_usd=card.cost_usd,
+        cost_per_level_usd=cost_per_level(card),
+        actions_per_baseline=efficiency(card.games).ratio,
+        progress={str(budget): share for budget, share in zip(BUDGETS, curve, strict=True)},
+    )
+
+
+def _overall(first: Entry, second: Entry) -> dict[str, Any]:
+    before, now = _share(first.card.percent), _share(second.card.percent)
+    delta = _minus(now, before)
+    relative = delta / before * 100 if delta is not None and before else None
+    return {
+        "baseline_run_id": first.run.meta.run_id,
+        "current_run_id": second.run.meta.run_id,
+        "score_delta": delta,
+        "score_delta_percent": relative,
+        "score_delta_points": None if delta is None else delta * 100,
+    }
+
+
+def _game_delta(
+    game_id: str, before: GameRow | None, now: GameRow | None, tolerance: float
+) -> GameDelta:
+    old = _share(before.percent) if before else None
+    new = _share(now.percent) if now else None
+    delta = _minus(new, old)
+    return GameDelta(
+        game_id=game_id,
+        status=_status(before, now, delta, tolerance),
+        baseline_score=old,
+        current_score=new,
+        score_delta=delta,
+        score_delta_points=None if delta is None else delta * 100,
+        baseline_levels_completed=_levels(before),
+        current_levels_completed=_levels(now),
+        level_deltas=_level_deltas(before, now) if before and now else [],
+        baseline_interval=_interval(before),
+        current_interval=_interval(now),
+        same_version=same_version(before, now) if before and now else None,
+    )
+
+
+def _status(
+    before: GameRow | None, now: GameRow | None, delta: float | None, tolerance: float
+) -> str:
+    if before is None:
+        return NEW
+    if now is None:
+        return MISSING
+    if delta is None:
+        return UNSCORED
+    points = delta * 100
+    if points > tolerance:
+        return IMPROVED
+    return REGRESSED if points < -tolerance else UNCHANGED
+
+
+def _level_deltas(before: GameRow, now: GameRow) -> list[LevelDelta]:
+    old = before.best.level_scores if before.best else []
+    new = now.best.level_scores if now.best else []
+    rows = []
+    for i in range(max(len(old), len(new))):
+        a = old[i] if i < len(old) else None
+        b = new[i] if i < len(new) else None
+        rows.append(
+            LevelDelta(level_index=i + 1, baseline_score=a, current_score=b, delta=_minus(b, a))
+        )
+    return rows
+
+
+def _pairs(entries: Sequence[Entry], tolerance: float) -> list[Pair]:
+    first = entries[0]
+    compared = [_paired(first, other) for other in entries[1:]]
+    known = [one.p_value for one in compared if one.p_value is not None]
+    adjusted = iter(adjust_holm(known).tolist() if known else [])
+    pairs = []
+    for other, paired in zip(entries[1:], compared, strict=True):
+        p_value = next(adjusted) if paired.p_value is not None else None
+        names = (first.run.label, other.run.label)
+        verdict = judge_difference(
+            paired, margin=min(tolerance / 100, 0.99), adjusted_p=p_value, names=names
+        )
+        words = verdict.words.replace("prompts", "games").replace("prompt", "game")
+        pairs.append(
+            Pair(
+                baseline_run_id=first.run.meta.run_id,
+                current_run_id=other.run.meta.run_id,
+                paired=paired,
+                adjusted_p=p_value,
+                verdict=msgspec.structs.replace(verdict, words=words),
+            )
+        )
+    return pairs
+
+
+def _paired(first: Entry, other: Entry) -> PairedDifference:
+    """Pair by game; only games of the same version that both have a score for."""
+    mine, theirs = first.games, other.games
+    both = [
+        (a, b)
+        for game_id in sorted(set(mine) & set(theirs))
+        if (a := _share(mine[game_id].percent)) is not None
+        and (b := _share(theirs[game_id].percent)) is not None
+        and same_version(mine[game_id], theirs[game_id]) is not False
+    ]
+    return compare_scores([a for a, _ in both], [b for _, b in both], seed=SEED)
+
+
+def _interval(game: GameRow | None) -> Interval | None:
+    scores = [_share(t.score_percent) for t in game.trials] if game else []
+    known = [score for score in scores if score is not None]
+    return estimate_mean_score(known).interval if len(known) > 1 else None
+
+
+def _levels(game: GameRow | None) -> int | None:
+    return game.best.levels_completed if game and game.best else None
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _minus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _summary_name(status: str) -> str:
+    return f"total_{status.lower().replace(' ', '_')}"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def comparison_markdown(comparison: Comparison, entries: Sequence[Entry]) -> str:
+    """Write all of it."""
+    sections = [
+        ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
+        _warnings(comparison),
+        ["## Verdict", "", *_verdicts(comparison, entries)],
+        ["## Per-Environment Comparison", "", *_games(comparison, entries)],
+        _level_tables(comparison),
+        _config(comparison),
+        ["## Cost, Effort and Progress", "", *_effort(comparison, entries)],
+        _trend(entries),
+    ]
+    return "\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n"
+
+
+def _ranking(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+    by_id = {entry.run.meta.run_id: entry for entry in entries}
+    rows = []
+    for place, run_id in enumerate(comparison.ranking, 1):
+        entry = by_id[run_id]
+        side = next(side for side in comparison.runs if side.run_id == run_id)
+        rows.append(
+            [
+                f"{place}. {_name(entry)}",
+                entry.run.meta.timestamp[:16],
+                number(side.overall_percent, 2),
+                f"{side.games_scored}/{len(entry.card.games)}",
+                f"{side.levels_completed}/{side.total_levels}",
+                side.verified or "-",
+            ]
+        )
+    return table(["Run", "Date", "Score / 100", "Games scored", "Levels", "Verified"], rows)
+
+
+def _warnings(comparison: Comparison) -> list[str]:
+    if not comparison.warnings:
+        return []
+    return ["## Warnings", "", *(f"- WARNING: {text}" for text in comparison.warnings)]
+
+
+def _verdicts(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+    by_id = {entry.run.meta.run_id: entry for entry in entries}
+    lines = []
+    for pair in comparison.pairs:
+        paired = pair.paired
+        lines.append(f"- **{pair.verdict.words}**")
+        if paired.difference is None:
+            continue
+        name = by_id[pair.current_run_id].run.label
+        test = f"{paired.test}, p = {paired.p_value:.3g}" if paired.p_value is not None else ""
+        holm = f", Holm {pair.adjusted_p:.3g}" if len(comparison.pairs) > 1 else ""
+        points = _points(paired.difference, paired.interval)
+        lines.append(
+            f"- {name}: {points} points over {paired.n_prompts} games "
+            f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
+        )
+    delta = comparison.overall_delta["score_delta_points"]
+    relative = comparison.overall_delta["score_delta_percent"]
+    words = f" ({signed(relative)}% of the first)" if relative is not None else ""
+    lines.append(
+        f"- Overall, {entries[1].run.label} against {entries[0].run.label}: "
+        f"{signed(delta, 2)} points{words}"
+    )
+    return lines
+
+
+def _games(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+    rows = [
+        [
+            delta.game_id,
+            _score(delta.baseline_score, delta.baseline_interval),
+            _score(delta.current_score, delta.current_interval),
+            signed(delta.score_delta_points),
+            f"{_count(delta.baseline_levels_completed)} -> "
+            f"{_count(delta.current_levels_completed)}",
+            delta.status,
+        ]
+        for delta in comparison.environment_deltas
+    ]
+    head = ["Game", _name(entries[0]), _name(entries[1]), "Delta", "Levels", "Status"]
+    counts = comparison.summary
+    told = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in counts.items() if n)
+    return [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {told}"]
+
+
+def _level_tables(comparison: Comparison) -> list[str]:
+    tolerance = comparison.tolerance_points
+    moved = [
+        delta
+        for delta in comparison.environment_deltas
+        if delta.score_delta_points is not None and abs(delta.score_delta_points) > tolerance
+    ]
+    lines = ["## Per-Level Comparison"] if moved else []
+    for delta in moved:
+        lines += ["", f"### {delta.game_id}", "", *_level_table(delta)]
+    return lines
+
+
+def _level_table(delta: GameDelta) -> list[str]:
+    def percent(share: float | None) -> float | None:
+        return None if share is None else share * 100
+
+    rows = [
+        [
+            str(level.level_index),
+            number(percent(level.baseline_score)),
+            number(percent(level.current_score)),
+            signed(percent(level.delta)),
+        ]
+        for level in delta.level_deltas
+    ]
+    return table(["Level", "Baseline", "Current", "Delta"], rows)
+
+
+def _config(comparison: Comparison) -> list[str]:
+    diff, lines = comparison.config_diff, []
+    if diff["model_changed"]:
+        lines.append(f"- Model: {diff['old_model']} -> {diff['new_model']}")
+    for name in ("plugins", "skills", "mcp_servers"):
+        for change, sign in (("added", "+"), ("removed", "-")):
+            if diff[f"{name}_{change}"]:
+                lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
+    return ["## Configuration Changes", "", *lines] if lines else []
+
+
+def _effort(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+    def row(name: str, tell: list[str]) -> list[str]:
+        return [name, *tell]
+
+    sides: list[Side] = comparison.runs
+    rows = [
+        row("Cost", [money(side.cost_usd) for side in sides]),
+        row("Cost per level", [money(side.cost_per_level_usd) for side in sides]),
+        row(
+            "Actions for one of a person's",
+            [number(side.actions_per_baseline, 2) for side in sides],
+        ),
+    ]
+    for budget in BUDGETS:
+        shares = [side.progress[str(budget)] for side in sides]
+        told = [number(None if share is None else share * 100, 0, "%") for share in shares]
+        rows.append(row(f"Levels within {budget} actions", told))
+    return table(["", *(_name(entry) for entry in entries)], rows)
+
+
+def _trend(entries: Sequence[Entry]) -> list[str]:
+    """The seed's two tables for three runs and more."""
+    if len(entries) < 3:
+        return []
+    rows: list[list[str]] = []
+    before: float | None = None
+    for entry in entries:
+        percent = entry.card.percent
+        delta = None if before is None or percent is None else percent - before
+        rows.append(
+            [_name(entry), entry.run.meta.timestamp[:16], number(percent, 2), signed(delta, 2)]
+        )
+        before = percent
+    shared = sorted(set.intersection(*(set(entry.games) for entry in entries)))
+    games = [[g, *(number(entry.games[g].percent) for entry in entries)] for g in shared]
+    head = ["Game", *(_name(entry) for entry in entries)]
+    return [
+        "## Trend",
+        "",
+        *table(["Run", "Date", "Score", "Delta"], rows),
+        "",
+        *table(head, games),
+    ]
+
+
+def _name(entry: Entry) -> str:
+    return entry.run.label + (" [unverified]" if is_unverified(entry.run) else "")
+
+
+def _score(share: float | None, interval: Interval | None) -> str:
+    if share is None:
+        return "-"
+    if interval is None:
+        return f"{share * 100:.1f}"
+    return f"{share * 100:.1f} ({interval.low * 100:.0f}-{interval.high * 100:.0f})"
+
+
+def _points(difference: float, interval: Interval | None) -> str:
+    if interval is None:
+        return f"{difference * 100:+.2f}"
+    return f"{difference * 100:+.2f} ({interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
+
+
+def _count(levels: int | None) -> str:
+    return "-" if levels is None else str(levels)

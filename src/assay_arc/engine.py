@@ -1,0 +1,199 @@
+"""Runs one game in the real toolkit, offline: the only module that imports arc_agi."""
+
+import inspect
+import logging
+import os
+import sys
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import msgspec
+
+from assay_arc.catalog import GameInfo
+from assay_arc.log import FRAME_BYTES, SIDE, Answer, frames_digest, pack_frames
+from assay_arc.problems import GameProblem
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a game stands; frames are 4096 bytes each, the last one is what is seen now."""
+
+    state: str
+    levels_completed: int
+    win_levels: int
+    full_reset: bool
+    available_actions: tuple[int, ...]
+    frames: tuple[bytes, ...]
+
+    @property
+    def frame(self) -> bytes:
+        """The picture as it is now."""
+        return self.frames[-1]
+
+    def to_answer(self) -> Answer:
+        """Make the record of this observation for the log."""
+        return Answer(
+            state=self.state,
+            levels_completed=self.levels_completed,
+            win_levels=self.win_levels,
+            full_reset=self.full_reset,
+            available_actions=self.available_actions,
+            n_frames=len(self.frames),
+            frame_sha256=frames_digest(self.frames),
+            frames=pack_frames(self.frames),
+        )
+
+
+class Engine(Protocol):
+    """One game, started; None means the game itself broke on the action."""
+
+    def start(self) -> Observation | None:
+        """Give the first observation: the toolkit resets once when it makes a game."""
+        ...
+
+    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
+        """Do ACTION1 to ACTION7, or RESET."""
+        ...
+
+
+def toolkit_versions() -> tuple[str, str]:
+    """Give the versions of arc_agi and of its engine."""
+    return version("arc-agi"), version("arcengine")
+
+
+class ToolkitEngine:
+    """One game of one folder; keeps the toolkit's own scorecard beside it."""
+
+    def __init__(self, info: GameInfo, seed: int = 0) -> None:
+        logger = silence_toolkit()
+        from arc_agi import Arcade, OperationMode
+        from arcengine import GameAction
+
+        self._actions: dict[str, Any] = {action.name: action for action in GameAction}
+        self._arcade = Arcade(
+            operation_mode=OperationMode.OFFLINE, environments_dir=str(info.folder), logger=logger
+        )
+        self._card = self._arcade.open_scorecard()
+        self._env = self._make(info, seed)
+        if self._env is None or self._env.observation_space is None:
+            message = f"{info.source}: the toolkit could not start {info.game_id}"
+            raise GameProblem(
+                message, hint="does the file define the class named in metadata.json?"
+            )
+        self.seed_used = "seed" in inspect.signature(type(self._env._game)).parameters
+
+    def _make(self, info: GameInfo, seed: int) -> Any:
+        """Run the game's file and make its class; both are a stranger's code."""
+        try:
+            return self._arcade.make(info.game_id, seed=seed, scorecard_id=self._card)
+        except Exception as error:
+            message = f"{info.source}: {info.game_id} failed to start: {error!r}"
+            raise GameProblem(message) from error
+
+    def start(self) -> Observation | None:
+        """Give the observation of the reset that the toolkit did by itself."""
+        return _observe(self._env.observation_space)
+
+    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
+        """Do one action; a click carries its place."""
+        if action == "RESET":
+            return _observe(self._env.reset())
+        data = {"x": x, "y": y} if x is not None else None
+        return _observe(self._env.step(self._actions[action], data=data))
+
+    def official_scorecard(self) -> Any:
+        """Give the toolkit's own scorecard of this process; a test oracle, never a source."""
+        return self._arcade.get_scorecard(self._card)
+
+
+def _observe(raw: Any) -> Observation | None:
+    """Read an answer; one without frames is not an answer (the toolkit gives it after the end)."""
+    if raw is None or not raw.frame:
+        return None
+    if any(frame.shape != (SIDE, SIDE) for frame in raw.frame):
+        return None
+    frames = tuple(frame.astype("uint8").tobytes() for frame in raw.frame)
+    if any(len(frame) != FRAME_BYTES for frame in frames):
+        return None
+    return Observation(
+        state=raw.state.name,
+        levels_completed=int(raw.levels_completed),
+        win_levels=int(raw.win_levels),
+        full_reset=bool(raw.full_reset),
+        available_actions=tuple(int(action) for action in raw.available_actions),
+        frames=frames,
+    )
+
+
+# Settings that would change which games are found, how resets count, or who is called.
+SETTINGS = (
+    "ARC_API_KEY",
+    "ARC_BASE_URL",
+    "OPERATION_MODE",
+    "ENVIRONMENTS_DIR",
+    "RECORDINGS_DIR",
+    "ONLY_RESET_LEVELS",
+    "STALE_MINUTES",
+    "MAX_OPEN_FOR_MINUTES",
+)
+
+
+def silence_toolkit() -> logging.Logger:
+    """Import arc_agi so that it reads no .env and prints nothing; give the logger to hand to it."""
+    for name in SETTINGS:
+        os.environ.pop(name, None)
+    before = os.environ.get("PYTHON_DOTENV_DISABLED")
+    os.environ["PYTHON_DOTENV_DISABLED"] = "1"
+    try:
+        import arc_agi.scorecard
+    finally:
+        os.environ.pop("PYTHON_DOTENV_DISABLED")
+        if before is not None:
+            os.environ["PYTHON_DOTENV_DISABLED"] = before
+    _mute(arc_agi.scorecard.logger)
+    logger = logging.getLogger("assay.arc_agi.toolkit")
+    _mute(logger)
+    return logger
+
+
+def shut_network() -> None:
+    """Refuse every connection of this process but local sockets, for as long as it lives."""
+    sys.addaudithook(_refuse_network)
+
+
+def _refuse_network(event: str, args: tuple[object, ...]) -> None:
+    if event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        message = "a game process has no network"
+        raise PermissionError(message)
+    if event in ("socket.connect", "socket.bind", "socket.sendto") and not isinstance(
+        args[1], str | bytes
+    ):
+        message = "a game process has no network"
+        raise PermissionError(message)
+
+
+def _mute(logger: logging.Logger) -> None:
+    logger.handlers.clear()
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+
+
+PASSED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "SYSTEMROOT",
+)
+
+
+def engine_env() -> dict[str, str]:
+    """Give the variables a game process gets; a game is a stranger's code."""
+    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+    return {**passed, "PYTHONDONTWRITEBYTECODE": "1"}

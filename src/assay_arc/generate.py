@@ -1,0 +1,119 @@
+"""Writes the folder for another harness: instructions and two programs that need only arc-agi."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay_arc.catalog import BUILT_IN, GameInfo
+from assay_arc.store import write_bytes
+
+TEMPLATES = Path(__file__).parent / "generated"
+PROGRAMS = ("game_driver.py", "collect_results.py")
+MARK = "SETTINGS: dict[str, Any] = {}  # filled in by: assay arc generate\n"
+GAMES = "environment_files"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be generated."""
+
+    harness: str
+    games: tuple[GameInfo, ...]
+    seed: int
+    max_steps: int | None
+    max_resets: int | None
+    ref_run_id: str
+    generated: str
+    games_dir: Path
+    with_games: bool
+
+
+def generate(order: Order, folder: Path) -> dict[str, Any]:
+    """Write all files; give the seed's summary of them."""
+    settings = {
+        "harness": order.harness,
+        "seed": order.seed,
+        "max_steps": order.max_steps,
+        "max_resets": order.max_resets,
+        "games": {info.game_id: info.source_sha256 for info in order.games},
+    }
+    for name in PROGRAMS:
+        write_bytes(folder / name, fill_program(TEMPLATES / name, settings))
+        (folder / name).chmod(0o755)
+    if order.with_games:
+        copy_games(order.games, folder / GAMES)
+    write_bytes(folder / "instructions.md", instructions(order).encode())
+    (folder / "runs").mkdir(exist_ok=True)
+    return {
+        "status": "generated",
+        "instructions": str(folder / "instructions.md"),
+        "game_driver": str(folder / PROGRAMS[0]),
+        "collect_results": str(folder / PROGRAMS[1]),
+        "game_count": len(order.games),
+        "seed": order.seed,
+        "ref_run_id": order.ref_run_id,
+    }
+
+
+def fill_program(template: Path, settings: dict[str, Any]) -> bytes:
+    """Put the settings into a program; as a Python literal, so that nothing in it is ever run."""
+    text = template.read_text(encoding="utf-8")
+    before, mark, after = text.partition(MARK)
+    if not mark:
+        msg = f"{template}: the line for the settings is missing"
+        raise ValueError(msg)
+    return f"{before}SETTINGS: dict[str, Any] = {settings!r}  # fmt: skip\n{after}".encode()
+
+
+def copy_games(games: Sequence[GameInfo], target: Path) -> None:
+    """Copy games for a machine that does not have them; their baselines stay here."""
+    shutil.rmtree(target, ignore_errors=True)
+    for info in games:
+        home = target / info.base_id / info.folder.name
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(info.source, home / info.source.name)
+        metadata = msgspec.json.decode((info.folder / "metadata.json").read_bytes())
+        metadata.pop("baseline_actions", None)
+        write_bytes(home / "metadata.json", msgspec.json.format(msgspec.json.encode(metadata)))
+
+
+def instructions(order: Order) -> str:
+    """Fill in the instructions; placeholders are replaced as text, nothing is interpreted."""
+    ids = [info.game_id for info in order.games]
+    if order.with_games:
+        note, env_dir = f", and `{GAMES}/` with the games", GAMES
+        text = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
+    else:
+        note, env_dir = "", "<folder of your environment files>"
+        text = "Have the games' files on this machine and tell the driver where they are:"
+    values = {
+        "harness": order.harness,
+        "generated": order.generated,
+        "ref_run_id": order.ref_run_id,
+        "game_count": str(len(ids)),
+        "seed": str(order.seed),
+        "max_steps": _most(order.max_steps),
+        "max_resets": _most(order.max_resets),
+        "game_ids_text": ", ".join(ids),
+        "game_ids_json": msgspec.json.encode(ids).decode(),
+        "games_note": note,
+        "games_text": text,
+        "env_dir": env_dir,
+    }
+    guidance = (TEMPLATES / f"guidance_{order.harness}.md").read_text(encoding="utf-8")
+    text = (TEMPLATES / "instructions.md").read_text(encoding="utf-8")
+    text = text.replace("{{guidance}}", guidance.strip())
+    for name, value in values.items():
+        text = text.replace(f"{{{{{name}}}}}", value)
+    return text
+
+
+def is_built_in(folder: Path) -> bool:
+    """Whether games come from the package, so that no other machine has them."""
+    return folder.resolve() == BUILT_IN.resolve()
+
+
+def _most(limit: int | None) -> str:
+    return "no limit" if limit is None else str(limit)

@@ -1,0 +1,285 @@
+"""Frames for players and people: as text, as a picture, in a terminal."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from math import gcd
+
+import msgspec
+
+from assay_arc.log import FRAME_BYTES, SIDE
+
+Box = tuple[int, int, int, int]
+WHOLE: Box = (0, 0, SIDE, SIDE)
+
+
+class Blocks(msgspec.Struct, frozen=True, kw_only=True):
+    """A region cut into equal blocks of one colour each; a first block may be cut by the edge."""
+
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+    width: int
+    height: int
+
+
+def find_blocks(frames: Sequence[bytes], box: Box = WHOLE) -> Blocks:
+    """Cut a box into the largest blocks such that no frame changes colour inside any."""
+    x0, y0, x1, y1 = box
+    columns = [_column(frames, x, y0, y1) for x in range(x0, x1)]
+    rows = [_row(frames, y, x0, x1) for y in range(y0, y1)]
+    xs, width = _cut(columns, x0, x1)
+    ys, height = _cut(rows, y0, y1)
+    return Blocks(xs=xs, ys=ys, width=width, height=height)
+
+
+def changed_boxes(before: bytes, now: bytes) -> list[Box]:
+    """Give boxes round the pixels that differ, split wherever a whole row or column is equal."""
+    masks = {}
+    for y in range(SIDE):
+        old, new = before[y * SIDE : (y + 1) * SIDE], now[y * SIDE : (y + 1) * SIDE]
+        if old != new:
+            masks[y] = sum(1 << x for x in range(SIDE) if old[x] != new[x])
+    return _split(masks) if masks else []
+
+
+def _column(frames: Sequence[bytes], x: int, y0: int, y1: int) -> bytes:
+    return b"".join(f[y0 * SIDE + x : (y1 - 1) * SIDE + x + 1 : SIDE] for f in frames)
+
+
+def _row(frames: Sequence[bytes], y: int, x0: int, x1: int) -> bytes:
+    return b"".join(f[y * SIDE + x0 : y * SIDE + x1] for f in frames)
+
+
+def _cut(lines: Sequence[bytes], start: int, end: int) -> tuple[tuple[int, ...], int]:
+    """Find the size of blocks along one axis, and where each begins."""
+    edges = [i for i in range(1, len(lines)) if lines[i] != lines[i - 1]]
+    if not edges:
+        return (start,), end - start
+    size = 0
+    for edge in edges:
+        size = gcd(size, edge - edges[0])
+    size = size or max(edges[0], len(lines) - edges[0])
+    first = edges[0] % size
+    starts = ([start] if first else []) + list(range(start + first, end, size))
+    return tuple(starts), size
+
+
+def _split(masks: dict[int, int]) -> list[Box]:
+    """Cut changed rows, each a mask of columns, at empty rows and columns until none is left."""
+    bands = _runs(sorted(masks))
+    if len(bands) > 1:
+        return [box for y0, y1 in bands for box in _split({y: masks[y] for y in range(y0, y1)})]
+    union = 0
+    for mask in masks.values():
+        union |= mask
+    runs = _runs([x for x in range(SIDE) if union >> x & 1])
+    if len(runs) == 1:
+        return [(runs[0][0], bands[0][0], runs[0][1], bands[0][1])]
+    boxes = []
+    for x0, x1 in runs:
+        within = (1 << x1) - (1 << x0)
+        boxes += _split({y: mask & within for y, mask in masks.items() if mask & within})
+    return boxes
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Join numbers that follow each other into spans."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1] = (runs[-1][0], number + 1)
+        else:
+            runs.append((number, number + 1))
+    return runs
+
+
+MAX_BOXES = 6
+MAX_SHOWN_FRAMES = 8
+
+
+def grid_text(frame: bytes) -> str:
+    """Write the whole picture, one hex digit for each block of equal pixels, with its legend."""
+    blocks = find_blocks([frame])
+    lines = [_scale_line(blocks), *_rows(frame, blocks), _legend(frame)]
+    return "\n".join(lines)
+
+
+def change_text(before: bytes, now: bytes) -> str:
+    """Write only what differs, old and new side by side; the whole picture if most of it does."""
+    boxes = changed_boxes(before, now)
+    if not boxes:
+        return "nothing changed"
+    if len(boxes) > MAX_BOXES:
+        boxes = [_hull(boxes)]
+    if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) > FRAME_BYTES // 2:
+        return "most of the picture changed\n" + grid_text(now)
+    return "\n".join(_box_text(before, now, box) for box in boxes)
+
+
+def frames_text(frames: Sequence[bytes], before: bytes) -> str:
+    """Write an animation as the changes from each frame to the next."""
+    shown = list(frames[:MAX_SHOWN_FRAMES])
+    lines = []
+    for number, frame in enumerate(shown, 1):
+        lines.append(f"frame {number} of {len(frames)}: {change_text(before, frame)}")
+        before = frame
+    return "\n".join(lines)
+
+
+def _scale_line(blocks: Blocks) -> str:
+    if blocks.width == blocks.height == 1:
+        return f"grid {SIDE}x{SIDE}, one hex digit per pixel, x from the left, y from the top"
+    return (
+        f"grid {SIDE}x{SIDE}, one hex digit = {blocks.width}x{blocks.height} pixels; "
+        f"columns begin at x = {_starts(blocks.xs)}"
+    )
+
+
+def _starts(xs: Sequence[int]) -> str:
+    """Say where columns begin; the first may be narrower when the picture is not aligned."""
+    if len(xs) < 4:
+        return ", ".join(map(str, xs))
+    return f"{xs[0]}, {xs[1]}, {xs[2]}, ... {xs[-1]}"
+
+
+def _rows(frame: bytes, blocks: Blocks) -> list[str]:
+    """Write the rows; equal rows that follow each other become one line."""
+    texts = [_row_text(frame, blocks, y) for y in blocks.ys]
+    ends = [*blocks.ys[1:], SIDE]
+    lines: list[tuple[int, int, str]] = []
+    for start, end, text in zip(blocks.ys, ends, texts, strict=True):
+        if lines and lines[-1][2] == text:
+            lines[-1] = (lines[-1][0], end, text)
+        else:
+            lines.append((start, end, text))
+    return [f"y{_span(start, end)} {text}" for start, end, text in lines]
+
+
+def _row_text(frame: bytes, blocks: Blocks, y: int) -> str:
+    return bytes(frame[y * SIDE + x] for x in blocks.xs).translate(DIGITS).decode("ascii")
+
+
+def _box_text(before: bytes, now: bytes, box: Box) -> str:
+    """Write one changed box as rows of old -> new."""
+    x0, y0, x1, y1 = box
+    blocks = find_blocks([before, now], box)
+    head = f"changed x{_span(x0, x1)} y{_span(y0, y1)}"
+    pairs = [(_row_text(before, blocks, y), _row_text(now, blocks, y)) for y in blocks.ys]
+    if len(pairs) == 1:
+        return f"{head}: {pairs[0][0]} -> {pairs[0][1]}"
+    rows = [f"y{y} {a} -> {b}" for y, (a, b) in zip(blocks.ys, pairs, strict=True)]
+    return "\n".join([f"{head} (digit = {blocks.width}x{blocks.height})", *rows])
+
+
+def _legend(frame: bytes) -> str:
+    used = sorted(set(frame))
+    names = (f"{value:x}={NAMES[value]}" for value in used if value < len(NAMES))
+    return "colours: " + " ".join(names)
+
+
+def _span(start: int, end: int) -> str:
+    return f"{start}-{end - 1}" if end - start > 1 else str(start)
+
+
+def _hull(boxes: Sequence[Box]) -> Box:
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return min(x0), min(y0), max(x1), max(y1)
+
+
+RGB = (
+    (0xFF, 0xFF, 0xFF),
+    (0xCC, 0xCC, 0xCC),
+    (0x99, 0x99, 0x99),
+    (0x66, 0x66, 0x66),
+    (0x33, 0x33, 0x33),
+    (0x00, 0x00, 0x00),
+    (0xE5, 0x3A, 0xA3),
+    (0xFF, 0x7B, 0xCC),
+    (0xF9, 0x3C, 0x31),
+    (0x1E, 0x93, 0xFF),
+    (0x88, 0xD8, 0xF1),
+    (0xFF, 0xDC, 0x00),
+    (0xFF, 0x85, 0x1B),
+    (0x92, 0x12, 0x31),
+    (0x4F, 0xCC, 0x30),
+    (0xA3, 0x56, 0xD6),
+)
+NAMES = (
+    "white",
+    "light-grey",
+    "grey",
+    "dark-grey",
+    "charcoal",
+    "black",
+    "magenta",
+    "pink",
+    "red",
+    "blue",
+    "light-blue",
+    "yellow",
+    "orange",
+    "maroon",
+    "green",
+    "purple",
+)
+# One character for each byte value; anything beyond the palette is a question mark.
+DIGITS = bytes.maketrans(bytes(range(256)), b"0123456789abcdef" + b"?" * 240)
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SCALE = 8
+
+
+def frame_png(frame: bytes, scale: int = SCALE) -> bytes:
+    """Draw one frame, each pixel as a square of `scale` pixels."""
+    rows = []
+    for y in range(SIDE):
+        pixels = bytes(min(value, len(RGB) - 1) for value in frame[y * SIDE : (y + 1) * SIDE])
+        wide = b"".join(pixels[x : x + 1] * scale for x in range(SIDE))
+        rows.append((b"\x00" + wide) * scale)
+    side = SIDE * scale
+    header = struct.pack(">IIBBBBB", side, side, 8, 3, 0, 0, 0)
+    palette = b"".join(bytes(rgb) for rgb in RGB)
+    data = zlib.compress(b"".join(rows), 9)
+    chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", data), (b"IEND", b""))
+    return SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    checksum = zlib.crc32(kind + body)
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+
+
+UPPER = "\u2580"
+RESET = "\x1b[0m"
+UNKNOWN = (0xFF, 0x00, 0xFF)
+
+
+def frame_ansi(frame: bytes) -> str:
+    """Draw 64x64 pixels as 32 lines of 64 characters; a colour is written only when it changes."""
+    lines = []
+    for y in range(0, SIDE, 2):
+        parts, before = [], None
+        for x in range(SIDE):
+            pair = (frame[y * SIDE + x], frame[(y + 1) * SIDE + x])
+            if pair != before:
+                parts.append(_colours(*pair))
+                before = pair
+            parts.append(UPPER)
+        lines.append("".join(parts) + RESET)
+    return "\n".join(lines)
+
+
+def grid_frame(grid: str) -> bytes:
+    """Read a grid of hex digits, as a game's answers have it, back into a frame."""
+    return bytes(int(digit, 16) if digit != "?" else 255 for digit in grid)
+
+
+def _colours(upper: int, lower: int) -> str:
+    r, g, b = _rgb(upper)
+    r2, g2, b2 = _rgb(lower)
+    return f"\x1b[38;2;{r};{g};{b};48;2;{r2};{g2};{b2}m"
+
+
+def _rgb(value: int) -> tuple[int, int, int]:
+    return RGB[value] if value < len(RGB) else UNKNOWN

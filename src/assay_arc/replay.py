@@ -1,0 +1,161 @@
+"""Plays the actions of a log again in the real engine and says where the two first differ."""
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from assay.plugin import Machine
+from assay_arc.catalog import GameInfo, list_games
+from assay_arc.engine import Engine, Observation, engine_env
+from assay_arc.log import Answer, Event, GameLog, Header, read_log
+from assay_arc.problems import ArcProblem
+from assay_arc.result import Tally
+
+COMPARED = (
+    "state",
+    "levels_completed",
+    "win_levels",
+    "full_reset",
+    "available_actions",
+    "n_frames",
+    "frame_sha256",
+)
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The verdict: replayed with everything equal, or the first difference."""
+
+    replayed: bool
+    n_actions: int
+    difference: str | None = None
+    note: str | None = None
+    """Said beside the verdict: another toolkit than the one that wrote the log."""
+
+
+def replay_log(log: GameLog, info: GameInfo, engine: Engine) -> Replay:
+    """Check that a log is what this engine answers to the same actions in our copy of the game."""
+    difference = header_difference(log.header, info)
+    if difference:
+        return Replay(replayed=False, n_actions=0, difference=difference)
+    return replay_events(log, engine)
+
+
+def replay_events(log: GameLog, engine: Engine) -> Replay:
+    """Do every action of the log again, comparing answers and counters."""
+    tally, n = Tally(), 0
+    for event in log.events:
+        difference = _replay_event(event, engine, tally, is_first=n == 0)
+        if n == 0 and event.answer and event.answer.win_levels != log.header.level_count:
+            levels = f"{log.header.level_count} levels in the header, {event.answer.win_levels}"
+            difference = difference or f"{levels} in the first answer"
+        if difference:
+            message = f"record {event.seq} ({event.action or event.outcome}): {difference}"
+            return Replay(replayed=False, n_actions=n, difference=message)
+        n += event.outcome in ("executed", "failed")
+    return Replay(replayed=True, n_actions=n)
+
+
+def header_difference(header: Header, info: GameInfo) -> str | None:
+    """Compare what the log says of its game with the game we have."""
+    pairs = (
+        ("game id", header.game_id, info.game_id),
+        ("sha256 of the game's source", header.source_sha256, info.source_sha256),
+        ("baselines", header.baselines, info.baselines),
+    )
+    for name, logged, ours in pairs:
+        if logged != ours:
+            return f"header: {name} is {logged!r} in the log and {ours!r} here"
+    return None
+
+
+def _replay_event(event: Event, engine: Engine, tally: Tally, *, is_first: bool) -> str | None:
+    if event.outcome == "rejected":
+        tally.rejected += 1
+    if event.outcome not in ("executed", "failed") or event.action is None:
+        return _differ("counters", event.counters, tally.counters())
+    seen = engine.start() if is_first else engine.act(event.action, event.x, event.y)
+    if event.outcome == "failed" or seen is None or event.answer is None:
+        return _failure_difference(event, seen)
+    answer = seen.to_answer()
+    tally.execute(event.seq, event.action, answer)
+    return _answer_difference(event.answer, answer) or _differ(
+        "counters", event.counters, tally.counters()
+    )
+
+
+def _failure_difference(event: Event, seen: Observation | None) -> str | None:
+    logged = "failed" if event.outcome == "failed" else "answered"
+    ours = "failed" if seen is None else "answered"
+    return _differ("engine", logged, ours)
+
+
+def _answer_difference(logged: Answer, ours: Answer) -> str | None:
+    for field in COMPARED:
+        difference = _differ(field, getattr(logged, field), getattr(ours, field))
+        if difference:
+            return difference
+    return None
+
+
+def _differ(name: str, logged: object, ours: object) -> str | None:
+    return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
+
+
+ARGV = (sys.executable, "-m", "assay_arc.verify_log", "-")
+FIRST_S, EACH_S = 60.0, 120.0
+
+
+def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[Replay]:
+    """Replay logs with our copies of their games; one engine process does them all."""
+    folders = {info.game_id: info.folder for info in list_games(games).games}
+    found = [_game_of(log, folders) for log in logs]
+    pairs = [
+        msgspec.json.encode((str(log.resolve()), str(game.resolve())))
+        for log, game in zip(logs, found, strict=True)
+        if isinstance(game, Path)
+    ]
+    answers = iter(_ask(pairs, host)) if pairs else iter(())
+    return [
+        next(answers, _broken("the engine gave no answer")) if isinstance(game, Path) else game
+        for game in found
+    ]
+
+
+def changed_logs(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
+    """Say which logs are missing or not those that were written when the run was played."""
+    changed = {}
+    for name, sha256 in expected.items():
+        path = folder / name
+        if not path.is_file() or path.is_symlink():
+            changed[name] = "the log is missing"
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            changed[name] = "the log was changed after the run"
+    return changed
+
+
+def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | Replay:
+    try:
+        game_id = read_log(log).header.game_id
+    except (ArcProblem, OSError) as problem:
+        return _broken(str(problem))
+    return folders.get(game_id) or _broken(f"game {game_id} is not among our games")
+
+
+def _ask(pairs: Sequence[bytes], host: Machine) -> list[Replay]:
+    said = b"\n".join(pairs) + b"\n"
+    limit_s = FIRST_S + EACH_S * len(pairs)
+    done = host.run(ARGV, stdin=said, env=engine_env(), timeout_s=limit_s)
+    lines = done.stdout.splitlines()
+    replays = [msgspec.json.decode(line, type=Replay) for line in lines if line.startswith(b"{")]
+    if len(replays) < len(pairs):
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
+        missing = _broken(f"the engine process ended early: {words[0]}")
+        replays += [missing] * (len(pairs) - len(replays))
+    return replays
+
+
+def _broken(why: str) -> Replay:
+    return Replay(replayed=False, n_actions=0, difference=why)

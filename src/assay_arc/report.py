@@ -1,0 +1,440 @@
+"""A report on one run in the seed's sections: Markdown, JSON, HTML, or a few lines."""
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from assay_arc.problems import StoreProblem
+from assay_arc.store import (
+    SHORT,
+    UNVERIFIED,
+    GameRow,
+    PlayRow,
+    Scorecard,
+    Store,
+    StoredRun,
+    TrialRow,
+)
+
+
+def report_markdown(run: StoredRun, card: Scorecard) -> str:
+    """Write the whole report."""
+    parts = [
+        ["# ARC-AGI-3 Benchmark Report", "", *_header(run, card)],
+        ["## Per-Environment Breakdown", "", *_breakdown(card)],
+        ["## Per-Level Detail", *_levels(card)],
+        ["## Performance Analysis", "", *_analysis(card)],
+    ]
+    return "\n\n".join("\n".join(part).rstrip() for part in parts) + "\n"
+
+
+def report_summary(run: StoredRun, card: Scorecard) -> str:
+    """Write the report in a few lines."""
+    mark = " [unverified]" if is_unverified(run) else ""
+    lines = [
+        f"{run.label}{mark}: {number(card.percent, 2)} / 100",
+        f"Environments: {card.total_environments_completed}/{card.total_environments} completed",
+        f"Levels: {card.total_levels_completed}/{card.total_levels}",
+        f"Actions: {card.total_actions}, resets: {card.total_resets}, cost: {money(card.cost_usd)}",
+    ]
+    return "\n".join(lines)
+
+
+def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
+    """Give the seed's report.json, scores in percent, and ours behind it."""
+    meta = run.meta
+    return {
+        "run_id": meta.run_id,
+        "timestamp": meta.timestamp,
+        "duration_seconds": meta.duration_seconds,
+        "harness": meta.harness,
+        "model": meta.harness_config.model,
+        "game_set": meta.game_set,
+        "seed": meta.seed,
+        "overall_score": card.percent,
+        "formula": card.formula or "seed-1.0.0",
+        "scorer": card.scorer,
+        "total_environments": card.total_environments,
+        "total_environments_completed": card.total_environments_completed,
+        "total_levels": card.total_levels,
+        "total_levels_completed": card.total_levels_completed,
+        "total_actions": card.total_actions,
+        "total_resets": card.total_resets,
+        "cost_usd": card.cost_usd,
+        "cost_per_level_usd": cost_per_level(card),
+        "verified": meta.verified,
+        "not_measured": meta.not_measured,
+        "games": [_game_json(game) for game in by_score(card)],
+    }
+
+
+def by_score(card: Scorecard) -> list[GameRow]:
+    """Sort games best first; those without a score last."""
+    return sorted(card.games, key=lambda game: (game.percent is None, -(game.percent or 0)))
+
+
+def is_unverified(run: StoredRun) -> bool:
+    """Whether nobody could check this run."""
+    return run.meta.verified == UNVERIFIED or (run.imported and run.meta.verified is None)
+
+
+def verified_words(run: StoredRun) -> str:
+    """Say how far a run can be believed."""
+    words = {
+        "recorded": "recorded (logs written by Assay's own game process)",
+        "replayed": "replayed (every action gave the same answer in the real engine here)",
+        "unverified": "UNVERIFIED",
+    }
+    mark = run.meta.verified or (UNVERIFIED if run.imported else "unknown")
+    why = f": {run.meta.verification}" if run.meta.verification else ""
+    return words.get(mark, mark) + why
+
+
+def _header(run: StoredRun, card: Scorecard) -> list[str]:
+    meta = run.meta
+    done = f"{card.total_environments_completed} / {card.total_environments}"
+    facts = [
+        ("Run ID", meta.run_id),
+        ("Date", meta.timestamp),
+        ("Duration", f"{meta.duration_seconds:.0f} s"),
+        ("Harness", f"{meta.harness} ({meta.harness_config.model})"),
+        ("Game Set", f"{meta.game_set} ({card.total_environments} games, {meta.trials} trials)"),
+        ("Seed", str(meta.seed)),
+        ("Limits", f"{_most(meta.max_steps)} steps, {_most(meta.max_resets)} resets"),
+        ("Card ID", card.card_id),
+        ("Competition Mode", str(card.competition_mode)),
+        ("Verified", verified_words(run)),
+        ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
+        ("Environments Completed", done),
+        ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
+        ("Total Actions", str(card.total_actions)),
+        ("Total Resets", str(card.total_resets)),
+        ("Cost", f"{money(card.cost_usd)} ({money(cost_per_level(card))} per level)"),
+        ("Plugins", ", ".join(meta.harness_config.plugins) or "none"),
+        ("MCP Servers", ", ".join(meta.harness_config.mcp_servers) or "none"),
+    ]
+    lines = [f"- **{name}**: {value}" for name, value in facts]
+    lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
+    lost = card.total_environments - card.games_scored
+    if card.formula and lost:
+        lines.append(f"- **Without a score**: {lost} games (see the reasons below)")
+    return lines
+
+
+def _breakdown(card: Scorecard) -> list[str]:
+    rows = []
+    for game in by_score(card):
+        best = game.best
+        trials = game.trials
+        actions = sum(t.actions for t in trials) if trials else (best.actions if best else 0)
+        resets = sum(t.resets for t in trials) if trials else (best.resets if best else 0)
+        done = best.levels_completed if best else 0
+        state = best.state if best else "NOT_PLAYED"
+        rows.append(
+            [
+                game.id,
+                number(game.percent),
+                f"{done}/{game.n_levels}",
+                str(actions),
+                str(resets),
+                state,
+            ]
+        )
+    lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
+    reasons = [f"- {game.id}: no score: {game.score_reason}" for game in card.games]
+    missing = [game.percent is None and game.score_reason is not None for game in card.games]
+    return [*lines, *[line for line, shown in zip(reasons, missing, strict=True) if shown]]
+
+
+def _levels(card: Scorecard) -> list[str]:
+    lines: list[str] = []
+    for game in by_score(card):
+        play = game.best
+        if play is None:
+            continue
+        rows = []
+        for i, taken in enumerate(play.level_actions):
+            baselines = play.level_baseline_actions
+            usual = baselines[i] if i < len(baselines) else None
+            done = i < play.levels_completed
+            ratio = f"{taken / usual:.2f}x" if done and usual and taken else "-"
+            score = play.level_scores[i] * 100 if i < len(play.level_scores) else None
+            rows.append([str(i + 1), number(score), str(taken), str(usual or "-"), ratio])
+        head = ["Level", "Score", "Actions", "Baseline", "Efficiency"]
+        lines += ["", f"### {game.id}", "", *table(head, rows)]
+    return lines
+
+
+def _analysis(card: Scorecard) -> list[str]:
+    scored = [game for game in by_score(card) if game.percent is not None]
+    top, rest = scored[:3], scored[3:]
+    lines = ["**Top**: " + (_named(top) or "none")]
+    lines.append("**Bottom**: " + (_named(rest[-3:][::-1]) or "none"))
+    spent = efficiency(card.games)
+    words = f"{spent.actions} actions where a person needs {spent.baseline}"
+    lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({words})"]
+    lines += ["", "**Level Progression**:"]
+    for level, done, of in level_reach(card):
+        lines.append(f"- Level {level}: {done}/{of} ({100 * done / of:.0f}%)")
+    over = [game for game in card.games if game.best and game.best.state == "GAME_OVER"]
+    if over:
+        lines += ["", "**Failure Analysis**:"]
+        lines += [
+            f"- {game.id}: failed at level {game.best.levels_completed + 1}"
+            for game in over
+            if game.best
+        ]
+    return lines
+
+
+def _game_json(game: GameRow) -> dict[str, Any]:
+    play = game.best
+    pairs = completed_levels(play) if play else []
+    return {
+        "game_id": game.id,
+        "score": game.percent,
+        "score_reason": game.score_reason,
+        "levels_completed": play.levels_completed if play else 0,
+        "num_levels": game.n_levels,
+        "actions": sum(t.actions for t in game.trials) or (play.actions if play else 0),
+        "resets": sum(t.resets for t in game.trials) or (play.resets if play else 0),
+        "state": play.state if play else "NOT_PLAYED",
+        "level_scores": [s * 100 for s in play.level_scores] if play else [],
+        "level_actions": play.level_actions if play else [],
+        "level_baselines": play.level_baseline_actions if play else [],
+        "efficiency": [taken / usual for taken, usual in pairs],
+        "stop_reasons": [trial.stop_reason for trial in game.trials],
+    }
+
+
+def _named(games: list[GameRow]) -> str:
+    return ", ".join(f"{game.id} ({number(game.percent)})" for game in games)
+
+
+def _most(limit: int | None) -> str:
+    return "no limit of" if limit is None else str(limit)
+
+
+BUDGETS = (10, 25, 50, 100, 200, 500, 1000)
+
+
+class Efficiency(NamedTuple):
+    """Actions on completed levels against what a person needs."""
+
+    actions: int
+    baseline: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Actions for each action of a person; lower is better."""
+        return self.actions / self.baseline if self.baseline else None
+
+
+def all_trials(card: Scorecard) -> list[TrialRow]:
+    """Give every trial of a card; a card of the seed has one for each game."""
+    return [trial for game in card.games for trial in game.trials or _seed_trial(game)]
+
+
+def efficiency(games: Sequence[GameRow]) -> Efficiency:
+    """Add up the completed levels of the best play of each game."""
+    actions = baseline = 0
+    for game in games:
+        play = game.best
+        if play is None:
+            continue
+        for taken, usual in completed_levels(play):
+            actions, baseline = actions + taken, baseline + usual
+    return Efficiency(actions, baseline)
+
+
+def completed_levels(play: PlayRow) -> list[tuple[int, int]]:
+    """Give actions and baseline of each completed level that has both."""
+    pairs = zip(play.level_actions, play.level_baseline_actions, strict=False)
+    done = list(pairs)[: play.levels_completed]
+    return [(taken, usual) for taken, usual in done if taken > 0 and usual]
+
+
+def level_reach(card: Scorecard) -> list[tuple[int, int, int]]:
+    """Give for each level: its number, trials that completed it, trials whose game has it."""
+    trials = all_trials(card)
+    most = max((trial.total_levels for trial in trials), default=0)
+    return [
+        (
+            level,
+            sum(trial.levels_completed >= level for trial in trials),
+            sum(trial.total_levels >= level for trial in trials),
+        )
+        for level in range(1, most + 1)
+    ]
+
+
+def progress_curve(card: Scorecard, budgets: Sequence[int] = BUDGETS) -> list[float | None]:
+    """Give the mean share of levels completed within so many actions."""
+    trials = [trial for game in card.games for trial in game.trials if trial.total_levels]
+    if not trials:
+        return [None for _ in budgets]
+    return [
+        sum(sum(at <= budget for at in t.progress) / t.total_levels for t in trials) / len(trials)
+        for budget in budgets
+    ]
+
+
+def cost_per_level(card: Scorecard) -> float | None:
+    """Give what one completed level cost; None when nobody said or none was completed."""
+    if card.cost_usd is None or card.total_levels_completed == 0:
+        return None
+    return card.cost_usd / card.total_levels_completed
+
+
+def _seed_trial(game: GameRow) -> list[TrialRow]:
+    play = game.best
+    if play is None:
+        return []
+    return [
+        TrialRow(
+            trial=1,
+            score_percent=game.percent,
+            levels_completed=play.levels_completed,
+            total_levels=play.number_of_levels,
+            won=play.completed,
+            state=play.state,
+            stop_reason="unknown",
+            actions=play.actions,
+            steps=play.actions,
+            resets=play.resets,
+        )
+    ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Write a Markdown table with columns lined up; all but the first are set right."""
+    cells = [[_safe(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        parts = [
+            text.ljust(width) if i == 0 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return f"| {' | '.join(parts)} |"
+
+    rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    return [line(cells[0]), line(rule), *(line(row) for row in cells[1:])]
+
+
+def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """Write a number; what is not known is a dash, never a zero."""
+    return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def signed(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """Write a difference."""
+    return "-" if value is None else f"{value:+.{digits}f}{unit}"
+
+
+def money(value: float | None) -> str:
+    """Write an amount of dollars."""
+    return "-" if value is None else f"${value:.4f}"
+
+
+def _safe(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+STYLE = """
+:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem
+auto;padding:0 1rem}table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.2rem .7rem;
+border-bottom:1px solid #8884;text-align:right}td:first-child,th:first-child{text-align:left}
+code,pre{font:13px monospace}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2rem}
+"""
+
+
+def markdown_page(title: str, text: str) -> str:
+    """Turn one of our own reports (headings, lists, tables, bold) into a page."""
+    body = "\n".join(_blocks(text.splitlines()))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}'
+        f"</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _blocks(lines: list[str]) -> list[str]:
+    out: list[str] = []
+    i = 0
+    while i < len(lines):
+        line = lines[i]
+        j = i + 1
+        if line.startswith("#"):
+            level = len(line) - len(line.lstrip("#"))
+            out.append(f"<h{level}>{_text(line.lstrip('# '))}</h{level}>")
+        elif line.startswith(("|", "- ")):
+            first = line[:1]
+            while j < len(lines) and lines[j].startswith(first):
+                j += 1
+            out.append(_table(lines[i:j]) if first == "|" else _list(lines[i:j]))
+        elif line.strip():
+            out.append(f"<p>{_text(line)}</p>")
+        i = j
+    return out
+
+
+def _table(lines: list[str]) -> str:
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    head = "".join(f"<th>{_text(cell)}</th>" for cell in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows[2:]
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _list(lines: list[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_text(line[2:])}</li>" for line in lines) + "</ul>"
+
+
+def _text(text: str) -> str:
+    plain = html.escape(text.strip().replace("\\|", "|"))
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", plain)
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """One game in one run."""
+
+    run: StoredRun
+    game: GameRow
+
+    def words(self) -> str:
+        """Say it in the seed's line."""
+        meta, best = self.run.meta, self.game.best
+        percent = self.game.percent
+        score = "-" if percent is None else f"{percent:.1f}"
+        done = best.levels_completed if best else 0
+        actions = sum(t.actions for t in self.game.trials) or (best.actions if best else 0)
+        mark = " [unverified]" if is_unverified(self.run) else ""
+        return (
+            f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score {score}, "
+            f"Levels {done}/{self.game.n_levels}, {actions} actions{mark}"
+        )
+
+
+def past_of_games(store: Store) -> tuple[dict[str, list[Past]], list[str]]:
+    """Give the history of each game, oldest first, and the runs whose card can not be read."""
+    past: dict[str, list[Past]] = {}
+    problems = []
+    for run in store.completed():
+        try:
+            games = run.card().games
+        except StoreProblem as problem:
+            problems.append(problem.message)
+            continue
+        for game in games:
+            past.setdefault(game.id, []).append(Past(run=run, game=game))
+    return past, problems
+
+
+def best_percent(past: list[Past]) -> float | None:
+    """Give the best score that can be believed."""
+    known = [p.game.percent for p in past if not is_unverified(p.run)]
+    return max((percent for percent in known if percent is not None), default=None)

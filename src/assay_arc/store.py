@@ -1,0 +1,428 @@
+"""Runs on disk in the seed's layout: .arc-agi-benchmarks/ with runs, imports and comparisons."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.errors import OutputError
+from assay_arc.catalog import BUILT_IN, list_games
+from assay_arc.problems import GameProblem, StoreProblem
+
+RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
+"""How far a run can be believed: our own game process wrote its logs; they were replayed in the
+engine and agreed; or nobody could check it."""
+
+
+class HarnessConfig(msgspec.Struct, kw_only=True):
+    """What the agent was set up with."""
+
+    model: str = "unknown"
+    plugins: list[str] = []
+    skills: list[str] = []
+    mcp_servers: list[str] = []
+
+
+class RunMeta(msgspec.Struct, kw_only=True):
+    """One run of one agent over some games."""
+
+    run_id: str
+    harness: str
+    timestamp: str
+    duration_seconds: float = 0
+    game_set: str = "all"
+    game_ids: list[str] = []
+    seed: int = 0
+    max_steps: int | None = 0
+    max_resets: int | None = 0
+    config_hash: str = ""
+    harness_config: HarnessConfig = msgspec.field(default_factory=HarnessConfig)
+    status: str = "running"
+    arc_agi_version: str = "unknown"
+    plugin_version: str = "1.0.0"
+    games_played: int = 0
+    games_total: int = 0
+    trials: int = 1
+    """Trials of each game."""
+    verified: str | None = None
+    verification: str | None = None
+    """Why it is not verified, or what was found besides."""
+    game_sources: dict[str, str] = {}
+    """sha256 of each game's source: the version that was played."""
+    cost_usd: float | None = None
+    not_measured: dict[str, str] = {}
+    """Trials that say nothing about the agent, and why."""
+    content_sha256: str | None = None
+    """Of an imported result, so that the same content is not taken twice."""
+    notes: str | None = None
+    agent: dict[str, Any] | None = None
+    """Which plugin with which options, for --resume."""
+    benchmark: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+
+
+def config_hash(config: HarnessConfig) -> str:
+    """Give the seed's fingerprint of an agent's set-up: sha256 of its JSON with sorted keys."""
+    encoded = msgspec.json.encode(msgspec.to_builtins(config), order="sorted")
+    return hashlib.sha256(encoded).hexdigest()
+
+
+class PlayRow(msgspec.Struct, kw_only=True):
+    """One play of one trial, as the seed's `runs` has it."""
+
+    id: str = ""
+    guid: str = ""
+    score: float | None = None
+    levels_completed: int = 0
+    actions: int = 0
+    resets: int = 0
+    state: str = "NOT_PLAYED"
+    completed: bool = False
+    level_scores: list[float] = []
+    level_actions: list[int] = []
+    level_baseline_actions: list[int | None] = []
+    number_of_levels: int = 0
+    trial: int = 1
+    play: int = 1
+    score_percent: float | None = None
+
+
+class TrialRow(msgspec.Struct, kw_only=True):
+    """One trial of a game: all its plays together."""
+
+    trial: int
+    score_percent: float | None = None
+    score_fraction: float | None = None
+    first_play_percent: float | None = None
+    levels_completed: int
+    total_levels: int
+    won: bool
+    state: str
+    stop_reason: str
+    actions: int
+    """As scored: a reset of a level counts as one."""
+    steps: int = 0
+    resets: int
+    duration_s: float | None = None
+    cost_usd: float | None = None
+    progress: list[int] = []
+    """Actions of all plays until each level was first completed."""
+    log: str | None = None
+    log_sha256: str | None = None
+    verified: str | None = None
+
+
+class GameRow(msgspec.Struct, kw_only=True):
+    """One game: the mean over its trials."""
+
+    id: str
+    score: float | None = None
+    runs: list[PlayRow] = []
+    title: str = ""
+    tags: list[str] = []
+    score_percent: float | None = None
+    score_reason: str | None = None
+    """Why there is no score."""
+    source_sha256: str | None = None
+    level_count: int | None = None
+    baselines: list[int] | None = None
+    trials: list[TrialRow] = []
+
+    @property
+    def percent(self) -> float | None:
+        """The official score; for a card of the seed, its own times 100."""
+        if self.score_percent is not None or self.trials:
+            return self.score_percent
+        return None if self.score is None else self.score * 100
+
+    @property
+    def best(self) -> PlayRow | None:
+        """The play that is shown: the best one."""
+        if not self.runs:
+            return None
+        return max(self.runs, key=lambda run: (run.score_percent or run.score or 0, -run.actions))
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels the game has."""
+        best = self.best
+        return self.level_count or (best.number_of_levels if best else 0)
+
+
+class Scorecard(msgspec.Struct, kw_only=True):
+    """What a run achieved."""
+
+    card_id: str = ""
+    source_url: str | None = None
+    tags: list[str] = []
+    opaque: str | None = None
+    competition_mode: bool = False
+    score: float | None = None
+    total_environments_completed: int = 0
+    total_environments: int = 0
+    total_levels_completed: int = 0
+    total_levels: int = 0
+    total_actions: int = 0
+    games: list[GameRow] = []
+    tags_scores: list[str] = []
+    scoring_formula_version: str = "1.0.0"
+    score_percent: float | None = None
+    formula: str | None = None
+    scorer: str | None = None
+    games_scored: int = 0
+    total_resets: int = 0
+    cost_usd: float | None = None
+    verified: str | None = None
+
+    @property
+    def percent(self) -> float | None:
+        """The official score; for a card of the seed, its own times 100."""
+        if self.formula is not None:
+            return self.score_percent
+        return None if self.score is None else self.score * 100
+
+
+class LevelScore(msgspec.Struct, kw_only=True):
+    """A level in environment-scores.json."""
+
+    level_index: int
+    score: float
+    actions_taken: int
+    baseline_actions: int | None
+    completed: bool
+
+
+class EnvironmentScore(msgspec.Struct, kw_only=True):
+    """A game in environment-scores.json."""
+
+    game_id: str
+    title: str
+    tags: list[str]
+    score: float | None
+    levels_completed: int
+    total_levels: int
+    total_actions: int
+    total_resets: int
+    state: str
+    completed: bool
+    levels: list[LevelScore]
+    official_percent: float | None = None
+    score_reason: str | None = None
+    trials: int = 1
+    verified: str | None = None
+
+
+class EnvironmentScores(msgspec.Struct, kw_only=True):
+    """The whole of environment-scores.json."""
+
+    run_id: str
+    overall_score: float | None
+    environments: list[EnvironmentScore]
+    official_percent: float | None = None
+
+
+FOLDER = ".arc-agi-benchmarks"
+HARNESSES = ("codex", "gemini", "opencode")
+META, CARD, SCORES = "run-meta.json", "scorecard.json", "environment-scores.json"
+SHORT = 8
+
+
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run folder with its meta data."""
+
+    folder: Path
+    meta: RunMeta
+    imported: bool = False
+
+    def card(self) -> Scorecard:
+        """Read its scorecard."""
+        try:
+            return read_json(self.folder / CARD, Scorecard)
+        except StoreProblem as problem:
+            msg = f"run {self.meta.run_id}: {problem.message} (status: {self.meta.status})"
+            raise StoreProblem(msg, hint="make it again with: assay arc rescore --write") from None
+
+    @property
+    def label(self) -> str:
+        """Name it for people: who played, and which run."""
+        return f"{self.meta.harness} {self.meta.run_id[:SHORT]}"
+
+
+class Store:
+    """One .arc-agi-benchmarks folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs_dir = root / "runs"
+        self.cross_dir = root / "cross-harness"
+
+    def import_dir(self, harness: str) -> Path:
+        """Where imported runs of a harness are kept."""
+        return self.cross_dir / harness / "runs"
+
+    def native(self) -> list[StoredRun]:
+        """Give our own runs, oldest first."""
+        return _sorted(self._read(self.runs_dir, imported=False))
+
+    def imported(self) -> list[StoredRun]:
+        """Give the runs of all harnesses, oldest first."""
+        if not self.cross_dir.is_dir():
+            return []
+        folders = [path / "runs" for path in sorted(self.cross_dir.iterdir())]
+        return _sorted(run for f in folders for run in self._read(f, imported=True))
+
+    def completed(self) -> list[StoredRun]:
+        """Give every finished run, native and imported, oldest first."""
+        runs = [*self.native(), *self.imported()]
+        return _sorted(run for run in runs if run.meta.status == "completed")
+
+    def find(self, name: str) -> StoredRun:
+        """Find a run by its id, the beginning of it, `latest` or `previous`."""
+        completed = self.completed()
+        if name in ("latest", "previous"):
+            place = -1 if name == "latest" else -2
+            if not completed:
+                msg = "No completed runs found."
+                raise StoreProblem(msg, hint="play first: assay arc run random --games all")
+            if len(completed) < -place:
+                msg = "Only one completed run exists."
+                raise StoreProblem(msg, hint="play another: assay arc run AGENT")
+            return completed[place]
+        matches = [r for r in (*self.native(), *self.imported()) if r.meta.run_id.startswith(name)]
+        exact = [run for run in matches if run.meta.run_id == name]
+        found = exact or (matches if len(name) >= 4 else [])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            msg = f"Run {name} is not clear: {', '.join(run.meta.run_id for run in found)}"
+            raise StoreProblem(msg, hint="give more of the id")
+        raise _not_found(name, completed)
+
+    def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
+        """Read the runs of a folder; what is not a run is passed over."""
+        if not folder.is_dir():
+            return
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(".") or not (path / META).is_file():
+                continue
+            try:
+                meta = read_json(path / META, RunMeta)
+            except StoreProblem:
+                continue
+            if meta.run_id == path.name:
+                yield StoredRun(folder=path, meta=meta, imported=imported)
+
+
+def _sorted(runs: Iterator[StoredRun]) -> list[StoredRun]:
+    return sorted(runs, key=lambda run: (run.meta.timestamp, run.meta.run_id))
+
+
+def _not_found(name: str, completed: list[StoredRun]) -> StoreProblem:
+    msg = f"Run {name} not found."
+    if not completed:
+        return StoreProblem(msg, hint="there are no completed runs; play: assay arc run random")
+    lines = [f"{r.meta.run_id}  {r.meta.harness}  {r.meta.timestamp[:16]}" for r in completed[-10:]]
+    return StoreProblem(msg, hint="Available runs:\n    " + "\n    ".join(lines))
+
+
+CONFIG = "config.json"
+
+
+class CrossHarness(msgspec.Struct, kw_only=True):
+    """What is spoken with other harnesses."""
+
+    result_schema_version: str = "1.0.0"
+    supported_harnesses: list[str] = msgspec.field(
+        default_factory=lambda: ["codex", "gemini", "opencode"]
+    )
+
+
+class Config(msgspec.Struct, kw_only=True):
+    """The seed's settings; the toolkit is always used offline here."""
+
+    version: str = "1.0.0"
+    operation_mode: str = "offline"
+    environments_dir: str = "./environment_files"
+    recordings_dir: str = ".arc-agi-benchmarks/runs"
+    default_seed: int = 0
+    default_game_set: str = "all"
+    default_max_steps: int | None = 500
+    default_max_resets: int | None = 10
+    harness: str = "assay"
+    harness_config: HarnessConfig = msgspec.field(default_factory=HarnessConfig)
+    cross_harness: CrossHarness = msgspec.field(default_factory=CrossHarness)
+    created_at: str = ""
+    updated_at: str = ""
+    cached_env_count: int | None = None
+
+
+def read_config(root: Path) -> Config:
+    """Read config.json; without one the defaults hold."""
+    path = root / CONFIG
+    return read_json(path, Config) if path.is_file() else Config()
+
+
+def games_folder(root: Path, config: Config, given: Path | None = None) -> Path:
+    """Find the games: the folder that was given, the configured one, or the package's own."""
+    if given is not None:
+        if str(given) == "builtin":
+            return BUILT_IN
+        return _with_games(given)
+    configured = root.parent / config.environments_dir
+    if configured.is_dir() and any(configured.rglob("metadata.json")):
+        return configured
+    return BUILT_IN
+
+
+def _with_games(folder: Path) -> Path:
+    if not folder.is_dir() or not list_games(folder).games:
+        msg = f"No ARC-AGI environments found in {folder}."
+        raise GameProblem(
+            msg, hint="give a folder with <game>/<version>/metadata.json, or see: assay arc setup"
+        )
+    return folder
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a record or plain data, indented as the seed does; not-a-number is null."""
+    data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    write_bytes(path, data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Put a file in place in one step."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise OutputError(msg, hint="check folder, permissions and free space") from error
+
+
+def read_json[T](path: Path, kind: type[T]) -> T:
+    """Read a file that was written by us or by the seed; say which one is broken and how."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError as error:
+        msg = f"{path.name} not found in {path.parent}"
+        raise StoreProblem(msg) from error
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror}"
+        raise StoreProblem(msg) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{path}: not what it should be: {error}"
+        raise StoreProblem(msg) from error

@@ -1,0 +1,245 @@
+"""The world of one trial: a game process that is started, watched, started again, and closed."""
+
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from assay.plugin import Machine, Started
+from assay.records.recording import TurnEnd
+from assay_arc.catalog import GameInfo
+from assay_arc.client.connection import SOCKET, TOKEN, GameConnection, GameGone
+from assay_arc.client.launcher import write_launchers
+from assay_arc.engine import engine_env
+from assay_arc.log import Limits, has_header, read_log
+from assay_arc.problems import ServeProblem
+from assay_arc.result import derive_result
+from assay_arc.scoring import score_all
+from assay_arc.server import VARIABLE, ServeConfig, write_config
+
+START_S = 90.0
+MOST_RESTARTS = 3
+WATCH_S = 0.1
+
+
+class GameWorld:
+    """Owns the game process. The player gets a socket, a token and two programs, nothing else."""
+
+    def __init__(
+        self,
+        info: GameInfo,
+        log: Path,
+        folder: Path,
+        host: Machine,
+        *,
+        seed: int,
+        limits: Limits,
+        mcp: bool,
+    ) -> None:
+        self._host = host
+        self._folder = folder
+        self._log = log
+        self._plan = plan_game(info.folder, log, folder / "s" / "g", seed=seed, limits=limits)
+        programs = write_launchers(folder / "bin")
+        player = self._plan.player_env
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        # A login shell, as Codex starts it, forgets our PATH: hence the full path besides.
+        self.env = {**player, "PATH": path, "ARC_PLAY": str(programs["arc-play"])}
+        server = {"command": str(programs["arc-mcp"]), "args": [], "env": dict(player)}
+        self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
+        self.log_name = log.name
+        self._process: Started | None = None
+        self._watcher: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._n_restarts = 0
+        self._broken: str | None = None
+
+    def open(self) -> None:
+        """Start the game and wait until it answers."""
+        self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _set_aside(self._log)
+        self._start()
+        self._watcher = threading.Thread(target=self._watch, name="arc-game", daemon=True)
+        self._watcher.start()
+
+    def connect(self) -> GameConnection:
+        """Give a player's connection, for players that live in this process."""
+        config = self._plan.config
+        return GameConnection(str(config.socket), config.token)
+
+    def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
+        """Close the game and derive everything from its log; what the agent said is not asked."""
+        self._finish(*_reason(last))
+        if self._broken is not None:
+            raise ServeProblem(self._broken)
+        result = derive_result(read_log(self._log))
+        return {
+            "benchmark": "arc",
+            "log": self.log_name,
+            "logSha256": hashlib.sha256(self._log.read_bytes()).hexdigest(),
+            "restarts": self._n_restarts,
+            "result": msgspec.to_builtins(result),
+            "scores": msgspec.to_builtins(score_all(result)),
+        }
+
+    def close(self) -> None:
+        """End the game process, whatever happened before."""
+        self._finish("crash", "the trial was given up")
+
+    def keep_log(self, folder: Path | None) -> None:
+        """Move the log to where it is to stay; until now nothing led to it."""
+        if folder is not None and folder.is_dir() and self._log.is_file():
+            shutil.move(self._log, folder / self._log.name)
+
+    def _start(self) -> None:
+        env = {**engine_env(), **self._plan.env}
+        self._process = self._host.start(self._plan.argv, env=env, cwd=str(self._folder))
+        until_s = time.monotonic() + START_S
+        while True:
+            try:
+                wait_ready(self._plan, timeout_s=0.2)
+            except ServeProblem:
+                if not self._process.ended and time.monotonic() < until_s:
+                    continue
+                words = self._process.last_words().splitlines()[-1:] or ["no answer in time"]
+                self._process.end()
+                message = f"the game did not start: {words[0]}"
+                raise ServeProblem(message) from None
+            return
+
+    def _watch(self) -> None:
+        """Start a game process that died once more: it replays its log and goes on."""
+        while not self._closing.wait(WATCH_S):
+            process = self._process
+            if process is None or not process.ended:
+                continue
+            words = process.last_words().splitlines()[-1:] or ["it was killed"]
+            process.end()
+            if self._is_closed_by_player():
+                return
+            self._n_restarts += 1
+            if self._n_restarts > MOST_RESTARTS:
+                self._broken = f"the game process died {self._n_restarts} times: {words[0]}"
+                return
+            try:
+                self._start()
+            except ServeProblem as problem:
+                self._broken = problem.message
+                return
+
+    def _is_closed_by_player(self) -> bool:
+        """A player that quits ends its game: the last record of the log says so."""
+        with self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - 4096))
+            return b'{"type":"end"' in file.read().rstrip().rsplit(b"\n", 1)[-1]
+
+    def _finish(self, reason: Any, message: str) -> None:
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join(START_S)
+        if self._process is not None:
+            close_game(self._plan, reason, message)
+            until_s = time.monotonic() + 2.0
+            while not self._process.ended and time.monotonic() < until_s:
+                time.sleep(0.01)
+            self._process.end()
+
+
+def _reason(last: TurnEnd | None) -> tuple[str, str]:
+    """Say why the game was closed, from how the player's process ended."""
+    if last is None:
+        return "crash", "the player could not be started"
+    if last.timed_out or last.stalled:
+        return "timeout", "the player's time was up"
+    if last.signal is not None or last.exit_code:
+        how = last.signal or f"exit code {last.exit_code}"
+        return "crash", f"the player's process ended with {how}"
+    return "player_quit", ""
+
+
+def _set_aside(log: Path) -> None:
+    """Keep the log of an attempt that was cut off; a new attempt begins a new game."""
+    if not has_header(log):
+        return
+    number = 1
+    while (aside := log.with_name(f"{log.stem}.interrupted-{number}.jsonl")).exists():
+        number += 1
+    log.rename(aside)
+
+
+class GamePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A game process that may be started, and what its player is given."""
+
+    config: ServeConfig
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What to start; it says nothing of which game or where."""
+        return (sys.executable, "-m", "assay_arc.serve_game")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What to add to the game process's environment."""
+        return {VARIABLE: write_config(self.config)}
+
+    @property
+    def player_env(self) -> dict[str, str]:
+        """What to add to the player's environment."""
+        return {SOCKET: str(self.config.socket), TOKEN: self.config.token}
+
+
+def plan_game(
+    game: Path, log: Path, socket: Path, *, seed: int = 0, limits: Limits | None = None
+) -> GamePlan:
+    """Plan a game process with fresh tokens; the socket's folder must be private to the game."""
+    return GamePlan(
+        config=ServeConfig(
+            game=game.resolve(),
+            log=log.resolve(),
+            socket=socket.absolute(),
+            token=secrets.token_hex(16),
+            owner_token=secrets.token_hex(16),
+            seed=seed,
+            limits=limits or Limits(),
+        )
+    )
+
+
+def wait_ready(plan: GamePlan, timeout_s: float = 60.0) -> dict[str, Any]:
+    """Wait until the game answers; loading the toolkit takes a few seconds."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return _ask(plan, op="status")
+        except GameGone as error:
+            if time.monotonic() > until:
+                message = f"the game process did not answer within {timeout_s:.0f} s"
+                raise ServeProblem(message) from error
+            time.sleep(0.05)
+
+
+def close_game(
+    plan: GamePlan, reason: Literal["player_quit", "timeout", "crash"], message: str = ""
+) -> bool:
+    """Close the game and write down why; False when its process is gone already."""
+    try:
+        return bool(_ask(plan, op="close", reason=reason, message=message)["ok"])
+    except GameGone:
+        return False
+
+
+def _ask(plan: GamePlan, **request: str) -> dict[str, Any]:
+    game = GameConnection(str(plan.config.socket), plan.config.owner_token, retry_s=0.0)
+    try:
+        return game.ask(**request)
+    finally:
+        game.close()

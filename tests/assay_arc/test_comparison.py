@@ -1,0 +1,310 @@
+"""Comparisons: the seed's statuses and file without its faults, honest statistics beside them."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.report import (
+    efficiency,
+    level_reach,
+    markdown_page,
+    progress_curve,
+    report_json,
+    report_markdown,
+)
+from assay_arc.store import (
+    GameRow,
+    HarnessConfig,
+    PlayRow,
+    RunMeta,
+    Scorecard,
+    Store,
+    StoredRun,
+    TrialRow,
+    write_json,
+)
+
+
+def game(game_id, *percents, levels=2, done=1, source="a" * 64, cost=None) -> GameRow:
+    known = [percent for percent in percents if percent is not None]
+    return GameRow(
+        id=game_id,
+        score=known[0] / 100 if known else None,
+        score_percent=sum(known) / len(known) if known else None,
+        score_reason=None if known else "the game's metadata has no baselines",
+        source_sha256=source,
+        level_count=levels,
+        runs=[
+            PlayRow(
+                id=game_id,
+                levels_completed=done,
+                actions=20,
+                level_scores=[percent / 100 for percent in known[:1]] + [0.0],
+                level_actions=[10, 10],
+                level_baseline_actions=[5, 5],
+                number_of_levels=levels,
+                score_percent=known[0] if known else None,
+                state="GAME_OVER",
+            )
+        ],
+        trials=[
+            TrialRow(
+                trial=i + 1,
+                score_percent=percent,
+                levels_completed=done,
+                total_levels=levels,
+                won=False,
+                state="GAME_OVER",
+                stop_reason="game_over",
+                actions=20,
+                steps=20,
+                resets=0,
+                progress=[10][:done],
+                cost_usd=cost,
+            )
+            for i, percent in enumerate(percents)
+        ],
+    )
+
+
+def entry(name, *games, imported=False, verified="recorded", **meta) -> Entry:
+    known = [row.score_percent for row in games if row.score_percent is not None]
+    costs = [t.cost_usd for row in games for t in row.trials if t.cost_usd is not None]
+    fields = {"harness": name, "timestamp": "2026-01-01T00:00:00", "status": "completed"}
+    card = Scorecard(
+        card_id=name,
+        formula="official",
+        score_percent=sum(known) / len(known) if known else None,
+        games=list(games),
+        games_scored=len(known),
+        total_environments=len(games),
+        total_levels=sum(row.n_levels for row in games),
+        total_levels_completed=sum(t.levels_completed for row in games for t in row.trials),
+        cost_usd=sum(costs) if costs else None,
+    )
+    run = StoredRun(
+        folder=Path("/nowhere") / name,
+        meta=RunMeta(run_id=f"{name}-0000-run", verified=verified, **fields | meta),
+        imported=imported,
+    )
+    return Entry(run=run, card=card)
+
+
+def compare(*entries, tolerance=1.0, rank_all=False):
+    return compare_runs(list(entries), "id", "now", tolerance=tolerance, rank_all=rank_all)
+
+
+def test_statuses_and_their_order_are_the_seeds():
+    before = entry("a", game("up", 10.0), game("down", 50.0), game("same", 5.0), game("gone", 9.0))
+    now = entry("b", game("up", 30.0), game("down", 20.0), game("same", 5.5), game("new", 1.0))
+    compared = compare(before, now)
+    assert [(d.game_id, d.status) for d in compared.environment_deltas] == [
+        ("down", "Regressed"),
+        ("up", "Improved"),
+        ("new", "New"),
+        ("same", "Unchanged"),
+        ("gone", "Missing"),
+    ]
+    assert compared.summary["total_regressed"] == 1
+    assert compared.summary["total_missing"] == 1
+
+
+def test_22_a_zero_baseline_is_no_infinity_and_scales_are_named():
+    compared = compare(entry("a", game("g", 0.0)), entry("b", game("g", 40.0)))
+    text = msgspec.json.encode(compared).decode()
+    assert "Infinity" not in text
+    assert "NaN" not in text
+    assert compared.overall_delta["score_delta_percent"] is None
+    assert compared.overall_delta["score_delta"] == pytest.approx(0.4)
+    assert compared.overall_delta["score_delta_points"] == pytest.approx(40)
+    [delta] = compared.environment_deltas
+    assert all(abs(level.delta) <= 1 for level in delta.level_deltas)
+    assert "inf" not in comparison_markdown(compared, [entry("a"), entry("b")]).split()
+
+
+def test_22_missing_and_unscored_games_are_no_difference():
+    compared = compare(
+        entry("a", game("x", 80.0), game("y", None)), entry("b", game("y", None), game("z", 10.0))
+    )
+    by_id = {delta.game_id: delta for delta in compared.environment_deltas}
+    assert by_id["x"].score_delta is None
+    assert by_id["y"].status == "Not scored"
+    assert compared.pairs[0].paired.n_prompts == 0
+    assert compared.pairs[0].verdict.code == "not-enough-data"
+
+
+def test_22_the_third_run_is_compared_too_and_mcp_changes_are_told():
+    runs = [
+        entry(name, *(game(f"g{i}", base + i) for i in range(8)), harness_config=config)
+        for name, base, config in (
+            ("a", 10.0, HarnessConfig(model="m1", mcp_servers=["arc"])),
+            ("b", 50.0, HarnessConfig(model="m2")),
+            ("c", 10.0, HarnessConfig(model="m1")),
+        )
+    ]
+    compared = compare(*runs)
+    assert [pair.verdict.code for pair in compared.pairs] == ["better", "not-enough-data"]
+    assert compared.pairs[0].adjusted_p >= compared.pairs[0].paired.p_value
+    assert compared.config_diff["mcp_servers_removed"] == ["arc"]
+    text = comparison_markdown(compared, runs)
+    for words in ("## Trend", "mcp_servers: -arc", "Model: m1 -> m2", "8 games", "Holm"):
+        assert words in text
+    assert "prompts" not in text
+
+
+def test_what_makes_runs_less_comparable_is_warned_of():
+    base = entry("a", game("g", 10.0), seed=0, max_steps=500, arc_agi_version="0.9.9")
+    other = entry(
+        "b",
+        game("g", 10.0, source="b" * 64),
+        game("h", 1.0),
+        seed=1,
+        max_steps=80,
+        trials=3,
+        arc_agi_version="1.0.0",
+        game_set="imported",
+        imported=True,
+        verified="unverified",
+        verification="no session logs were given",
+    )
+    other.card.formula = "rhae-linear-1.00"
+    warnings = " / ".join(compare(base, other).warnings)
+    for words in (
+        "different seeds: 0 and 1",
+        "different step limits: 500 and 80",
+        "different numbers of trials",
+        "arc-agi versions",
+        "different games; 1 are in both",
+        "different versions of g",
+        "different formulas",
+        "b b-0000-r is UNVERIFIED (no session logs were given)",
+    ):
+        assert words in warnings
+    assert compare(base, other).pairs[0].paired.n_prompts == 0
+    same = entry(
+        "c", game("g", 10.0), game_set="imported", arc_agi_version="unknown", max_steps=500
+    )
+    assert compare(base, same).warnings == []
+
+
+def test_an_unverified_run_never_ranks_above_a_verified_one():
+    true = entry("true", game("g", 5.0))
+    claim = entry("claim", game("g", 100.0), imported=True, verified="unverified")
+    old = entry("old", game("g", 90.0), imported=True, verified=None)
+    assert compare(claim, true, old).ranking[0] == "true-0000-run"
+    assert compare(claim, true, old, rank_all=True).ranking[0] == "claim-0000-run"
+    text = comparison_markdown(compare(claim, true), [claim, true])
+    assert "claim claim-00 [unverified]" in text
+
+
+def test_intervals_come_with_repeated_trials_and_cost_with_levels():
+    a = entry("a", game("g", 10.0, 30.0, 20.0, cost=0.5))
+    b = entry("b", game("g", 40.0, 60.0, 50.0))
+    compared = compare(a, b)
+    [delta] = compared.environment_deltas
+    assert delta.baseline_interval.low < 0.2 < delta.baseline_interval.high
+    assert compared.runs[0].cost_per_level_usd == pytest.approx(0.5)
+    assert compared.runs[1].cost_per_level_usd is None
+    assert compared.runs[0].progress == {
+        "10": 0.5, "25": 0.5, "50": 0.5, "100": 0.5, "200": 0.5, "500": 0.5, "1000": 0.5,
+    }  # fmt: skip
+
+
+def test_effort_is_measured_against_people_on_completed_levels_only():
+    rows = [game("g", 25.0), game("h", 25.0, done=0)]
+    assert efficiency(rows) == (10, 5)
+    card = entry("a", *rows).card
+    assert level_reach(card) == [(1, 1, 2), (2, 0, 2)]
+    assert progress_curve(Scorecard()) == [None] * 7
+
+
+def seed_card() -> dict:
+    """A scorecard as the seed's import writes it."""
+    run = {
+        "id": "g",
+        "guid": "x",
+        "score": 0.4,
+        "levels_completed": 1,
+        "actions": 9,
+        "resets": 0,
+        "state": "GAME_OVER",
+        "completed": False,
+        "level_scores": [0.8, 0.0],
+        "level_actions": [4, 5],
+        "level_baseline_actions": [4, 4],
+        "number_of_levels": 2,
+    }
+    return {
+        "card_id": "s",
+        "source_url": None,
+        "tags": [],
+        "opaque": None,
+        "competition_mode": False,
+        "score": 0.4,
+        "total_environments_completed": 0,
+        "total_environments": 1,
+        "total_levels_completed": 1,
+        "total_levels": 2,
+        "total_actions": 9,
+        "games": [{"id": "g", "score": 0.4, "runs": [run]}],
+        "tags_scores": [],
+    }
+
+
+def test_06_21_runs_that_the_seed_wrote_are_read_on_their_own_scale(tmp_path):
+    store = Store(tmp_path)
+    for folder, run_id in ((store.runs_dir, "seed-1"), (store.import_dir("codex"), "seed-2")):
+        meta = {
+            "run_id": run_id,
+            "harness": "claude-code",
+            "timestamp": f"2026-01-0{run_id[-1]}",
+            "status": "completed",
+            "harness_config": {"model": "m", "plugins": ["p"], "skills": [], "mcp_servers": []},
+        }
+        write_json(folder / run_id / "run-meta.json", meta)
+        write_json(folder / run_id / "scorecard.json", seed_card())
+    run = store.find("latest")
+    assert (run.meta.run_id, run.imported) == ("seed-2", True)
+    data = report_json(run, run.card())
+    assert data["overall_score"] == pytest.approx(40.0)
+    assert data["games"][0]["level_scores"] == [80.0, 0.0]
+    text = report_markdown(run, run.card())
+    assert "40.00 / 100" in text
+    assert "UNVERIFIED" in text
+    entries = [Entry(run=store.find(n), card=store.find(n).card()) for n in ("seed-1", "seed-2")]
+    assert compare(*entries).environment_deltas[0].status == "Unchanged"
+
+
+def test_a_page_needs_nothing_else_and_escapes_what_it_is_given():
+    page = markdown_page(
+        "<x>", "# A & B\n\n- **bold** <script>\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n"
+    )
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<td>1</td><td>2</td>" in page
+    assert "<b>bold</b>" in page
+
+
+def test_the_seeds_fields_are_in_the_comparison_file():
+    compared = compare(entry("a", game("g", 1.0)), entry("b", game("g", 2.0)))
+    data = json.loads(msgspec.json.encode(compared))
+    assert {
+        "comparison_id",
+        "timestamp",
+        "runs",
+        "overall_delta",
+        "environment_deltas",
+        "config_diff",
+        "summary",
+    } <= set(data)
+    assert {"run_id", "harness", "timestamp", "overall_score", "config_hash"} <= set(
+        data["runs"][0]
+    )
+    delta = data["environment_deltas"][0]
+    assert {"game_id", "status", "baseline_score", "current_score", "score_delta"} <= set(delta)
+    assert {"level_index", "baseline_score", "current_score", "delta"} == set(
+        delta["level_deltas"][0]
+    )
