@@ -1,5 +1,6 @@
 """Find a plugin by name. Built-ins and other people's packages come through the same door."""
 
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ BUILT_IN = {
         "judge": "assay.graders.judge:Judge",
         "arc": "assay_arc.benchmark:ArcGrader",
     },
+    "assay.commands": {"arc": "assay_arc.commands:command"},
     "assay.executors": {"local": "assay.executors.local:LocalExecutor"},
     "assay.benchmarks": {
         "prompts": "assay.benchmarks.prompt_file:PromptFile",
@@ -71,6 +73,11 @@ def benchmark(ref: PluginRef) -> Benchmark:
     """Give the benchmark that ref names, built once: what a trial needs is held by its world."""
     built: Benchmark = _built("assay.benchmarks", ref)
     return built
+
+
+def command(name: str) -> Any:
+    """Load the command that a plugin adds to `assay`; a click command, which only cli/ knows."""
+    return _load("assay.commands", name)
 
 
 def _built(group: str, ref: PluginRef) -> Any:
@@ -224,7 +231,12 @@ def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
     from importlib.metadata import entry_points
 
-    return sorted({*BUILT_IN.get(group, {}), *entry_points(group=group).names})
+    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
+    return sorted({*built_in, *entry_points(group=group).names})
+
+
+def _is_present(target: str) -> bool:
+    return PathFinder.find_spec(target.partition(".")[0]) is not None
 
 
 def _read_json(path: Path) -> Any:

@@ -102,7 +102,7 @@ def _find_source(folder: Path, metadata: _Metadata) -> Path:
     raise GameProblem(message)
 
 
-BUILT_IN = Path(__file__).parent.parent / "games"
+BUILT_IN = Path(__file__).parent / "games"
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):

@@ -698,7 +698,8 @@ def test_compare_loads_only_what_it_needs(run: Callable, tmp_path: Path):
         "import sys\n"
         "from assay.cli.group import run_command\n"
         "run_command(['compare', *sys.argv[1:], '-o', 'report.json'])\n"
-        "print([m for m in sys.modules if m in ('asyncio', 'rich', 'psutil', 'assay.pipeline.stages')])"
+        "heavy = ('asyncio', 'rich', 'psutil', 'assay.pipeline.stages')\n"
+        "print([m for m in sys.modules if m in heavy])"
     )
     words = [sys.executable, "-c", code, run("a.jsonl", 3, 1), run("b.jsonl", 3, 2)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -19,17 +19,20 @@ class LazyGroup(click.Group):
     """Imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names in their order of use."""
-        return list(COMMANDS)
+        """Give the names in their order of use, then those of installed plugins."""
+        from assay import plugins
+
+        return [*COMMANDS, *plugins.names("assay.commands")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+        if cmd_name in COMMANDS:
+            module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+            command: click.Command | None = module.command
+        else:
+            command = _plugin_command(cmd_name)
         gc.freeze()
         gc.enable()
-        command: click.Command = module.command
         return command
 
     def get_help(self, ctx: click.Context) -> str:
@@ -40,13 +43,23 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such command."""
-        if not args[0].startswith("-") and args[0] not in COMMANDS:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
-            close = get_close_matches(args[0], COMMANDS, n=1)
+            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see: assay --help"
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+
+def _plugin_command(name: str) -> click.Command | None:
+    """Give a command that another package brings; asked only for names that are not ours."""
+    from assay import plugins
+
+    if name not in plugins.names("assay.commands"):
+        return None
+    command: click.Command = plugins.command(name)
+    return command
 
 
 @click.group(cls=LazyGroup)

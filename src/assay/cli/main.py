@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from importlib.machinery import PathFinder
 
 from assay import __version__
 
@@ -19,7 +20,6 @@ COMMANDS = {
     "compare": "Compare runs, with honest statistics.",
     "report": "Make one HTML file, Markdown or JUnit of runs.",
     "view": "Look at runs in a browser, live while they are written.",
-    "arc": "Play, prove and compare ARC-AGI-3 games.",
     "plan": "Say how many prompts and trials a difference needs.",
     "agents": "List the agents: installed or not, and what is captured of them.",
     "doctor": "Start an agent with a trivial prompt and say what is wrong.",
@@ -30,6 +30,9 @@ COMMANDS = {
     "demo": "Show the whole flow with agents that ship with Assay.",
 }
 """Name and one line of help: the help page needs no command's code, not even click."""
+SHIPPED = {"arc": ("assay_arc", "Play, prove and compare ARC-AGI-3 games.")}
+"""Commands of plugins in the same wheel, with their package. Others are found by entry point, which
+takes longer than this whole page."""
 
 
 def main() -> None:
@@ -55,8 +58,11 @@ def _run(words: list[str]) -> int:
 
 def help_page() -> str:
     """Give the page of `assay --help`."""
-    width = max(map(len, COMMANDS)) + 2
-    lines = [f"  {name.ljust(width)}{text}" for name, text in COMMANDS.items()]
+    commands = COMMANDS | {
+        name: text for name, (package, text) in SHIPPED.items() if PathFinder.find_spec(package)
+    }
+    width = max(map(len, commands)) + 2
+    lines = [f"  {name.ljust(width)}{text}" for name, text in commands.items()]
     return "\n".join(
         [
             "Usage: assay COMMAND [OPTIONS]",

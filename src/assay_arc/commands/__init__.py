@@ -34,7 +34,8 @@ class ArcGroup(click.Group):
         """Load one sub-command."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"assay.cli.arc_{cmd_name}").command
+        module = "import_" if cmd_name == "import" else cmd_name  # `import` is a keyword
+        found: click.Command = import_module(f"assay_arc.commands.{module}").command
         return found
 
     def get_help(self, ctx: click.Context) -> str:

@@ -25,7 +25,7 @@ def demo_adapter(
 
 
 def _schema(persona: str) -> dict[str, Any]:
-    program = str(Path(__file__).with_name("demo_agent.py"))
+    program = str(Path(__file__).with_name("agent.py"))
     content = "$.message.content[*]"
     return {
         "version": 1,
