@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from assay.errors import PluginError
 from assay.plugin import Host, Machine, Trial
@@ -160,9 +160,15 @@ def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
 class ArcGrader:
     """Passes when the game was won; the score is the official percentage as a share of 1."""
 
-    name: str = "arc"
-    version: str = "1"
+    name: ClassVar[str] = "arc"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes, also by a formula
     formula: str = "official"
+
+    @property
+    def version(self) -> str:
+        """Of the code and the formula; the usual formula is not named."""
+        usual = self.formula == type(self).formula
+        return self.code_version if usual else f"{self.code_version}-{self.formula}"
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Give the verdict; a game without usable baselines is scored by levels, and says so."""

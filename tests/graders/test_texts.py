@@ -188,14 +188,3 @@ def test_json_schema_fetches_nothing(ask) -> None:
 
 def test_find_json_takes_the_last_block() -> None:
     assert find_json("~~~\n1\n~~~\n````json\n2\n````") == 2
-
-
-def test_versions_change_with_options_not_with_patience() -> None:
-    from assay import plugins
-
-    def version(text: str, timeout_s: float = 1) -> str:
-        return plugins.grader(plugins.grader_ref(text, timeout_s)).version
-
-    assert version("contains:a") == version("contains:a", 99)
-    assert version("contains:a") != version("contains:b")
-    assert version("contains:a") != version("contains:text=a,ignore_case=true")

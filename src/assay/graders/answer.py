@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from functools import cached_property
 from importlib import import_module
+from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import fingerprint
+from assay.graders.fingerprint import version_with
 from assay.graders.guard import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
@@ -22,6 +23,7 @@ class Exact(PythonCode):
     """Compares with text, or else with the row's hint or reference."""
 
     name: ClassVar[str] = "exact"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
     text: str | None = None
     against: Literal["", "hint", "reference"] = ""
@@ -45,6 +47,7 @@ class Contains(PythonCode):
     """Passes when all texts are there; the score is the share that is. None given: the hint."""
 
     name: ClassVar[str] = "contains"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
     text: list[str] = field(default_factory=list)
     ignore_case: bool = False
@@ -71,6 +74,7 @@ class Regex(PythonCode):
     """Python's `re`; inline flags such as (?im) work. negate: it must not match."""
 
     name: ClassVar[str] = "regex"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     pattern: str = ""
     ignore_case: bool = False
     negate: bool = False
@@ -118,6 +122,7 @@ class Numeric(PythonCode):
     """
 
     name: ClassVar[str] = "numeric"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     expected: str | None = None
     tolerance: float = 0.0
     relative: float = 0.0
@@ -186,6 +191,7 @@ class JsonSchema(PythonCode):
     """The answer is JSON, or has JSON in its last fenced block. schema is a file, or the schema."""
 
     name: ClassVar[str] = "json-schema"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     schema: str | dict[str, Any] = ""
 
     def __post_init__(self) -> None:
@@ -198,10 +204,9 @@ class JsonSchema(PythonCode):
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of the schema and of the library that reads it."""
-        from importlib.metadata import version
-
-        return fingerprint(Path(__file__).read_bytes(), self.schema, version("jsonschema"))
+        """Of the code, the schema and the library that reads it."""
+        parts = {"schema": self.schema, "jsonschema": library_version("jsonschema")}
+        return version_with(self.code_version, parts)
 
     def judge(self, trial: Trial) -> Grade:
         """Validate; the first problems stand in the reasoning."""

@@ -1,15 +1,19 @@
-"""A grader's version: what it is made of, as one short hash."""
+"""A grader's version: two runs whose grades carry the same version were graded alike.
+
+What a user wrote is known by its content. A built-in carries a version that is written down beside
+its code, so that code may be moved and reworded, followed by a hash of its options.
+"""
 
 import dataclasses
 import hashlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-NOT_IDENTITY = frozenset({"timeout_s"})
-"""Options that change how long we wait, not what is said."""
+_NOT_IDENTITY = frozenset({"timeout_s"})
+"""Options that change how long we wait; a grader that runs out of time gives no verdict at all."""
+_SHORT = 8
+"""Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
 
 
 def fingerprint(*parts: Any) -> str:
@@ -21,11 +25,26 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()[:12]
 
 
-def built_in_version(grader: Any) -> str:
-    """Hash a built-in's own source file and its options."""
-    source = sys.modules[type(grader).__module__].__file__
-    code = Path(source).read_bytes() if source else b""
-    return fingerprint(code, options_of(grader))
+def version_with(code_version: str, options: dict[str, Any]) -> str:
+    """Give a built-in's version: "1", or with options "1-3f2a9c1b".
+
+    There is no colon in it: `compare` and `calibrate` write one in front of a version.
+    """
+    return f"{code_version}-{fingerprint(options)[:_SHORT]}" if options else code_version
+
+
+def changed_options(grader: Any) -> dict[str, Any]:
+    """Give the options that differ from their defaults.
+
+    Only these are hashed, so that a new option with a neutral default changes no version.
+    """
+    defaults = {
+        field.name: field.default_factory()
+        if field.default_factory is not dataclasses.MISSING
+        else field.default
+        for field in dataclasses.fields(grader)
+    }
+    return {name: said for name, said in options_of(grader).items() if said != defaults[name]}
 
 
 def options_of(grader: Any) -> dict[str, Any]:
@@ -33,5 +52,5 @@ def options_of(grader: Any) -> dict[str, Any]:
     return {
         field.name: getattr(grader, field.name)
         for field in dataclasses.fields(grader)
-        if field.name not in NOT_IDENTITY
+        if field.name not in _NOT_IDENTITY
     }

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.fingerprint import built_in_version, options_of
+from assay.graders.fingerprint import changed_options, options_of, version_with
 from assay.graders.program import ask_served
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
@@ -54,6 +54,10 @@ class PythonCode:
     """Base of graders that are Python code. Fields are the options a user may set."""
 
     name: ClassVar[str]
+    code_version: ClassVar[str]
+    """Raised when any trial could get another pass, score or outcome than before, also because of
+    a helper or a default that changed; not for a reworded reasoning. The examples in
+    tests/graders/test_versions.py notice most of these."""
     can_hang: ClassVar[bool] = True
     """Whether hostile text or a user's code can make judge() take for ever."""
     sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
@@ -62,8 +66,8 @@ class PythonCode:
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of code and options."""
-        return built_in_version(self)
+        """Of the code and the options."""
+        return version_with(self.code_version, changed_options(self))
 
     def judge(self, trial: Trial) -> Grade:
         """Give a verdict: here, now, however long it takes."""

@@ -14,7 +14,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import fingerprint
+from assay.graders.fingerprint import version_with
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
@@ -49,6 +49,7 @@ class Judge:
     """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on."""
 
     name: ClassVar[str] = "judge"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict or the question changes
     rubric: str = ""
     agent: str = ""
     threshold: float | None = None
@@ -71,10 +72,14 @@ class Judge:
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of our question, the rubric, the adapter and the threshold."""
-        return fingerprint(
-            Path(__file__).read_bytes(), self._rubric, self._agent, self.threshold, self.steps
-        )
+        """Of the code with its question, and of the options; files count by their content."""
+        parts = {
+            "rubric": self._rubric,
+            "agent": self._agent,
+            "threshold": self.threshold,
+            "steps": self.steps,
+        }
+        return version_with(self.code_version, parts)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask, and read the answer strictly."""

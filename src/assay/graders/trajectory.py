@@ -27,6 +27,7 @@ class Tools(PythonCode):
     """
 
     name: ClassVar[str] = "tools"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
     used: list[str] = field(default_factory=list)
     not_used: list[str] = field(default_factory=list)

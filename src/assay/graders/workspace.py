@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import built_in_version
+from assay.graders.fingerprint import changed_options, version_with
 from assay.plugin import Finished, Host, Trial
 from assay.records.capture import Grade
 
@@ -31,6 +31,7 @@ class Command:
     """
 
     name: ClassVar[str] = "command"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
     run: str | list[str] = ""
     sh: str | None = None
@@ -49,8 +50,8 @@ class Command:
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of code and options; what the command does is not seen."""
-        return built_in_version(self)
+        """What the command does is not seen, only how it is written."""
+        return version_with(self.code_version, changed_options(self))
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run it where the agent worked."""
@@ -251,6 +252,7 @@ class Git:
     """
 
     name: ClassVar[str] = "git"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
     test: str | list[str] = ""
     changed: list[str] = field(default_factory=list)
@@ -269,8 +271,8 @@ class Git:
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of code and options."""
-        return built_in_version(self)
+        """Of the code and the options."""
+        return version_with(self.code_version, changed_options(self))
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Look at the repository, then run the tests."""

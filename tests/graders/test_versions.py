@@ -1,0 +1,200 @@
+"""What a grade's version says: which code and which options gave the verdict.
+
+A built-in's version is written by hand beside its code. EXAMPLES stands here to remind people: a
+changed verdict fails this file. Then raise `code_version` of that grader, and write the new version
+and the new verdict down here.
+"""
+
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import plugins
+from assay.graders.judge import Judge
+from assay.pipeline.stages import AskingHost
+from assay.plugin import Trial
+from assay.records.capture import Grade
+from assay.records.spec import PluginRef
+
+VERSIONS = {
+    "exact": "1",
+    "contains": "1",
+    "regex": "1",
+    "numeric": "1",
+    "json-schema": "1",
+    "command": "1",
+    "git": "1",
+    "tools": "1",
+    "judge": "1",
+}
+QUESTION_SHA256 = "a730e272f7eae0aa239ac8d04588263e48c805f3013d7543cd2a136c9fad8e8e"
+USER_FILES = {"executable", "python", "serve"}
+"""Graders that users write; their versions are hashes of the files."""
+
+CALLS = [
+    {"type": "thought", "content": "hm"},
+    {"type": "tool_call", "name": "Read", "status": "completed", "input": {"path": "a.py"}},
+    {"type": "tool_call", "name": "Bash", "status": "failed", "input": {"command": "pytest -q"}},
+    {"type": "tool_call", "name": "mcp__x", "status": "completed", "exitCode": 1, "input": "text"},
+]
+SCHEMA = '{"schema": {"type": "object", "required": ["n"]}}'
+JUDGE = "agent=demo,rubric=Is it right?"
+
+EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
+    ("exact", " Paris\n", {"hint": "Paris"}, True, 1),
+    ("exact", "paris", {"hint": "Paris"}, False, 0),
+    ("exact", "r", {"reference": "r"}, True, 1),
+    ("exact", "r", {"hint": "h", "reference": "r"}, False, 0),
+    ("exact:against=reference", "r", {"hint": "h", "reference": "r"}, True, 1),
+    ("exact:trim=false", "Paris ", {"hint": "Paris"}, False, 0),
+    ("exact:ignore_case=true", "STRASSE", {"hint": "straße"}, True, 1),
+    ("contains", "It is Paris.", {"hint": "Paris"}, True, 1),
+    ("contains:Paris", "It is paris.", {"hint": "It"}, False, 0),
+    ("contains:text=a,text=b,text=c,text=d", "abc", {}, False, 0.75),
+    ("contains:text=STRASSE,ignore_case=true", "straße", {}, True, 1),
+    (r"regex:^\d+$", "42", {}, True, 1),
+    (r"regex:^\d+$", "42 apples", {}, False, 0),
+    ("regex:b", "a\nb", {}, True, 1),
+    ("regex:pattern=HELLO,ignore_case=true", "hello", {}, True, 1),
+    ("regex:pattern=secret,negate=true", "the secret", {}, False, 0),
+    ("numeric:42", "41, no: 42.", {}, True, 1),
+    ("numeric:42", "42, or 43", {}, False, 0),
+    ("numeric:7", "no number", {}, False, 0),
+    ("numeric:1.2", "version 1.2.3", {}, False, 0),
+    ("numeric:-7", "−7", {}, True, 1),
+    ("numeric", "1,234.50", {"hint": "it is 1234.5"}, True, 1),
+    ("numeric:tolerance=0.01", "3.15", {"hint": "3.14"}, True, 1),
+    ("numeric:tolerance=0.01", "3.151", {"hint": "3.14"}, False, 0),
+    ("numeric:relative=0.1", "-110", {"hint": "-100"}, True, 1),
+    ("numeric:expected=7,pattern=total: (.*)", "total: 7\nrows: 3", {}, True, 1),
+    (f"json-schema:{SCHEMA}", '{"n": 1}', {}, True, 1),
+    (f"json-schema:{SCHEMA}", "[]", {}, False, 0),
+    (f"json-schema:{SCHEMA}", 'So:\n```json\n{"n": 2}\n```\nDone.', {}, True, 1),
+    (f"json-schema:{SCHEMA}", '{"n": 1} and more', {}, False, 0),
+    ("command:test -f a.txt", "", {}, True, 1),
+    ("command:test -f b.txt", "", {}, False, 0),
+    ("command:sh=exit 3,exit_code=3", "", {}, True, 1),
+    ("command:sh=sleep 60,limit_s=0.2", "", {}, False, 0),
+    ("git", "", {}, True, 1),
+    ("git:changed=new.txt,unchanged=kept.txt", "", {}, True, 1),
+    ("git:changed=kept.txt", "", {}, False, 0),
+    ("git:unchanged=*.txt", "", {}, False, 0),
+    ("git:max_files=2,max_lines=1", "", {}, True, 1),
+    ("git:max_files=1", "", {}, False, 0),
+    ("git:max_lines=0", "", {}, False, 0),
+    ("git:test=test -f a.txt", "", {}, True, 1),
+    ("git:test=test -f b.txt", "", {}, False, 0),
+    ("tools:used=Read,used=Write", "", {}, False, 0.5),
+    ("tools:used=mcp__*,not_used=Write", "", {}, True, 1),
+    ("tools:in_order=Read,in_order=mcp__x", "", {}, True, 1),
+    ("tools:in_order=Bash,in_order=Read", "", {}, False, 0),
+    (r'tools:match=Bash:"command":"pytest\b', "", {}, True, 1),
+    ("tools:max_calls=2", "", {}, False, 0),
+    ("tools:no_failed=true", "", {}, False, 0),
+    ("tools:no_failed=true,max_calls=3", "", {}, False, 0.5),
+    (f"judge:{JUDGE}", '{"pass": true, "score": 0.7, "reasoning": "x"}', {}, True, 0.7),
+    (f"judge:{JUDGE}", '```json\n{"pass": false, "score": 1, "reasoning": "x"}\n```', {}, False, 1),
+    (f"judge:{JUDGE},threshold=1", '{"pass": true, "score": 0.7, "reasoning": ""}', {}, False, 0.7),
+]  # fmt: skip
+
+
+class EchoHost(AskingHost):
+    """This machine, with a model that repeats the evidence: an example can say what it answers."""
+
+    def ask(
+        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+    ) -> str:
+        found = re.search(r"BEGIN output \w+\n(.*)\nEND output", text, re.DOTALL)
+        assert found is not None
+        return found[1]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository in which an agent added a line to a.txt and created new.txt."""
+    folder = tmp_path_factory.mktemp("workspace")
+    for name in ("a.txt", "kept.txt"):
+        (folder / name).write_text("one\n")
+    who = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+    (folder / "a.txt").write_text("one\nmore\n")
+    (folder / "new.txt").write_text("x\n")
+    return folder
+
+
+def built(text: str) -> Any:
+    return plugins.grader(plugins.grader_ref(text))
+
+
+@pytest.mark.parametrize(("grader", "output", "fields", "passes", "score"), EXAMPLES)
+def test_a_changed_verdict_needs_a_raised_version(
+    workspace, grader, output, fields, passes, score
+) -> None:
+    trial = Trial(input="?", output=output, trajectory=CALLS, cwd=str(workspace), **fields)
+    grade: Grade = built(grader).grade(trial, EchoHost())
+    advice = f"raise code_version of {grader.partition(':')[0]}, then update VERSIONS and EXAMPLES"
+    assert (grade.pass_, grade.score) == (passes, score), advice
+
+
+def test_a_changed_question_of_the_judge_needs_a_raised_version() -> None:
+    trial = Trial(input=["a", "b"], output="o" * 50_000, hint="h", trajectory=CALLS)
+    question = Judge(rubric="R", agent="demo", steps=True).question(trial, "0")
+    found = hashlib.sha256(question.encode()).hexdigest()
+    assert found == QUESTION_SHA256, "raise code_version of judge, then update this file"
+
+
+def test_every_built_in_is_pinned_with_its_version() -> None:
+    targets = plugins.BUILT_IN["assay.graders"]
+    ours = {name for name, target in targets.items() if target.startswith("assay.graders.")}
+    assert set(VERSIONS) == ours - USER_FILES
+    for name, version in VERSIONS.items():
+        shown = [row for row in EXAMPLES if row[0].partition(":")[0] == name]
+        assert {row[3] for row in shown} == {True, False}, f"{name} needs both verdicts"
+        assert {built(row[0]).code_version for row in shown} == {version}
+
+
+@pytest.mark.parametrize("name", ["exact", "contains", "numeric", "git"])
+def test_the_version_without_options_is_the_written_one(name) -> None:
+    assert built(name).version == VERSIONS[name]
+
+
+def test_options_are_part_of_the_version_when_they_can_change_a_verdict() -> None:
+    def version(text: str, timeout_s: float = 1) -> str:
+        return plugins.grader(plugins.grader_ref(text, timeout_s)).version
+
+    assert re.fullmatch(r"1-[0-9a-f]{8}", version("contains:a"))
+    assert version("contains:a") == version("contains:a", timeout_s=99)
+    assert version("contains:a") == version("contains:text=a,ignore_case=false")
+    assert version("contains:a") != version("contains:b")
+    assert version("contains:a") != version("contains:text=a,ignore_case=true")
+    assert version("command:true") != version("command:run=true,limit_s=5")
+
+
+def test_files_given_to_a_built_in_count_by_their_content(tmp_path) -> None:
+    for folder, text in (("one", "A"), ("copy", "A"), ("other", "B")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rubric.md").write_text(text)
+        (tmp_path / folder / "schema.json").write_text(f'{{"title": "{text}"}}')
+
+    def versions(folder: str) -> tuple[str, str]:
+        here = tmp_path / folder
+        judge = built(f"judge:agent=demo,rubric={here / 'rubric.md'}").version
+        return judge, built(f"json-schema:{here / 'schema.json'}").version
+
+    assert versions("one") == versions("copy")
+    for one, other in zip(versions("one"), versions("other"), strict=True):
+        assert one != other
+
+
+@pytest.mark.parametrize(
+    "options", ["rubric=B", "rubric=A,threshold=0.5", "rubric=A,model=m", "rubric=A,steps=true"]
+)
+def test_options_of_the_judge_are_part_of_its_version(options) -> None:
+    assert (
+        built(f"judge:agent=demo,{options}").version != built("judge:agent=demo,rubric=A").version
+    )
