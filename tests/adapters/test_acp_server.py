@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.adapters.acp.server import AcpServer, Stage
+from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
 from assay.pipeline.extract import extract
 from assay.records.spec import Limits, PluginRef
@@ -20,11 +20,11 @@ from assay.records.spec import Limits, PluginRef
 class Client:
     """Writes lines to a server in this process and collects what comes back."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self.lines: list[dict[str, Any]] = []
         self._came = threading.Condition()
         self.outbox = Outbox(self._take)
-        self.server = AcpServer(stage, self.outbox, "1", lambda _text: None)
+        self.server = AcpServer(context, self.outbox, "1", lambda _text: None)
         self._n = 100
 
     def _take(self, line: bytes) -> None:
@@ -85,7 +85,7 @@ def serve(schema: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Clie
         raw = tmp_path / f"raw-{len(clients)}"
         judge = partial(extract, adapter=adapter)
         limits = limits or Limits(turn_s=20)
-        clients.append(Client(Stage(ref, adapter, limits, judge, raw)))
+        clients.append(Client(ServerContext(ref, adapter, limits, judge, raw)))
         return clients[-1]
 
     yield make

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from assay.compare.report import Wish, compare
+from assay.compare.report import CompareOptions, compare
 from assay.compare.runs import detect_kind, load_run
 
 
@@ -29,9 +29,9 @@ def write(path, scores, *, total=100.0, grader="v1", **more):
     return path
 
 
-def compared(*paths, **wish):
+def compared(*paths, **options):
     runs = [load_run(path.stem, path, detect_kind(path), "category") for path in paths]
-    return compare(runs, Wish(**wish))
+    return compare(runs, CompareOptions(**options))
 
 
 def scores(n, rate, seed):

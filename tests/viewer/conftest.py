@@ -33,7 +33,7 @@ samples = load(ROOT / "scripts" / "sample_runs.py")
 
 
 def missing(why: str) -> None:
-    """Skip loudly on a desk, fail in CI."""
+    """Skip loudly on a service, fail in CI."""
     if os.environ.get("CI") == "true":
         pytest.fail(why)
     pytest.skip(why)

@@ -6,26 +6,26 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from assay.compare.report import Wish
-from assay.viewer.desk import Desk
+from assay.compare.report import CompareOptions
 from assay.viewer.index import indexed_size
 from assay.viewer.library import Library
+from assay.viewer.service import ViewerService
 
 
 def test_the_viewer_finds_index_and_overview(tmp_path: Path, sample: ModuleType) -> None:
     file = sample.write(tmp_path / "run.jsonl", sample.rows(30, seed=1, rate=0.5, agent="a"))
     assert indexed_size(file) == 0
-    wish = {"files": [["run", str(file)]], "by": "category", "margin": 0.02, "seed": 7}
+    request = {"files": [["run", str(file)]], "by": "category", "margin": 0.02, "seed": 7}
     words = [sys.executable, "-m", "assay.viewer.prepare"]
-    subprocess.run(words, input=json.dumps(wish).encode(), check=True)
+    subprocess.run(words, input=json.dumps(request).encode(), check=True)
     assert indexed_size(file) == file.stat().st_size
     folder = tmp_path / "run.jsonl.assay-index"
     (kept,) = folder.glob("overview-*.json")
     before = kept.stat().st_mtime_ns
     library = Library([("run", file)], [])
-    told = Desk(library, Wish(margin=0.02, seed=7), "category").overview("")
+    told = ViewerService(library, CompareOptions(margin=0.02, seed=7), "category").overview("")
     assert told["runs"][0]["trials"] == 30
     assert kept.stat().st_mtime_ns == before
-    other = Desk(library, Wish(margin=0.05, seed=7), "category").overview("")
+    other = ViewerService(library, CompareOptions(margin=0.05, seed=7), "category").overview("")
     assert other["groups"][0]["sections"]["meta"]["margin"] == 0.05
     library.close()

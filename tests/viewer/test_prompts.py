@@ -24,8 +24,8 @@ def two(tmp_path: Path, sample: ModuleType) -> tuple[Prompts, list[list[dict[str
     return Prompts(indexes), all_rows
 
 
-def ids(prompts: Prompts, **wish: Any) -> list[str]:
-    page = prompts.page(Query(**wish))
+def ids(prompts: Prompts, **query: Any) -> list[str]:
+    page = prompts.page(Query(**query))
     assert page["total"] >= len(page["rows"])
     return [row["id"] for row in page["rows"]]
 

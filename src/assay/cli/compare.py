@@ -89,19 +89,19 @@ def command(**options: Any) -> None:
 
 def _compare(named: Named, options: dict[str, Any]) -> int:
     with _one_thread():
-        from assay.compare.report import Wish, compare
+        from assay.compare.report import CompareOptions, compare
     runs = _load(named, options)
-    wish = Wish(
+    chosen = CompareOptions(
         strategy=options["strategy"],
         margin=options["margin"],
         seed=options["seed"],
         env=os.environ,
         judge=_judge(options["grader"]) if options["strategy"] == "custom" else None,
     )
-    comparison = compare(runs, wish)
+    comparison = compare(runs, chosen)
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
-    if options["strict"] and comparison.n_unlike:
+    if options["strict"] and comparison.n_differences:
         msg = f"the runs are not alike: {comparison.warnings[0]}"
         raise InputError(msg, hint="compare like with like, or leave out --strict")
     _write(comparison, options)

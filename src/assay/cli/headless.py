@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from assay import __version__, plugins
-from assay.adapters.acp.server import AcpServer, Stage
+from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
 from assay.cli.options import DEFAULT_TIMEOUT_MS, agent_options, agent_ref, with_options
 from assay.pipeline.extract import extract
@@ -45,7 +45,7 @@ def command(**options: Any) -> None:
     timeout_ms = options["timeout"] or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
     log = _log if options["verbose"] or options["debug"] else _ignore
     with tempfile.TemporaryDirectory(prefix="assay-headless-", ignore_cleanup_errors=True) as raw:
-        stage = Stage(
+        context = ServerContext(
             agent=agent,
             adapter=adapter,
             limits=Limits(turn_s=timeout_ms / 1000),
@@ -55,7 +55,7 @@ def command(**options: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
         outbox = Outbox(_write)
-        server = AcpServer(stage, outbox, __version__, log)
+        server = AcpServer(context, outbox, __version__, log)
         try:
             try:
                 for line in iter(sys.stdin.buffer.readline, b""):

@@ -11,7 +11,7 @@ import click
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import Number
 from assay.cli.runs import Named, name_runs
-from assay.compare.report import Wish
+from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.report.comparison import short_markdown
 from assay.report.junit import write_junit
@@ -106,13 +106,13 @@ def _check(path: Path, index: Index) -> None:
 
 
 def _write(out: BinaryIO, style: str, shown: list[Shown], options: dict[str, Any]) -> None:
-    wish = Wish(margin=options["margin"], seed=options["seed"])
+    chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
     by = options["category_key"]
     title = options["title"] or " · ".join(run.label for run in shown)
     if style == "html":
-        write_bundle(out, title, shown, wish, by)
+        write_bundle(out, title, shown, chosen, by)
     elif style == "markdown":
-        told = overview(title, shown, wish, by)
+        told = overview(title, shown, chosen, by)
         out.write(short_markdown(told, heading=options["title"]).encode())
     else:
         write_junit(out, ((run.label, lines(run.index)) for run in shown))

@@ -37,9 +37,9 @@ def command(**options: Any) -> None:
     except ImportError as error:
         msg = f"the viewer needs {error.name}"
         raise PluginError(msg, hint="pip install 'assay[view]'") from error
-    from assay.compare.report import Wish
-    from assay.viewer.desk import Desk
+    from assay.compare.report import CompareOptions
     from assay.viewer.library import Library
+    from assay.viewer.service import ViewerService
 
     folders = [Path(path) for path in options["paths"] if Path(path).is_dir()]
     named = name_runs(tuple(p for p in options["paths"] if not Path(p).is_dir()), ())
@@ -53,9 +53,9 @@ def command(**options: Any) -> None:
         for run in library.chosen(""):
             note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
             click.echo(f"{run.label}: {run.index.meta.n} trials{note}", err=True)
-        wish = Wish(margin=options["margin"], seed=options["seed"])
-        desk = Desk(library, wish, options["category_key"], options["labels"])
-        serve(desk, options["port"], partial(_ready, open_page=options["open_page"]))
+        chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
+        service = ViewerService(library, chosen, options["category_key"], options["labels"])
+        serve(service, options["port"], partial(_ready, open_page=options["open_page"]))
     finally:
         library.close()
 
@@ -69,14 +69,14 @@ def _prepare(named: Named, options: dict[str, Any]) -> None:
     if size < BIG:
         return
     click.echo(f"reading {size / 1e9:.1f} GB, once", err=True)
-    wish = Preparation(
+    request = Preparation(
         files=[(label, str(path.resolve())) for label, path in named],
         by=options["category_key"],
         margin=options["margin"],
         seed=options["seed"],
     )
     words = (sys.executable, "-m", "assay.viewer.prepare")
-    done = LocalHost().run(words, stdin=msgspec.json.encode(wish), timeout_s=_INDEXING_S)
+    done = LocalHost().run(words, stdin=msgspec.json.encode(request), timeout_s=_INDEXING_S)
     if done.exit_code != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
         msg = f"the files could not be indexed: {said[0]}"

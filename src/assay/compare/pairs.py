@@ -48,7 +48,7 @@ def align(runs: Sequence[Run]) -> Aligned:
     return Aligned(tuple(runs), list(number), where)
 
 
-def unlike(aligned: Aligned) -> list[str]:
+def differences(aligned: Aligned) -> list[str]:
     """Name what differs between the runs beyond what is being compared."""
     notes: list[str] = []
     runs = aligned.runs

@@ -19,7 +19,7 @@ from assay.compare.head_to_head import (
     trials_prompts,
     weigh,
 )
-from assay.compare.pairs import Aligned, Pair, align, compare_pairs, unlike
+from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
 from assay.compare.runs import Run
 from assay.stats.ranking import rank_runs
 
@@ -28,7 +28,7 @@ type Judge = Callable[[Aligned], Totals]
 """A user's own strategy."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the user wants the comparison."""
 
     strategy: str = "weighted"
@@ -46,53 +46,53 @@ class Comparison(msgspec.Struct):
     rows_key: tuple[str, ...]
     pairs: list[Pair]
     warnings: list[str]
-    """What to know before reading on; first what is unlike."""
-    n_unlike: int
+    """What to know before reading on; first how the runs differ."""
+    n_differences: int
 
 
-def compare(runs: Sequence[Run], wish: Wish) -> Comparison:
+def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
     aligned = align(runs)
     trials = runs[0].kind == "trials"
-    warnings = unlike(aligned)
-    n_unlike = len(warnings)
-    totals = _totals(aligned, wish, warnings)
-    pairs = compare_pairs(aligned, margin=wish.margin, seed=wish.seed)
+    warnings = differences(aligned)
+    n_differences = len(warnings)
+    totals = _totals(aligned, options, warnings)
+    pairs = compare_pairs(aligned, margin=options.margin, seed=options.seed)
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
     sections: dict[str, Any] = {
         "verdict": [_verdict(pair, health) for pair in pairs],
         "health": health,
         "notes": list(warnings),
-        "meta": _meta(aligned, totals, wish),
+        "meta": _meta(aligned, totals, options),
     }
     of_kind = _trials_sections if trials else _capture_sections
-    sections |= of_kind(aligned, totals, wish)
+    sections |= of_kind(aligned, totals, options)
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
     if len(runs) >= _ALL_PAIRS:
-        sections["ranking"] = _ranking(aligned, wish.seed)
+        sections["ranking"] = _ranking(aligned, options.seed)
     return Comparison(
         sections=sections,
         rows=lambda: trials_prompts(aligned) if trials else capture_prompts(aligned, totals),
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
-        n_unlike=n_unlike,
+        n_differences=n_differences,
     )
 
 
-def _totals(aligned: Aligned, wish: Wish, warnings: list[str]) -> Totals:
-    if wish.strategy == "custom" and wish.judge is not None:
-        return wish.judge(aligned)
-    if wish.strategy == "statistical":
+def _totals(aligned: Aligned, options: CompareOptions, warnings: list[str]) -> Totals:
+    if options.strategy == "custom" and options.judge is not None:
+        return options.judge(aligned)
+    if options.strategy == "statistical":
         return [rank_statistically(run) for run in aligned.runs]
-    weights = read_weights(wish.env, aligned.runs[0].kind)
+    weights = read_weights(options.env, aligned.runs[0].kind)
     warnings += weights.warnings
     return [weigh(run, weights.values) for run in aligned.runs]
 
 
-def _meta(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str, Any]:
     runs = aligned.runs
     newest_s = max(run.path.stat().st_mtime for run in runs)
     newest = datetime.datetime.fromtimestamp(newest_s, tz=datetime.UTC)
@@ -111,9 +111,9 @@ def _meta(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
     else:
         meta["promptsWithAllRuns"] = _in_all(aligned, totals)
     return meta | {
-        "strategy": wish.strategy,
-        "margin": wish.margin,
-        "seed": wish.seed,
+        "strategy": options.strategy,
+        "margin": options.margin,
+        "seed": options.seed,
         "promptsInAllRuns": int((aligned.where >= 0).all(axis=1).sum()),
         "files": {run.label: run.path.name for run in runs},
         "agents": {run.label: run.agent_names for run in runs},
@@ -134,18 +134,20 @@ def _in_all(aligned: Aligned, totals: Totals) -> int:
     return int(good.sum())
 
 
-def _capture_sections(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+def _capture_sections(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str, Any]:
     runs = aligned.runs
     return {
         "quality": {run.label: describe.describe_quality(run) for run in runs},
-        "performance": {run.label: describe.describe_performance(run, wish.seed) for run in runs},
+        "performance": {
+            run.label: describe.describe_performance(run, options.seed) for run in runs
+        },
         "reliability": {run.label: describe.describe_reliability(run) for run in runs},
         "trajectoryInfo": {run.label: describe.describe_trajectories(run) for run in runs},
         "headToHead": {"pairwise": pairwise(aligned, totals)},
     }
 
 
-def _trials_sections(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, Any]:
+def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str, Any]:
     runs = aligned.runs
     sections: dict[str, Any] = {
         "capability": {run.label: describe.describe_capability(run) for run in runs},
@@ -157,7 +159,9 @@ def _trials_sections(aligned: Aligned, totals: Totals, wish: Wish) -> dict[str, 
         sections["quality"] = quality
     both = [pass_k(run) for run in runs]
     return sections | {
-        "performance": {run.label: describe.describe_performance(run, wish.seed) for run in runs},
+        "performance": {
+            run.label: describe.describe_performance(run, options.seed) for run in runs
+        },
         "headToHead": {
             "capability": strict_pairwise(aligned, [pair[0] for pair in both]),
             "reliability": strict_pairwise(aligned, [pair[1] for pair in both]),
@@ -182,15 +186,15 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give the verdict; who reads no further must know whether it can be believed."""
     told = {"runA": pair.run_a, "runB": pair.run_b}
     told |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
-    sick = {
+    unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
         if not health[label]["healthy"]
     }
-    if sick:
-        why = ", ".join(f"{label}: {problems}" for label, problems in sick.items())
+    if unhealthy:
+        why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
         told["words"] = f"UNHEALTHY ({why}): {told.get('words', 'not judged')}"
-    return told | {"healthy": not sick}
+    return told | {"healthy": not unhealthy}
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -15,7 +15,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
     """Make the journal line of one trial, not graded yet."""
     reading = adapter.read(recording)
     failure = failure_of(recording, reading)
-    unborn = recording.failure is not None and not recording.turns
+    never_started = recording.failure is not None and not recording.turns
     timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
     return Capture(
         id=prompt.id,
@@ -26,12 +26,12 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         metadata=_metadata(prompt, recording, reading, adapter.name),
         timing=_timing(recording, reading),
         tool_errors=has_tool_errors(reading.steps) or timed_out or recording.failure is not None,
-        errors=[failure.message] if unborn and failure else UNSET,
+        errors=[failure.message] if never_started and failure else UNSET,
         usage=reading.usage or UNSET,
         failure=failure or UNSET,
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
-        events=UNSET if unborn else reading.events,
+        events=UNSET if never_started else reading.events,
         turn_usage=reading.turn_usage or UNSET,
         setup=reading.setup or UNSET,
         permission_denials=reading.permission_denials or UNSET,

@@ -50,17 +50,19 @@ class _SheetRow(_DrawnRow, gc=False):
 
 def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
-    urn = _Urn(size, f"failures:{seed}")
+    reservoir = _Reservoir(size, f"failures:{seed}")
     n_undecided = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(_DrawnRow)):
         _refuse_trials(rows, spot, row)
         if row.score is None or row.score.pass_:
             continue
         if _grader_spoke(row):
-            urn.offer(row.id, spot)
+            reservoir.offer(row.id, spot)
         else:
             n_undecided += 1
-    return Drawn(spots=sorted(urn.drawn(size)), n_rows=urn.n_offered, n_undecided=n_undecided)
+    return Drawn(
+        spots=sorted(reservoir.drawn(size)), n_rows=reservoir.n_offered, n_undecided=n_undecided
+    )
 
 
 def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
@@ -68,7 +70,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
 
     Shares as in the file let the labelled rows speak for all of them without weights.
     """
-    urns: dict[tuple[bool, str], _Urn] = {}
+    reservoirs: dict[tuple[bool, str], _Reservoir] = {}
     n_undecided = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(_SheetRow)):
         _refuse_trials(rows, spot, row)
@@ -78,19 +80,23 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
             n_undecided += 1
             continue
         stratum = (row.score.pass_, str((row.metadata or {}).get(key)))
-        urn = urns.setdefault(stratum, _Urn(size, f"sheet:{seed}"))
-        urn.offer(row.id, spot)
-    counts = _shares(size, [urn.n_offered for urn in urns.values()])
-    spots = [at for urn, n in zip(urns.values(), counts, strict=True) for at in urn.drawn(n)]
+        reservoir = reservoirs.setdefault(stratum, _Reservoir(size, f"sheet:{seed}"))
+        reservoir.offer(row.id, spot)
+    counts = _shares(size, [reservoir.n_offered for reservoir in reservoirs.values()])
+    spots = [
+        at
+        for reservoir, n in zip(reservoirs.values(), counts, strict=True)
+        for at in reservoir.drawn(n)
+    ]
     return Drawn(
         spots=sorted(spots, key=lambda at: _mark(f"order:{seed}", str(at.offset))),
-        n_rows=sum(urn.n_offered for urn in urns.values()),
+        n_rows=sum(reservoir.n_offered for reservoir in reservoirs.values()),
         n_undecided=n_undecided,
-        n_strata=len(urns),
+        n_strata=len(reservoirs),
     )
 
 
-class _Urn:
+class _Reservoir:
     """Keeps the rows with the smallest marks: a fair draw whose memory is its size."""
 
     def __init__(self, size: int, salt: str) -> None:

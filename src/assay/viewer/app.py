@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from assay.errors import InputError
 from assay.report.page import page_end, page_head, policy
-from assay.viewer.desk import Desk
 from assay.viewer.prompts import Query
+from assay.viewer.service import ViewerService
 
 _MOST_BODY = 10_000
 
@@ -28,9 +28,9 @@ class _Said(msgspec.Struct):
     runs: str = ""
 
 
-def make_app(desk: Desk) -> Starlette:
+def make_app(service: ViewerService) -> Starlette:
     """Build the application; the guard stands in front of it."""
-    pages = _Pages(desk)
+    pages = _Pages(service)
     asked = ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet")
     return Starlette(
         routes=[
@@ -44,42 +44,42 @@ def make_app(desk: Desk) -> Starlette:
 class _Pages:
     """One method for each address."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: ViewerService) -> None:
+        self._service = service
         self._page = page_head("assay", live=True) + page_end()
 
     def index(self, request: Request) -> Response:
         return HTMLResponse(self._page)
 
     def overview(self, request: Request) -> Response:
-        return _json(self._desk.overview(_runs(request)))
+        return _json(self._service.overview(_runs(request)))
 
     def state(self, request: Request) -> Response:
-        return _json(self._desk.state())
+        return _json(self._service.state())
 
     def prompts(self, request: Request) -> Response:
         try:
             query = msgspec.convert(dict(request.query_params), Query, strict=False)
         except msgspec.ValidationError as error:
             return PlainTextResponse(str(error), 400)
-        return _json(self._desk.prompts(_runs(request), query))
+        return _json(self._service.prompts(_runs(request), query))
 
     def prompt(self, request: Request) -> Response:
-        return _json(self._desk.prompt(_runs(request), request.query_params.get("id", "")))
+        return _json(self._service.prompt(_runs(request), request.query_params.get("id", "")))
 
     def row(self, request: Request) -> Response:
         run, prompt_id, _ = _place(request)
-        line = self._desk.line(_runs(request), run, prompt_id)
+        line = self._service.line(_runs(request), run, prompt_id)
         return Response(line or b"null", media_type="application/json")
 
     def game(self, request: Request) -> Response:
-        return _json(self._desk.game(_runs(request), *_place(request)))
+        return _json(self._service.game(_runs(request), *_place(request)))
 
     def raw(self, request: Request) -> Response:
-        return _json(self._desk.raw(_runs(request), *_place(request)))
+        return _json(self._service.raw(_runs(request), *_place(request)))
 
     def sheet(self, request: Request) -> Response:
-        return _json(self._desk.sheet(_runs(request)))
+        return _json(self._service.sheet(_runs(request)))
 
     async def label(self, request: Request) -> Response:
         body = b""
@@ -91,7 +91,7 @@ class _Pages:
             said = msgspec.json.decode(body, type=_Said)
         except msgspec.MsgspecError as error:
             return PlainTextResponse(str(error), 400)
-        return _json(self._desk.set_label(said.runs, said.number, said.label))
+        return _json(self._service.set_label(said.runs, said.number, said.label))
 
 
 def _runs(request: Request) -> str:
@@ -166,7 +166,7 @@ class Guard:
 HOST = "127.0.0.1"
 
 
-def serve(desk: Desk, port: int, ready: Callable[[str], None]) -> None:
+def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> None:
     """Serve until the operator stops it; ready is told the address with its secret."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -180,7 +180,7 @@ def serve(desk: Desk, port: int, ready: Callable[[str], None]) -> None:
     token = secrets.token_urlsafe(18)
     hosts = frozenset({f"{HOST}:{bound}", f"localhost:{bound}"})
     config = uvicorn.Config(
-        Guard(make_app(desk), token, hosts),
+        Guard(make_app(service), token, hosts),
         lifespan="off",
         log_level="warning",
         access_log=False,

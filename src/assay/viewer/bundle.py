@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from assay.compare.report import Wish
+from assay.compare.report import CompareOptions
 from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
 from assay.viewer.library import game_log, raw_files
@@ -18,12 +18,12 @@ _ALL_LOGS = 128 * 1024 * 1024
 
 
 def write_bundle(
-    out: BinaryIO, title: str, shown: Sequence[Shown], wish: Wish, by: str = "category"
+    out: BinaryIO, title: str, shown: Sequence[Shown], options: CompareOptions, by: str = "category"
 ) -> None:
     """Write overview, table and every row of these runs as one HTML file."""
     prompts = Prompts([run.index for run in shown])
     table = [prompts.row(n) for n in range(len(prompts.ids))]
-    told = overview(title, shown, wish, by)
+    told = overview(title, shown, options, by)
     write_html(out, told, table, _Rows(shown, prompts, table))
 
 

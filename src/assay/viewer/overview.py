@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assay import __version__
-from assay.compare.report import Wish, compare
+from assay.compare.report import CompareOptions, compare
 from assay.compare.runs import Run, load_run
 from assay.viewer.index import Index, read_whole
 from assay.viewer.prompts import Floats, Prompts
@@ -29,7 +29,7 @@ class Shown:
 
 
 def overview(
-    title: str, shown: Sequence[Shown], wish: Wish, by: str = "category"
+    title: str, shown: Sequence[Shown], options: CompareOptions, by: str = "category"
 ) -> dict[str, Any]:
     """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
     categories = {name for run in shown for name in run.index.meta.categories}
@@ -41,7 +41,9 @@ def overview(
         "categories": sorted(categories),
         "causes": sorted(causes),
         "groups": [
-            _group([run for run in shown if run.index.kind == kind and run.index.meta.n], wish, by)
+            _group(
+                [run for run in shown if run.index.kind == kind and run.index.meta.n], options, by
+            )
             for kind in ("capture", "trials")
             if any(run.index.kind == kind and run.index.meta.n for run in shown)
         ],
@@ -61,9 +63,9 @@ def _about(run: Shown) -> dict[str, Any]:
     }
 
 
-def _group(shown: list[Shown], wish: Wish, by: str) -> dict[str, Any]:
+def _group(shown: list[Shown], options: CompareOptions, by: str) -> dict[str, Any]:
     runs = [_load(run, by) for run in shown]
-    comparison = compare(runs, wish)
+    comparison = compare(runs, options)
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
     return {

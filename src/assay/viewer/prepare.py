@@ -1,4 +1,4 @@
-"""Indexes big files in a process of its own: `python -m assay.viewer.prepare` with a wish on stdin.
+"""Indexes big files in a process of its own: `python -m assay.viewer.prepare`, request on stdin.
 
 Working out the overview of a million rows takes several hundred megabytes for some seconds. In a
 child they are given back when it ends; the viewer itself only maps what the child left on disk.
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from assay.compare.report import Wish
-from assay.viewer.desk import Desk
+from assay.compare.report import CompareOptions
 from assay.viewer.library import Library
+from assay.viewer.service import ViewerService
 
 BIG = 256 * 1024 * 1024
 
@@ -25,11 +25,13 @@ class Preparation(msgspec.Struct):
     seed: int
 
 
-def prepare(wish: Preparation) -> None:
+def prepare(request: Preparation) -> None:
     """Leave indexes and overview beside the files."""
-    library = Library([(label, Path(path)) for label, path in wish.files], [], wish.by)
+    library = Library([(label, Path(path)) for label, path in request.files], [], request.by)
     try:
-        Desk(library, Wish(margin=wish.margin, seed=wish.seed), wish.by).overview("")
+        ViewerService(
+            library, CompareOptions(margin=request.margin, seed=request.seed), request.by
+        ).overview("")
     finally:
         library.close()
 

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.adapters.acp.messages import FIRST_PROMPT, Handshake, Request, Wish, answer, stop_failure
+from assay.adapters.acp.messages import (
+    FIRST_PROMPT,
+    Handshake,
+    Request,
+    SessionRequest,
+    answer,
+    stop_failure,
+)
 from assay.adapters.acp.reader import AcpReader, read_turns
 from assay.adapters.reading import parse_line
 from assay.errors import InputError
@@ -38,7 +45,7 @@ class AcpAdapter:
             )
         self._command = tuple(words)
         self._given_name = name
-        self._wish = Wish(
+        self._request = SessionRequest(
             mcp_servers=tuple(mcp_servers), auth_method=auth_method, model=model or None
         )
         self.name = name or shlex.join(words)
@@ -51,16 +58,18 @@ class AcpAdapter:
 
     def watch(self) -> Watch:
         """Follow one turn."""
-        return AcpReader(self._wish)
+        return AcpReader(self._request)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
         """Speak with the agent over stdin."""
-        wish = self._wish
-        return AcpDialogue(Wish(cwd, wish.mcp_servers, wish.auth_method, wish.model))
+        request = self._request
+        return AcpDialogue(
+            SessionRequest(cwd, request.mcp_servers, request.auth_method, request.model)
+        )
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn from the agent's lines alone."""
-        return read_turns(self._wish, recording, self._given_name)
+        return read_turns(self._request, recording, self._given_name)
 
 
 def _split(argument: str) -> list[str]:
@@ -74,8 +83,8 @@ def _split(argument: str) -> list[str]:
 class AcpDialogue:
     """One session: opens it with the first turn, then puts a prompt for each turn."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._handshake = Handshake(wish)
+    def __init__(self, request: SessionRequest) -> None:
+        self._handshake = Handshake(request)
         self._text = ""
         self._n_turns = 0
         self.over = False
@@ -86,9 +95,9 @@ class AcpDialogue:
         self._n_turns += 1
         if self._n_turns > 1:
             return self._prompt()
-        wish = self._handshake.wish
-        servers = (*wish.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
-        self._handshake.wish = replace(wish, mcp_servers=servers)
+        request = self._handshake.request
+        servers = (*request.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
+        self._handshake.request = replace(request, mcp_servers=servers)
         return self._handshake.open().line()
 
     def hear(self, line: bytes) -> bytes:

@@ -80,7 +80,7 @@ _BY_KEY = re.compile(r"key|token|env", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Wish:
+class SessionRequest:
     """What we want of a session."""
 
     cwd: str = ""
@@ -94,7 +94,7 @@ class Wish:
 class Handshake:
     """Where the beginning stands; session_id or failure says that it is over."""
 
-    wish: Wish = field(default_factory=Wish)
+    request: SessionRequest = field(default_factory=SessionRequest)
     ready: bool = False
     """Prompts may be put."""
     failure: Failure | None = None
@@ -132,7 +132,7 @@ class Handshake:
         if number == AUTHENTICATE:
             return self._new_session(NEW_SESSION_AGAIN)
         if number == SET_MODEL:
-            self.ready, self.model = True, self.wish.model
+            self.ready, self.model = True, self.request.model
         return None
 
     def _met(self, result: dict[str, Any]) -> Request | None:
@@ -153,8 +153,8 @@ class Handshake:
         return self._new_session(NEW_SESSION)
 
     def _new_session(self, number: int) -> Request:
-        wish = self.wish
-        params = {"cwd": wish.cwd, "mcpServers": list(wish.mcp_servers)}
+        request = self.request
+        params = {"cwd": request.cwd, "mcpServers": list(request.mcp_servers)}
         return Request(number, "session/new", params)
 
     def _opened(self, result: dict[str, Any]) -> Request | None:
@@ -164,10 +164,10 @@ class Handshake:
             return None
         self.session_id = session_id
         self.model = _current_model(result)
-        if self.wish.model is None or self.wish.model == self.model:
+        if self.request.model is None or self.request.model == self.model:
             self.ready = True
             return None
-        choice = _choose_model(result, self.wish.model)
+        choice = _choose_model(result, self.request.model)
         if choice is None:
             self._fail(Cause.HARNESS, "the agent offers no way to choose a model: no --model")
             return None
@@ -183,7 +183,7 @@ class Handshake:
         return None
 
     def _sign_in(self) -> Request | None:
-        wanted = self.wish.auth_method
+        wanted = self.request.auth_method
         fitting = [m["id"] for m in self._auth_methods if _needs_nobody(m, wanted)]
         if fitting:
             return Request(AUTHENTICATE, "authenticate", {"methodId": fitting[0]})

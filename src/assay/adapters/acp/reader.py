@@ -10,7 +10,7 @@ from assay.adapters.acp.messages import (
     FIRST_PROMPT,
     KNOWN_STOPS,
     Handshake,
-    Wish,
+    SessionRequest,
     block_text,
     error_failure,
     stop_failure,
@@ -33,8 +33,8 @@ _USAGE = {
 class AcpReader:
     """Takes the lines of one turn. The answer to the prompt ends it; late lines still count."""
 
-    def __init__(self, wish: Wish, turn: int | None = None) -> None:
-        self.handshake = Handshake(wish)
+    def __init__(self, request: SessionRequest, turn: int | None = None) -> None:
+        self.handshake = Handshake(request)
         self._steps = AcpSteps(turn)
         self.session_id: str | None = None
         self.ended = False
@@ -134,12 +134,12 @@ class AcpReader:
                 self.usage[name] = value
 
 
-def read_turns(wish: Wish, recording: Recording, name: str | None) -> Reading:
+def read_turns(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
     """Read all turns of a recording and put them together."""
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):
-        reader = AcpReader(wish, number if several else None)
+        reader = AcpReader(request, number if several else None)
         for line in turn.lines():
             reader.feed(line)
         readers.append(reader)
@@ -150,7 +150,7 @@ def read_turns(wish: Wish, recording: Recording, name: str | None) -> Reading:
         usage |= reader.usage
     if "cost_usd" in usage:
         usage["cost_source"] = "reported"
-    met = readers[0].handshake if readers else Handshake(wish)
+    met = readers[0].handshake if readers else Handshake(request)
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],

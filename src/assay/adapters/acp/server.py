@@ -46,7 +46,7 @@ _STOPS = {Cause.AGENT_REFUSED: "refusal", Cause.AGENT_LIMIT: "max_turn_requests"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ServerContext:
     """What all sessions of a server share."""
 
     agent: PluginRef
@@ -61,21 +61,26 @@ class Session:
     """Holds one conversation and remembers what was told, to tell it again."""
 
     def __init__(
-        self, session_id: str, name: str, cwd: str, stage: Stage, send: Callable[[_Update], None]
+        self,
+        session_id: str,
+        name: str,
+        cwd: str,
+        context: ServerContext,
+        send: Callable[[_Update], None],
     ) -> None:
         self.id = session_id
-        self._stage = stage
+        self._context = context
         self._send = send
         self._busy = threading.Lock()
         self._told: list[_Update] = []
         self._updates = TurnUpdates(1)
         self._start_ms = round(time.time() * 1000)
-        spec = _spec(session_id, name, cwd, stage)
-        raw = stage.raw / spec.folder
+        spec = _spec(session_id, name, cwd, context)
+        raw = context.raw / spec.folder
         raw.mkdir(parents=True)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         places = Places(str(raw), cwd, None, str(raw / "scratch"))
-        self._conversation = Conversation(spec, stage.adapter, places, {}, mark, self._on_step)
+        self._conversation = Conversation(spec, context.adapter, places, {}, mark, self._on_step)
 
     @property
     def agent_session_id(self) -> str | None:
@@ -149,7 +154,7 @@ class Session:
 
     def _read(self) -> Capture:
         conversation = self._conversation
-        line_bytes = self._stage.limits.line_bytes
+        line_bytes = self._context.limits.line_bytes
         recording = Recording(
             start_ms=self._start_ms,
             end_ms=round(time.time() * 1000),
@@ -157,7 +162,7 @@ class Session:
             stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         )
         texts = [spoken.text for spoken in conversation.turns]
-        return self._stage.judge(Prompt(id=self.id, input=texts), recording)
+        return self._context.judge(Prompt(id=self.id, input=texts), recording)
 
     def _on_step(self, step: AnyStep) -> None:
         self._tell(self._updates.update(step))
@@ -167,15 +172,15 @@ class Session:
         self._send(update)
 
 
-def _spec(session_id: str, name: str, cwd: str, stage: Stage) -> TrialSpec:
+def _spec(session_id: str, name: str, cwd: str, context: ServerContext) -> TrialSpec:
     return TrialSpec(
         prompt=Prompt(id=session_id, input=""),
-        agent=stage.agent,
+        agent=context.agent,
         benchmark=PluginRef(name="prompts"),
-        limits=stage.limits,
+        limits=context.limits,
         surroundings=Surroundings(cwd=cwd),
         folder=name,
-        run_token=stage.raw.name,
+        run_token=context.raw.name,
     )
 
 
@@ -229,15 +234,15 @@ class AcpServer:
     """Takes a client's lines one by one. Prompts run in threads, so sessions go side by side."""
 
     def __init__(
-        self, stage: Stage, outbox: Outbox, version: str, log: Callable[[str], None]
+        self, context: ServerContext, outbox: Outbox, version: str, log: Callable[[str], None]
     ) -> None:
-        self._stage = stage
+        self._context = context
         self._outbox = outbox
         self._version = version
         self._log = log
         self._sessions: dict[str, Session] = {}
         self._threads: list[threading.Thread] = []
-        self._can_resume = _can_resume(stage)
+        self._can_resume = _can_resume(context)
         self._methods: dict[str, Callable[[Call], Any]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -293,8 +298,8 @@ class AcpServer:
             },
             "authMethods": [],
             "agentInfo": {
-                "name": self._stage.adapter.name,
-                "title": self._stage.adapter.name,
+                "name": self._context.adapter.name,
+                "title": self._context.adapter.name,
                 "version": self._version,
             },
         }
@@ -348,7 +353,7 @@ class AcpServer:
             self._outbox.send(update_line(session_id, update))
 
         name = f"session-{len(self._sessions) + 1}"
-        session = self._sessions[session_id] = Session(session_id, name, cwd, self._stage, send)
+        session = self._sessions[session_id] = Session(session_id, name, cwd, self._context, send)
         return session
 
     def _session(self, session_id: str) -> Session:
@@ -385,9 +390,9 @@ def _block_text(block: dict[str, Any]) -> str:
     raise RpcError(INVALID_PARAMS, msg)
 
 
-def _can_resume(stage: Stage) -> bool:
+def _can_resume(context: ServerContext) -> bool:
     """Whether the agent is started in another way when it is to go on with a session."""
-    command = stage.adapter.command
+    command = context.adapter.command
     return command(Ask(text="", cwd="/")) != command(Ask(text="", cwd="/", session_id="known"))
 
 

@@ -153,23 +153,23 @@ def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
     """Find the entry of each item: the one most like it, and the first of those."""
     free = list(entries)
     found: dict[int, Entry] = {}
-    for care in (2, 1, 0):
+    for level in (2, 1, 0):
         for index, item in enumerate(items):
             if index in found:
                 continue
-            place = next((n for n, entry in enumerate(free) if _fits(item, entry, care)), None)
+            place = next((n for n, entry in enumerate(free) if _fits(item, entry, level)), None)
             if place is not None:
                 found[index] = free.pop(place)
     return found
 
 
-def _fits(item: Item, entry: Entry, care: int) -> bool:
+def _fits(item: Item, entry: Entry, level: int) -> bool:
     if isinstance(entry, Said):
         text = item.value.get("text")
         return entry.type == item.type and isinstance(text, str) and _is_like(entry.text, text)
     if item.type == "todo_list":
         return _ticked(plan_of(entry)) == _ticked(plan_entries(item.value))
-    return item.is_tool and entry.name != PLAN and belongs(item, entry, care)
+    return item.is_tool and entry.name != PLAN and belongs(item, entry, level)
 
 
 def _is_like(one: str, other: str) -> bool:
@@ -208,16 +208,16 @@ _REJECTED = re.compile(
 )
 
 
-def belongs(item: Item, call: Call, care: int) -> bool:
+def belongs(item: Item, call: Call, level: int) -> bool:
     """Whether the stream's item and the rollout's call are the same doing.
 
-    care 2: in all that both tell; 1: but for the output, which a rollout has only in part; 0: they
+    level 2: in all that both tell; 1: but for the output, which a rollout has only in part; 0: they
     are of one kind, and nothing else of that kind is left.
     """
     made = call.item
     if made is not None:
         kind = ITEM_TYPES.get(str(made.get("type")))
-        return kind == item.type and (care == 0 or _is_same(item, made, whole=care == 2))
+        return kind == item.type and (level == 0 or _is_same(item, made, whole=level == 2))
     if item.ended_ms is not None and item.type != "web_search":
         return False
     if item.type == "command_execution":

@@ -457,7 +457,7 @@ WIRES: dict[Provider, Wire] = {
 }
 
 
-class Stage:
+class ServerContext:
     """What all requests to one server share."""
 
     def __init__(self, script: Script, log: RequestLog) -> None:

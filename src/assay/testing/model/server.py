@@ -19,7 +19,7 @@ from assay.testing.model.answering import (
     Incoming,
     Route,
     Sender,
-    Stage,
+    ServerContext,
     answer,
     cut_off,
     find_route,
@@ -64,7 +64,7 @@ class ScriptedModel:
         """Listen; returns at once."""
         self._log = RequestLog(self._log_path, time.monotonic, with_bodies=self._log_bodies)
         try:
-            self._server = _Server(self._port, Stage(self._script, self._log))
+            self._server = _Server(self._port, ServerContext(self._script, self._log))
         except OSError:
             self._log.close()
             raise
@@ -105,11 +105,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, port: int, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, port: int, context: ServerContext) -> None:
+        self.context = context
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__((_HOST, port), type("_Handler", (Handler,), {"stage": stage}))
+        super().__init__((_HOST, port), type("_Handler", (Handler,), {"context": context}))
 
     def server_bind(self) -> None:
         """Bind without asking a name server who we are."""
@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def end(self) -> None:
-        self.stage.closing.set()
+        self.context.closing.set()
         self.shutdown()
         with self._lock:
             open_now = list(self._connections)
@@ -191,7 +191,7 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "scripted-model"
     sys_version = ""
     disable_nagle_algorithm = True
-    stage: Stage
+    context: ServerContext
     """Set by the server on a subclass of its own."""
 
     def do_HEAD(self) -> None:
@@ -219,10 +219,10 @@ class Handler(BaseHTTPRequestHandler):
         upgrade = "websocket" in self.headers.get("upgrade", "").lower()
         route = find_route(self.command, self.path, upgrade=upgrade)
         text = self._read_body()
-        sender = Sender(self, self.stage.closing)
-        player = self.stage.player(route.lane)
+        sender = Sender(self, self.context.closing)
+        player = self.context.player(route.lane)
         if player is None:
-            names = ", ".join(self.stage.names)
+            names = ", ".join(self.context.names)
             message = f"no script {route.lane!r}; the script has: {names}"
             self._note(route, 404, message)
             return sender.send_json(404, {"error": {"message": message}})
@@ -233,7 +233,7 @@ class Handler(BaseHTTPRequestHandler):
         incoming = Incoming(
             self.command, hide_query(self.path), dict(self.headers.items()), route, text
         )
-        return answer(incoming, player, self.stage.log, sender)
+        return answer(incoming, player, self.context.log, sender)
 
     def _read_body(self) -> str:
         data = self._read_bytes()
@@ -252,7 +252,7 @@ class Handler(BaseHTTPRequestHandler):
         return data
 
     def _note(self, route: Route, status: int, *problems: str) -> None:
-        self.stage.log.add(
+        self.context.log.add(
             Request(
                 method=self.command,
                 path=hide_query(self.path),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from assay import __version__
-from assay.compare.report import Wish
+from assay.compare.report import CompareOptions
 from assay.viewer.labels import LabelSheet
 from assay.viewer.library import Library, entry_of, game_log, raw_files
 from assay.viewer.overview import Shown, overview
@@ -32,11 +32,13 @@ class _View:
         return sizes == self.sizes or time.monotonic() - self.made_s < _PATIENCE * self.took_s
 
 
-class Desk:
+class ViewerService:
     """Answers questions about runs; every answer is ready to be sent as JSON."""
 
-    def __init__(self, library: Library, wish: Wish, by: str, labels: Path | None = None) -> None:
-        self._library, self._wish, self._by = library, wish, by
+    def __init__(
+        self, library: Library, options: CompareOptions, by: str, labels: Path | None = None
+    ) -> None:
+        self._library, self._options, self._by = library, options, by
         self._labels = labels
         self._views: dict[str, _View] = {}
         self._prompts: dict[str, tuple[tuple[int, ...], Prompts]] = {}
@@ -111,9 +113,9 @@ class Desk:
         """Read the overview of runs that have not changed since; else make it and keep it."""
         title = " · ".join(run.label for run in shown) or "Runs"
         if not shown:
-            return overview(title, shown, self._wish, self._by)
+            return overview(title, shown, self._options, self._by)
         names = [(run.label, str(run.path.resolve())) for run in shown]
-        about = (__version__, names, sizes, self._wish.margin, self._wish.seed, self._by)
+        about = (__version__, names, sizes, self._options.margin, self._options.seed, self._by)
         mark = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:24]
         folder = shown[0].index.folder
         target = folder / f"overview-{mark}.json"
@@ -122,7 +124,7 @@ class Desk:
             return kept
         except (OSError, msgspec.MsgspecError):
             pass
-        told = overview(title, shown, self._wish, self._by)
+        told = overview(title, shown, self._options, self._by)
         data = msgspec.json.encode(told)
         for old in folder.glob("overview-*.json"):
             old.unlink(missing_ok=True)
