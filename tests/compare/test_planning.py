@@ -16,7 +16,8 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.runs import detect_kind, load_run
+from assay.compare.columns import detect_kind
+from assay.compare.runs import load_run
 from assay.errors import InputError
 
 

@@ -26,7 +26,8 @@ from assay.report.comparison import (
 
 if TYPE_CHECKING:
     from assay.compare.report import Comparison, Judge
-    from assay.compare.runs import Kind, Run
+    from assay.compare.columns import Kind
+    from assay.compare.runs import Run
     from assay.stats.verdict import GateName
 
 _SEED = 20_260_101
@@ -131,7 +132,8 @@ def _judge(grader: str) -> "Judge":
 
 
 def _load(named: Named, options: dict[str, Any]) -> "list[Run]":
-    from assay.compare.runs import detect_kind, load_run
+    from assay.compare.columns import detect_kind
+    from assay.compare.runs import load_run
 
     wanted: str = options["input_format"]
     kinds: list[Kind] = []

@@ -15,10 +15,12 @@ from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow
 from assay.pipeline.stages import grade_all
-from assay.records.rows import Place, read_lines
+from assay.records.rows import Place, decode_line, read_lines
+from assay.records.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
 _BATCH_S = 0.02
+_ID = msgspec.json.Decoder(AnyIdView)
 
 
 @click.command(short_help="Grade what an agent did.")
@@ -161,11 +163,4 @@ def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:
 
 
 def _id(place: Place, line: bytes) -> Any:
-    class Key(msgspec.Struct):
-        id: Any = None
-
-    try:
-        return msgspec.json.decode(line, type=Key).id
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{place}: not a JSON object: {error}"
-        raise InputError(msg) from error
+    return decode_line(_ID, place, line).id

@@ -19,7 +19,8 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.runs import Run, detect_kind, load_run
+from assay.compare.columns import detect_kind
+from assay.compare.runs import Run, load_run
 from assay.stats.verdict import GateReach
 
 _TRIALS = (1, 3, 5, 10)

@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 
 from assay.compare.head_to_head import pass_k
-from assay.compare.runs import Floats, Run
+from assay.compare.columns import Floats
+from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
 from assay.stats.interval import Interval
 from assay.stats.means import estimate_mean, estimate_mean_score

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.compare.pairs import Aligned
-from assay.compare.runs import Floats, Ints, Run
+from assay.compare.columns import Floats, Ints
+from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
 
 _AT_ONCE = 2_000

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from assay.compare.runs import Floats, Ints, Run
+from assay.compare.columns import Floats, Ints
+from assay.compare.runs import Run
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.rates import bound_difference
 from assay.stats.significance import adjust_holm

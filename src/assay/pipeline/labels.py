@@ -13,6 +13,7 @@ from assay.records.capture import Grade
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
+from assay.records.views import JudgedView
 
 _YES = (True, 1, "pass", "true", "yes")
 _NO = (False, 0, "fail", "false", "no")
@@ -52,18 +53,6 @@ class Matches(msgspec.Struct, kw_only=True):
     """Labelled ids that stand in the file more than once, with labels that name no output."""
 
 
-class _Failure(msgspec.Struct, gc=False):
-    answered: bool = False
-
-
-class _Row(msgspec.Struct, gc=False):
-    id: str
-    output: str
-    score: Grade | None = None
-    grades: dict[str, Grade] | None = None
-    failure: _Failure | None = None
-
-
 def read_labels(sheet: RowFile) -> Labels:
     """Read a sheet; rows without a label are counted, one that contradicts another is refused."""
     labels = Labels()
@@ -90,7 +79,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
     """Find the verdict on each labelled output; a label counts only for the output it was for."""
     matches = Matches()
     seen: dict[str, str] = {}
-    for spot, row in results.placed_rows(msgspec.json.Decoder(_Row)):
+    for spot, row in results.placed_rows(msgspec.json.Decoder(JudgedView)):
         verdict = row.score if row.failure is None or row.failure.answered else None
         if verdict is not None:
             matches.n_graded += 1
