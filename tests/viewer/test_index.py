@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from assay.viewer.index import Index
@@ -26,18 +27,18 @@ def opened(path: Path) -> Index:
 def test_every_trial_is_found_again(file: Path) -> None:
     index = opened(file)
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert index.kind == "capture"
     for number, row in enumerate(rows):
         assert json.loads(index.line(number)) == row
         assert index.text(number)[0] == row["id"]
-        record = index.records[number]
-        assert record["ms"] == row["timing"]["total"]
-        assert record["steps"] == len(row["trajectory"])
+        record = index.trials[number]
+        assert record["duration_ms"] == row["timing"]["total"]
+        assert record["n_steps"] == len(row["trajectory"])
         passed = row.get("score", {}).get("pass")
-        assert record["passed"] == (-1 if passed is None else passed)
+        assert np.isnan(record["passed"]) if passed is None else record["passed"] == passed
     calls = sum(s["type"] == "tool_call" for row in rows for s in row["trajectory"])
-    assert sum(n for n, _ in index.meta.tools.values()) == calls
+    assert sum(n for n, _ in index.meta.facts.tools.values()) == calls
     index.close()
 
 
@@ -46,7 +47,7 @@ def test_a_kept_index_is_not_read_again(file: Path) -> None:
     folder = file.with_name("run.jsonl.assay-index")
     before = (folder / "rows").stat().st_mtime_ns
     again = Index(file)
-    assert again.meta.n == 20
+    assert again.meta.n_trials == 20
     assert again.refresh() is False
     assert (folder / "rows").stat().st_mtime_ns == before
     again.close()
@@ -75,11 +76,11 @@ def test_another_file_under_the_same_name_is_read_anew(file: Path, sample: Modul
     opened(file).close()
     sample.write(file, sample.rows(25, seed=7, rate=0.5, agent="b"))
     index = opened(file)
-    assert index.meta.n == 25
+    assert index.meta.n_trials == 25
     assert json.loads(index.line(3))["agent"]["adapter"] == "b"
     sample.write(file, sample.rows(5, seed=8, rate=0.5, agent="c"))
     index.refresh()
-    assert index.meta.n == 5
+    assert index.meta.n_trials == 5
     index.close()
 
 
@@ -98,7 +99,7 @@ def test_lines_that_are_no_rows_are_counted_and_passed_over(file: Path, line: by
     data = file.read_bytes()
     file.write_bytes(line + b"\n" + data + b"\n\r\n" + line + b"\n")
     index = opened(file)
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert index.meta.n_bad == 2
     assert index.meta.bad == [1, 24]
     index.close()
@@ -107,7 +108,7 @@ def test_lines_that_are_no_rows_are_counted_and_passed_over(file: Path, line: by
 def test_two_viewers_do_not_disturb_each_other(file: Path) -> None:
     first, second = opened(file), opened(file)
     assert first.folder != second.folder
-    assert second.meta.n == 20
+    assert second.meta.n_trials == 20
     second.close()
     assert not second.folder.exists()
     first.close()
@@ -120,7 +121,7 @@ def test_folder_that_cannot_be_written_uses_the_cache(
     file.with_name("run.jsonl.assay-index").write_text("a file is in the way")
     index = opened(file)
     assert index.folder.is_relative_to(tmp_path / "cache")
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert stat.S_IMODE(os.stat(index.folder / "lock").st_mode) == 0o600  # noqa: PTH116
     index.close()
 
@@ -136,7 +137,7 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
             "output": "o" * 9_000_000,
         }
         if n == 2
-        else {"id": one, "input": ["a", "b"], "trajectory": [], "timing": {"start": 1, "end": 3}}
+        else {"id": one, "input": ["a", "b"], "output": "", "trajectory": [], "timing": {"start": 1, "end": 3}}
         for n, one in enumerate(ids)
     ]
     file = tmp_path / "r.jsonl"
@@ -144,5 +145,5 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
     index = opened(file)
     assert [index.text(n)[0] for n in range(len(ids))] == ids
     assert index.text(0)[1] == "a → b"
-    assert index.records["ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    assert index.trials["duration_ms"].tolist() == [2, 2, 1, 2, 2, 2]
     index.close()

@@ -96,7 +96,7 @@ def _opened(named: Named, options: dict[str, Any]) -> Iterator[list[Shown]]:
 def _check(path: Path, index: Index) -> None:
     """Refuse a file without a single row of ours; say which lines of another are left out."""
     meta = index.meta
-    if not meta.n:
+    if not meta.n_trials:
         what = "neither captures nor trials" if meta.n_bad else "no rows"
         msg = f"{path}: {what}"
         raise InputError(msg, hint="report reads the output of capture, grade, trials or arc run")
@@ -107,12 +107,11 @@ def _check(path: Path, index: Index) -> None:
 
 def _write(out: BinaryIO, style: str, shown: list[Shown], options: dict[str, Any]) -> None:
     chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
-    by = options["category_key"]
     title = options["title"] or " · ".join(run.label for run in shown)
     if style == "html":
-        write_bundle(out, title, shown, chosen, by)
+        write_bundle(out, title, shown, chosen)
     elif style == "markdown":
-        told = overview(title, shown, chosen, by)
+        told = overview(title, shown, chosen)
         out.write(short_markdown(told, heading=options["title"]).encode())
     else:
         write_junit(out, ((run.label, lines(run.index)) for run in shown))

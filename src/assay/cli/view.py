@@ -52,7 +52,7 @@ def command(**options: Any) -> None:
     try:
         for run in library.chosen(""):
             note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
-            click.echo(f"{run.label}: {run.index.meta.n} trials{note}", err=True)
+            click.echo(f"{run.label}: {run.index.meta.n_trials} trials{note}", err=True)
         chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
         service = ViewerService(library, chosen, options["category_key"], options["labels"])
         serve(service, options["port"], partial(_ready, open_page=options["open_page"]))

@@ -188,6 +188,12 @@ type NamedStep = ThoughtKind | MessageKind | PlanKind | ToolName
 type ShownStep = ThoughtText | MessageText | PlanEntries | ToolUse
 
 
+class MadeByView(msgspec.Struct, gc=False):
+    """Which agent a row is of."""
+
+    agent: AgentView = AgentView()
+
+
 # Rows for summarize and format.
 
 

@@ -18,22 +18,21 @@ _ALL_LOGS = 128 * 1024 * 1024
 
 
 def write_bundle(
-    out: BinaryIO, title: str, shown: Sequence[Shown], options: CompareOptions, by: str = "category"
+    out: BinaryIO, title: str, shown: Sequence[Shown], options: CompareOptions
 ) -> None:
     """Write overview, table and every row of these runs as one HTML file."""
     prompts = Prompts([run.index for run in shown])
     table = [prompts.row(n) for n in range(len(prompts.ids))]
-    told = overview(title, shown, options, by)
-    write_html(out, told, table, _Rows(shown, prompts, table))
+    write_html(out, overview(title, shown, options), table, _Rows(shown, prompts, table))
 
 
 def lines(index: Index) -> Iterator[bytes]:
     """Give the row of each prompt of one run; of repeated ones the last."""
     prompts = Prompts([index])
     for prompt in range(len(prompts.ids)):
-        trial = prompts.trial(0, prompt)
-        if trial is not None:
-            yield index.line(trial)
+        row = prompts.file_row(0, prompt)
+        if row is not None:
+            yield index.line(row)
 
 
 class _Rows:
@@ -47,11 +46,11 @@ class _Rows:
 
     def __iter__(self) -> Iterator[HtmlRow]:
         for number, run in enumerate(self._shown):
-            for prompt, told in enumerate(self._table):
-                trial = self._prompts.trial(number, prompt)
-                if trial is not None:
-                    line = run.index.line(trial)
-                    yield HtmlRow(run.label, told["id"], line, list(self._files(run, line)))
+            for prompt, shown in enumerate(self._table):
+                row = self._prompts.file_row(number, prompt)
+                if row is not None:
+                    line = run.index.line(row)
+                    yield HtmlRow(run.label, shown["id"], line, list(self._files(run, line)))
 
     def _files(self, run: Shown, line: bytes) -> Iterator[HtmlFile]:
         if b'"raw"' not in line and b'"evidence"' not in line:

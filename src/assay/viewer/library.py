@@ -1,5 +1,6 @@
 """The runs that a viewer was given, and the files beside their rows."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -10,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from assay.compare.runs import detect_kind
+from assay.compare.columns import detect_kind
 from assay.errors import InputError
-from assay.records.rows import read_lines
+from assay.records.rows import UNREADABLE, read_lines
+from assay.records.views import MadeByView
 from assay.viewer.index import Index
 from assay.viewer.overview import Shown
 
@@ -108,7 +110,7 @@ class Library:
             "kind": self._kind(path) if about else "gone",
             "size": about.st_size if about else 0,
             "changed": about.st_mtime if about else 0,
-            "trials": shown.index.meta.n if shown else None,
+            "trials": shown.index.meta.n_trials if shown else None,
         }
 
     def _opened(self, key: str) -> Shown:
@@ -152,19 +154,10 @@ def _name(folder: Path, path: Path, taken: set[str]) -> str:
 
 def _first_agent(path: Path) -> str:
     for _, line in read_lines(path):
-        try:
-            return msgspec.json.decode(line, type=_Row).agent.adapter
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            break
+        with contextlib.suppress(*UNREADABLE):
+            return msgspec.json.decode(line, type=MadeByView).agent.adapter
+        break
     return ""
-
-
-class _Agent(msgspec.Struct, frozen=True):
-    adapter: str = ""
-
-
-class _Row(msgspec.Struct):
-    agent: _Agent = _Agent()
 
 
 def _key(path: Path) -> str:

@@ -92,7 +92,7 @@ class ViewerService:
     def sheet(self, runs: str) -> dict[str, Any]:
         """Give the rows to label; nothing of what a grader said."""
         sheet = self._sheet(runs)
-        return sheet if isinstance(sheet, dict) else sheet.told()
+        return sheet if isinstance(sheet, dict) else sheet.shown()
 
     def set_label(self, runs: str, number: int, label: str | None) -> dict[str, Any]:
         """Put down what a person said."""
@@ -113,7 +113,7 @@ class ViewerService:
         """Read the overview of runs that have not changed since; else make it and keep it."""
         title = " · ".join(run.label for run in shown) or "Runs"
         if not shown:
-            return overview(title, shown, self._options, self._by)
+            return overview(title, shown, self._options)
         names = [(run.label, str(run.path.resolve())) for run in shown]
         about = (__version__, names, sizes, self._options.margin, self._options.seed, self._by)
         mark = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:24]
@@ -124,7 +124,7 @@ class ViewerService:
             return kept
         except (OSError, msgspec.MsgspecError):
             pass
-        told = overview(title, shown, self._options, self._by)
+        told = overview(title, shown, self._options)
         data = msgspec.json.encode(told)
         for old in folder.glob("overview-*.json"):
             old.unlink(missing_ok=True)
@@ -148,8 +148,8 @@ class ViewerService:
         prompt = joined.find(prompt_id)
         if number is None or prompt is None:
             return None
-        trial = joined.trial(number, prompt)
-        return None if trial is None else (shown[number], shown[number].index.line(trial))
+        row = joined.file_row(number, prompt)
+        return None if row is None else (shown[number], shown[number].index.line(row))
 
     def _entry(
         self, runs: str, label: str, prompt_id: str, number: int
@@ -165,7 +165,7 @@ class ViewerService:
             return {"why": "Labels are for captures; these are repeated trials."}
         if runs not in self._sheets:
             target = self._labels or shown[0].path.with_suffix(".labels.jsonl")
-            sheet = LabelSheet.open(shown[0].index, target, self._by)
+            sheet = LabelSheet.open(shown[0].path, target, self._by)
             if isinstance(sheet, str):
                 return {"why": sheet}
             self._sheets[runs] = sheet
