@@ -49,12 +49,12 @@ def line_blocks(file: BinaryIO, start: int = 0, size: int = _BLOCK) -> Iterator[
 def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
     """Yield the non-blank lines of a file, or of stdin, as soon as each has arrived."""
     if path is None:
-        for spot, line in _lines(sys.stdin.buffer):
-            yield f"stdin:{spot.line}", line
+        for number, _, line in _lines(sys.stdin.buffer):
+            yield f"stdin:{number}", line
         return
     with _open(path, _BUFFER) as file:
-        for spot, line in _lines(file):
-            yield f"{path}:{spot.line}", line
+        for number, _, line in _lines(file):
+            yield f"{path}:{number}", line
 
 
 class Spot(NamedTuple):
@@ -65,12 +65,13 @@ class Spot(NamedTuple):
     offset: int
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[tuple[Spot, bytes]]:
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, offset and text of each line that is not blank."""
     offset = 0
     for number, line in enumerate(file, 1):
         text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():
-            yield Spot(number, offset + len(line) - len(text)), text
+            yield number, offset + len(line) - len(text), text
         offset += len(line)
 
 
@@ -200,14 +201,14 @@ class RowFile:
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Yield all rows, each with the spot at which row_at finds it again."""
         self._file.seek(0)
-        for spot, line in _lines(self._file):
+        for number, offset, line in _lines(self._file):
             try:
-                row = self._decode(line, spot.line, decoder)
+                row = self._decode(line, number, decoder)
             except InputError:
                 if not self._skip_unreadable:
                     raise
                 continue
-            yield spot, row
+            yield Spot(number, offset), row
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
