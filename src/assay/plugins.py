@@ -144,6 +144,11 @@ def benchmark_ref(text: str) -> PluginRef:
     Checks that the benchmark can be built.
     """
     name, colon, said = text.partition(":")
+    kinds = _parameters(_load("assay.benchmarks", name))
+    key, equals, _ = said.partition("=")
+    plain = key.replace("-", "_")
+    if equals and plain.isidentifier() and plain not in kinds:  # no value looks like this
+        raise _no_option(name, key, kinds)
     options = _options("assay.benchmarks", name, said) if colon else {}
     ref = PluginRef(name=name, options=options)
     benchmark(ref)
@@ -187,8 +192,7 @@ def _options(group: str, name: str, said: str) -> dict[str, Any]:
     """Read options as people write them; a comma only divides in front of another option."""
     kinds = _parameters(_load(group, name))
     if not kinds:
-        msg = f"{name} has no options"
-        raise InputError(msg, hint=f"give its name alone: {name}")
+        raise _no_option(name, said, kinds)
     if said.startswith("{"):
         given = _json_options(name, said)
     else:
@@ -217,8 +221,7 @@ def _json_options(name: str, said: str) -> dict[str, Any]:
 
 def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     if key not in kinds:
-        msg = f"{name} has no option {key!r}"
-        raise InputError(msg, hint=f"it has: {', '.join(kinds)}")
+        raise _no_option(name, key, kinds)
     if _is_list(kinds[key]) and not isinstance(value, list):
         value = [value]
     if kinds[key] is Any:
@@ -228,6 +231,11 @@ def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     except msgspec.ValidationError as error:
         msg = f"{name}: {key}={value}: {error}"
         raise InputError(msg) from error
+
+
+def _no_option(name: str, key: str, kinds: dict[str, Any]) -> InputError:
+    msg = f"{name} has no option {key!r}"
+    return InputError(msg, hint=f"it has: {', '.join(kinds) or 'none'}")
 
 
 def _is_list(kind: Any) -> bool:
@@ -248,7 +256,7 @@ def names(group: str) -> list[str]:
     return sorted({*built_in, *_entry_points(group=group).names})
 
 
-def _entry_points(**wanted: str) -> "EntryPoints":
+def _entry_points(**wanted: Any) -> "EntryPoints":
     # Late: loading this and reading all packages' metadata takes longer than `assay --help`.
     from importlib.metadata import entry_points
 

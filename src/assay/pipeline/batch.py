@@ -3,7 +3,8 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -55,8 +56,17 @@ class Rows[R](Protocol):
         ...
 
 
-class Shown[R](AbstractContextManager["Shown[R]"], Protocol):
+class Shown(Protocol):
     """Tells a person how far the batch is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
     @property
     def cost_usd(self) -> float:
@@ -72,12 +82,12 @@ class Shown[R](AbstractContextManager["Shown[R]"], Protocol):
         """Hear from a worker's thread that a trial began (no step) or went on."""
         ...
 
-    def finished(self, spec: TrialSpec, result: R) -> None:
+    def finished(self, spec: TrialSpec, result: Any) -> None:
         """Count one finished trial."""
         ...
 
 
-def run_batch[R, S: Shown[R]](
+def run_batch[R, S: Shown](
     batch: Batch,
     work: Work[R],
     rows: Rows[R],
@@ -137,8 +147,8 @@ def _lose[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
     return spec, work.lost(spec, why)
 
 
-def _affordable[R](
-    specs: Iterable[TrialSpec], shown: Shown[R], max_cost: float | None
+def _affordable(
+    specs: Iterable[TrialSpec], shown: Shown, max_cost: float | None
 ) -> Iterator[TrialSpec]:
     for spec in specs:
         if max_cost is not None and shown.cost_usd >= max_cost:

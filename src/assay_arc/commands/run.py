@@ -110,8 +110,10 @@ def command(agents: Sequence[str], **values: Any) -> None:
         _play(unfinished(place, options.resume), options)
         return
     games = choose_games(options.games, place.games)
-    more = {"model": options.model, "agent_args": options.agent_args}
-    refs = [agent_ref(AgentOptions(schema=agent, **more)) for agent in agents]
+    refs = [
+        agent_ref(AgentOptions(schema=name, model=options.model, agent_args=options.agent_args))
+        for name in agents
+    ]
     runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
     if len(runs) > 1:
         click.echo(f"\nCompare: assay arc compare {' '.join(run[:8] for run in runs)}")
