@@ -1,24 +1,32 @@
 """assay capture: prompts in, full trajectories out."""
 
-from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import Batch
+from assay.cli.batch import (
+    chosen_benchmark,
+    chosen_graders,
+    conclude,
+    mode_of,
+    plan_batch,
+    show_progress,
+)
 from assay.cli.options import (
+    CaptureOptions,
     agent_options,
+    benchmark_options,
     chosen_agent,
     grader_options,
-    grader_refs,
     output_options,
     run_options,
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes, prompt_path
-from assay.pipeline.stages import capture_all
-from assay.records.rows import encode_row
+from assay.cli.parameters import AfterDashes
+from assay.pipeline.batch import run_batch
+from assay.pipeline.stages import CaptureTrial
 
 
 @click.command(
@@ -27,29 +35,21 @@ from assay.records.rows import encode_row
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options, output_options, grader_options)
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
-@with_options(run_options)
+@with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt of PROMPTS against an agent; write one JSON line per trial.
 
     The agent is a schema file or the name of an adapter (-s), or, behind --, a command that
     speaks the Agent Client Protocol on stdio:  assay capture PROMPTS -- COMMAND ARGS...
     """
-    path = prompt_path(options["prompts"], from_stdin=options["from_stdin"])
+    options = CaptureOptions(**values)
+    benchmark = chosen_benchmark(options)
     agent = chosen_agent(ctx, options)
-    graders = grader_refs(options)
-    batch = Batch(path, agent, options)
-    with open_sink(batch.output, batch.mode) as sink:
-        batch.clear_leftovers()
-        specs = sink.missing(batch.specs) if batch.mode == "resume" else batch.specs
-        with batch.progress(specs) as progress:
-            items = batch.affordable(specs, progress)
-            hear = progress.on_step if progress.watches else None
-            workers = batch.executor(specs)
-            done = capture_all(items, workers, graders, options["retries"], hear)
-            with closing(done):
-                for spec, captured in done:
-                    sink.append(encode_row(captured, spec.extra))
-                    progress.captured(captured, spec)
-    batch.conclude(progress, specs)
+    work = CaptureTrial(chosen_graders(options, benchmark), options.retries)
+    batch = plan_batch(options, agent, benchmark)
+    show = partial(show_progress, options, agent, benchmark, batch)
+    with open_sink(options.output, mode_of(options)) as sink:
+        progress = run_batch(batch, work, sink, show)
+    conclude(options, progress)

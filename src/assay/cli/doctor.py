@@ -11,10 +11,9 @@ import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
-from assay.cli.options import agent_options, agent_ref, with_options
-from assay.executors.local import LocalExecutor
+from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.pipeline.prompts import Setting, folder_names, plan
-from assay.pipeline.stages import capture_all
+from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
 from assay.records.prompt import Prompt
 from assay.records.spec import Limits, Surroundings
@@ -65,7 +64,8 @@ def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]
 
 
 def _ask(name: str, options: dict[str, Any]) -> Capture:
-    agent = agent_ref({**options, "schema": name})
+    chosen = {key: options[key] for key in ("model", "agent_args", "mcp", "max_turns")}
+    agent = agent_ref(AgentOptions(schema=name, **chosen))
     prompt = Prompt(id="doctor", input=_QUESTION)
     with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
         setting = Setting(
@@ -74,8 +74,8 @@ def _ask(name: str, options: dict[str, Any]) -> Capture:
             surroundings=Surroundings(cwd=str(Path(folder).resolve())),
             run_token=f"doctor-{os.getpid()}",
         )
-        specs = plan([(prompt, {})], folder_names(["doctor"]), setting)
-        return next(captured for _, captured in capture_all(specs, LocalExecutor(1)))
+        [spec] = plan([(prompt, {})], folder_names(["doctor"]), setting)
+        return CaptureTrial().run(spec)
 
 
 def _judge(

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from assay import plugins
-from assay.cli.options import agent_options, agent_ref, with_options
+from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
@@ -33,7 +33,8 @@ def command(**options: Any) -> None:
     if not options["schema"]:
         msg = "how is it to be read? give -s SCHEMA"
         raise click.UsageError(msg)
-    adapter = plugins.adapter(agent_ref(options))
+    chosen = {name: options[name] for name in AgentOptions.__struct_fields__}
+    adapter = plugins.adapter(agent_ref(AgentOptions(**chosen)))
     source: Path | None = options["raw"]
     if source is None:
         refuse_terminal()

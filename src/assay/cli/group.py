@@ -98,7 +98,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the agents first: the workers are waited for, and they wait for their agents."""
     for again in _SIGNALS:
         signal.signal(again, signal.SIG_IGN)
-    stop_all = getattr(sys.modules.get("assay.pipeline.stages"), "stop_all", None)
+    stop_all = getattr(sys.modules.get("assay.run.process"), "stop_all", None)
     if stop_all is not None:  # else nothing was started yet
         stop_all()
     raise KeyboardInterrupt

@@ -1,12 +1,13 @@
 """assay run: prompts in, raw output out."""
 
-from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import Batch
+from assay.cli.batch import conclude, mode_of, plan_batch, prompt_file, show_progress
 from assay.cli.options import (
+    BatchOptions,
     agent_options,
     agent_ref,
     output_options,
@@ -15,9 +16,16 @@ from assay.cli.options import (
 )
 from assay.cli.output import open_sink
 from assay.cli.parameters import prompt_path
-from assay.pipeline.stages import run_all
-from assay.records.rows import encode_row
+from assay.pipeline.batch import run_batch
+from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
+
+
+class RunOptions(BatchOptions, frozen=True, kw_only=True):
+    """What only run takes: agents that need no schema."""
+
+    simple: str | None
+    shell: str | None
 
 
 @click.command(short_help="Run prompts and write the agent's raw output.")
@@ -27,29 +35,24 @@ from assay.records.spec import PluginRef
 @click.option("--shell", metavar="COMMAND", help='Shell command with the prompt in "$PROMPT".')
 @with_options(output_options, run_options)
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**values: Any) -> None:
     """Run every prompt of PROMPTS (stdin if none); write one raw row per trial for extract."""
+    options = RunOptions(**values)
     agent = _agent(options)
-    path = prompt_path(options["prompts"], from_stdin=not options["prompts"])
+    source = prompt_file(prompt_path(options.prompts, from_stdin=not options.prompts))
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    batch = Batch(path, agent, options, keep_raw=False)
-    with open_sink(batch.output, batch.mode) as sink:
-        batch.clear_leftovers()
-        specs = sink.missing(batch.specs) if batch.mode == "resume" else batch.specs
-        with batch.progress(specs) as progress:
-            items = batch.affordable(specs, progress)
-            with closing(run_all(items, batch.executor(specs), options["retries"])) as done:
-                for spec, row in done:
-                    sink.append(encode_row(row, spec.extra))
-                    progress.finished(row.id, row.failure or None, row.timing.total, None)
-    batch.conclude(progress, specs)
+    batch = plan_batch(options, agent, source, keep_raw=False)
+    show = partial(show_progress, options, agent, source, batch)
+    with open_sink(options.output, mode_of(options)) as sink:
+        progress = run_batch(batch, RunTrial(options.retries), sink, show)
+    conclude(options, progress)
 
 
-def _agent(options: dict[str, Any]) -> PluginRef:
-    if options["schema"]:
+def _agent(options: RunOptions) -> PluginRef:
+    if options.schema:
         return agent_ref(options)
-    for name in ("simple", "shell"):
-        if options[name]:
-            return PluginRef(name=name, options={"template": options[name]})
+    for name, template in (("simple", options.simple), ("shell", options.shell)):
+        if template:
+            return PluginRef(name=name, options={"template": template})
     msg = "which agent? give -s SCHEMA, --simple COMMAND or --shell COMMAND"
     raise click.UsageError(msg)

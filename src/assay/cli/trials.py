@@ -1,25 +1,39 @@
 """assay trials: every prompt several times, for pass@k."""
 
-from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import Batch
+from assay.cli.batch import (
+    chosen_benchmark,
+    chosen_graders,
+    conclude,
+    mode_of,
+    plan_batch,
+    show_progress,
+)
 from assay.cli.options import (
+    CaptureOptions,
     agent_options,
+    benchmark_options,
     chosen_agent,
     grader_options,
-    grader_refs,
     output_options,
     run_options,
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes, prompt_path
-from assay.pipeline.stages import capture_all, gather_trials
-from assay.pipeline.trials import TrialStore, trial_entry
-from assay.records.rows import encode_row
+from assay.cli.parameters import AfterDashes
+from assay.pipeline.batch import run_batch
+from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.trials import TrialRows
+
+
+class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
+    """What only trials takes."""
+
+    k: int
 
 
 @click.command(cls=AfterDashes, short_help="Run every prompt several times, for pass@k.")
@@ -29,38 +43,24 @@ from assay.records.rows import encode_row
     "-k", "--k", "k", type=click.IntRange(min=1), default=5, help="Trials of each prompt; 5."
 )
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
-@with_options(run_options)
+@with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt of PROMPTS k times; write one JSON line per prompt with all its trials.
 
     Trials of one prompt may run side by side, and each is on disk as soon as it has finished.
     """
-    path = prompt_path(options["prompts"], from_stdin=options["from_stdin"])
+    options = TrialsOptions(**values)
+    benchmark = chosen_benchmark(options)
     agent = chosen_agent(ctx, options)
-    graders = grader_refs(options)
-    k: int = options["k"]
-    batch = Batch(path, agent, options, k=k)
+    graders = chosen_graders(options, benchmark)
+    batch = plan_batch(options, agent, benchmark, k=options.k)
+    show = partial(show_progress, options, agent, benchmark, batch)
+    mode = mode_of(options)
     with (
-        open_sink(batch.output, batch.mode) as sink,
-        TrialStore(batch.output, batch.mode) as store,
+        open_sink(options.output, mode) as sink,
+        TrialRows(sink, options.output, mode, options.k, graded=bool(graders)) as rows,
     ):
-        batch.clear_leftovers()
-        open_specs = sink.missing(batch.specs, k) if batch.mode == "resume" else batch.specs
-        specs = store.missing(open_specs, k, batch.specs)
-        for spec, entries in store.complete(open_specs, k):
-            sink.append(encode_row(gather_trials(spec, entries, graded=bool(graders)), spec.extra))
-        with batch.progress(specs) as progress:
-            items = batch.affordable(specs, progress)
-            hear = progress.on_step if progress.watches else None
-            workers = batch.executor(specs)
-            done = capture_all(items, workers, graders, options["retries"], hear)
-            with closing(done):
-                for spec, captured in done:
-                    all_of_prompt = store.add(spec, trial_entry(spec.number, captured), k)
-                    if all_of_prompt is not None:
-                        row = gather_trials(spec, all_of_prompt, graded=bool(graders))
-                        sink.append(encode_row(row, spec.extra))
-                    progress.captured(captured, spec)
-    batch.conclude(progress, specs)
+        progress = run_batch(batch, CaptureTrial(graders, options.retries), rows, show)
+    conclude(options, progress)

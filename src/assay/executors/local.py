@@ -6,6 +6,8 @@ from queue import SimpleQueue
 
 import msgspec
 
+from assay.errors import AssayError
+
 
 class LocalExecutor(msgspec.Struct, frozen=True):
     """Fields are the options a user may set."""
@@ -15,8 +17,12 @@ class LocalExecutor(msgspec.Struct, frozen=True):
     def map[T, R](
         self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
     ) -> Iterator[R]:
-        """Yield results as they finish. Items are taken only when a worker is free."""
-        pool = _Pool(fn, iter(items), self.workers)
+        """Yield results as they finish. Items are taken only when a worker is free.
+
+        A thread does not die without its process, but fn may fail in it by surprise: that item is
+        lost and the rest goes on. An AssayError is meant for the operator and ends the run.
+        """
+        pool = _Pool(fn, iter(items), lost, self.workers)
         try:
             pool.start()
             yield from pool.results()
@@ -27,9 +33,16 @@ class LocalExecutor(msgspec.Struct, frozen=True):
 class _Pool[T, R]:
     """Threads that pull items and put results, or the error that ended one of them."""
 
-    def __init__(self, fn: Callable[[T], R], items: Iterator[T], workers: int) -> None:
+    def __init__(
+        self,
+        fn: Callable[[T], R],
+        items: Iterator[T],
+        lost: Callable[[T, str], R],
+        workers: int,
+    ) -> None:
         self._fn = fn
         self._items = items
+        self._lost = lost
         self._pull = threading.Lock()
         self._stopped = False
         self._done: SimpleQueue[tuple[str, R | BaseException | None]] = SimpleQueue()
@@ -71,9 +84,17 @@ class _Pool[T, R]:
                         item = next(self._items)
                     except StopIteration:
                         break
-                result = self._fn(item)
+                result = self._result(item)
                 self._room.acquire()
                 self._done.put(("result", result))
             self._done.put(("end", None))
         except BaseException as error:  # noqa: BLE001 - handed over to the thread that reads
             self._done.put(("end", error))
+
+    def _result(self, item: T) -> R:
+        try:
+            return self._fn(item)
+        except AssayError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one item never takes the others down with it
+            return self._lost(item, f"{type(error).__name__}: {error}")
