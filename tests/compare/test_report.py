@@ -6,8 +6,8 @@ from itertools import chain
 
 import pytest
 
-from assay.compare.report import CompareOptions, compare
 from assay.compare.columns import detect_kind
+from assay.compare.report import CompareOptions, compare
 from assay.compare.runs import load_run
 
 

@@ -137,7 +137,13 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
             "output": "o" * 9_000_000,
         }
         if n == 2
-        else {"id": one, "input": ["a", "b"], "output": "", "trajectory": [], "timing": {"start": 1, "end": 3}}
+        else {
+            "id": one,
+            "input": ["a", "b"],
+            "output": "",
+            "trajectory": [],
+            "timing": {"start": 1, "end": 3},
+        }
         for n, one in enumerate(ids)
     ]
     file = tmp_path / "r.jsonl"

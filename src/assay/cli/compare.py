@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 import click
+import msgspec
 
 from assay.cli.output import open_stdout, refuse_same_file, whole_output
 from assay.cli.parameters import Number
@@ -25,13 +26,30 @@ from assay.report.comparison import (
 )
 
 if TYPE_CHECKING:
-    from assay.compare.report import Comparison, Judge
     from assay.compare.columns import Kind
+    from assay.compare.report import Comparison, Judge
     from assay.compare.runs import Run
     from assay.stats.verdict import GateName
 
 _SEED = 20_260_101
 _TWO = 2
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    files: tuple[str, ...]
+    labelled: tuple[str, ...]
+    strategy: str
+    grader: str | None
+    output: Path | None
+    style: str | None
+    input_format: 'Kind | Literal["auto"]'
+    category_key: str
+    margin: float
+    seed: int
+    fail_on: "GateName | None"
+    strict: bool
+    progress: bool
+    debug: bool
 
 
 @click.command(short_help="Compare runs, with honest statistics.")
@@ -67,47 +85,47 @@ _TWO = 2
 @click.option("--progress", is_flag=True, help="Say on stderr what happens.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Compare two or more runs of the same prompts: FILES, label:FILE, or --run.
 
     The first run is what the others are judged against. Exit 3: --fail-on says no; 4: it cannot
     be judged with this data.
     """
-    named = name_runs(options["files"], options["labelled"])
+    options = _Options(**given)
+    named = name_runs(options.files, options.labelled)
     if len(named) < _TWO:
         msg = "compare needs at least two runs"
         raise click.UsageError(msg)
-    if options["strategy"] == "custom" and not options["grader"]:
+    if options.strategy == "custom" and not options.grader:
         msg = "--strategy custom needs --grader"
         raise click.UsageError(msg)
     for _, path in named:
-        refuse_same_file(path, options["output"])
+        refuse_same_file(path, options.output)
     with kept(named) as files:
         code = _compare(files, options)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _compare(named: Named, options: dict[str, Any]) -> int:
+def _compare(named: Named, options: _Options) -> int:
     with _one_thread():
         from assay.compare.report import CompareOptions, compare
     runs = _load(named, options)
     chosen = CompareOptions(
-        strategy=options["strategy"],
-        margin=options["margin"],
-        seed=options["seed"],
+        strategy=options.strategy,
+        margin=options.margin,
+        seed=options.seed,
         env=os.environ,
-        judge=_judge(options["grader"]) if options["strategy"] == "custom" else None,
+        judge=_judge(options.grader) if options.strategy == "custom" and options.grader else None,
     )
     comparison = compare(runs, chosen)
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
-    if options["strict"] and comparison.n_differences:
+    if options.strict and comparison.n_differences:
         msg = f"the runs are not alike: {comparison.warnings[0]}"
         raise InputError(msg, hint="compare like with like, or leave out --strict")
     _write(comparison, options)
-    gate: GateName | None = options["fail_on"]
-    return _gate(comparison, gate, options["margin"]) if gate else 0
+    return _gate(comparison, options.fail_on, options.margin) if options.fail_on else 0
 
 
 @contextmanager
@@ -131,29 +149,27 @@ def _judge(grader: str) -> "Judge":
     return custom_judge(grader, AskingHost())
 
 
-def _load(named: Named, options: dict[str, Any]) -> "list[Run]":
+def _load(named: Named, options: _Options) -> "list[Run]":
     from assay.compare.columns import detect_kind
     from assay.compare.runs import load_run
 
-    wanted: str = options["input_format"]
-    kinds: list[Kind] = []
-    for _, path in named:
-        kinds.append(detect_kind(path) if wanted == "auto" else wanted)  # type: ignore[arg-type]
+    wanted = options.input_format
+    kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
         msg = f"captures and trials cannot be compared with each other ({found})"
         raise InputError(msg, hint="run both with `trials`, or both with `capture`")
     runs = []
     for (label, path), kind in zip(named, kinds, strict=True):
-        if options["progress"]:
+        if options.progress:
             click.echo(f"reading {label}: {path}", err=True)
-        runs.append(load_run(label, path, kind, options["category_key"]))
+        runs.append(load_run(label, path, kind, options.category_key))
     return runs
 
 
-def _write(comparison: "Comparison", options: dict[str, Any]) -> None:
-    output: Path | None = options["output"]
-    style = options["style"] or _usual_style(output)
+def _write(comparison: "Comparison", options: _Options) -> None:
+    output = options.output
+    style = options.style or _usual_style(output)
     if output is None:
         with open_stdout() as out:
             if style == "table":
@@ -217,14 +233,17 @@ def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
             continue
         result = judge(pair, gate, margin)
         outcome = result.outcome
-        sick = [
+        unhealthy = [
             label
             for label in (pair.run_a, pair.run_b)
             if not comparison.sections["health"][label]["healthy"]
         ]
         words = result.words
-        if sick and outcome != "cannot-judge":
-            outcome, words = "cannot-judge", f"the measurement of {' and '.join(sick)} is unhealthy"
+        if unhealthy and outcome != "cannot-judge":
+            outcome, words = (
+                "cannot-judge",
+                f"the measurement of {' and '.join(unhealthy)} is unhealthy",
+            )
         click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({words})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]

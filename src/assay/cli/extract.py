@@ -19,6 +19,15 @@ from assay.records.rows import decode_row, encode_row, read_lines
 _HINT = "extract reads what `assay run` wrote"
 
 
+class _Options(AgentOptions, frozen=True, kw_only=True):
+    raw: Path | None
+    output: Path | None
+    overwrite: bool
+    progress: bool
+    quiet: bool
+    debug: bool
+
+
 @click.command(short_help="Read raw output into trajectories.")
 @click.argument("raw", required=False, type=click.Path(path_type=Path))
 @with_options(agent_options)
@@ -28,21 +37,21 @@ _HINT = "extract reads what `assay run` wrote"
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Read rows that `run` wrote (stdin if no file) as `capture` would have read the trial."""
-    if not options["schema"]:
+    options = _Options(**given)
+    if not options.schema:
         msg = "how is it to be read? give -s SCHEMA"
         raise click.UsageError(msg)
-    chosen = {name: options[name] for name in AgentOptions.__struct_fields__}
-    adapter = plugins.adapter(agent_ref(AgentOptions(**chosen)))
-    source: Path | None = options["raw"]
+    adapter = plugins.adapter(agent_ref(options))
+    source = options.raw
     if source is None:
         refuse_terminal()
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0
-    mode: Mode = "overwrite" if options["overwrite"] else "new"
-    with open_sink(options["output"], mode, DERIVED) as sink:
+    mode: Mode = "overwrite" if options.overwrite else "new"
+    with open_sink(options.output, mode, DERIVED) as sink:
         for place, line in read_lines(source):
             row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)
@@ -50,14 +59,14 @@ def command(**options: Any) -> None:
             n_rows += 1
             if captured.events:
                 _add(events, captured.events)
-            if options["progress"]:
+            if options.progress:
                 click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
     if not n_rows and source is None:
         msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)
     if not n_rows:
         click.echo(f"{source}: no rows; {_HINT}", err=True)
-    elif not options["quiet"]:
+    elif not options.quiet:
         click.echo(_share(events), err=True)
 
 

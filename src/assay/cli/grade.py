@@ -23,6 +23,20 @@ _BATCH_S = 0.02
 _ID = msgspec.json.Decoder(AnyIdView)
 
 
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    rows: Path | None
+    graders: tuple[str, ...]
+    grader_timeout: float
+    output: Path | None
+    resume: bool
+    append: bool
+    overwrite: bool
+    concurrency: int
+    progress: bool
+    quiet: bool
+    debug: bool
+
+
 @click.command(short_help="Grade what an agent did.")
 @click.argument("rows", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @with_options(grader_options)
@@ -35,7 +49,7 @@ _ID = msgspec.json.Decoder(AnyIdView)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Grade rows of `capture` or `extract` (stdin if no file); they come out in their order.
 
     A grader (-g) is a file or a name; see docs/graders.md.
@@ -46,14 +60,15 @@ def command(**options: Any) -> None:
       contains:Paris         built-in: exact contains regex numeric json-schema
       command:'pytest -q'              command git tools judge
     """
-    if not options["graders"]:
+    options = _Options(**given)
+    if not options.graders:
         msg = "by which grader? give -g GRADER"
         raise click.UsageError(msg)
-    source: Path | None = options["rows"]
-    output: Path | None = options["output"]
-    graders = grader_refs(options["graders"], options["grader_timeout"])
-    flags = {name: options[name] for name in ("resume", "append", "overwrite")}
-    mode = output_mode(output, **flags)
+    source, output = options.rows, options.output
+    graders = grader_refs(options.graders, options.grader_timeout)
+    mode = output_mode(
+        output, resume=options.resume, append=options.append, overwrite=options.overwrite
+    )
     if source is None:
         refuse_terminal()
     elif output is not None and output.exists() and output.samefile(source):
@@ -65,15 +80,15 @@ def command(**options: Any) -> None:
         if mode == "resume" and output is not None:
             tally.n_before = _skip_graded(lines, output)
         with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options["concurrency"]):
+            for row in grade_all(lines, graders, options.concurrency):
                 batch.add(row.line)
                 tally.add(row)
-                if options["progress"]:
+                if options.progress:
                     click.echo(_shown(row), err=True)
     if source is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(msg, hint="grade reads what `assay capture` or `assay extract` wrote")
-    if not options["quiet"]:
+    if not options.quiet:
         click.echo(tally.summary(str(output or "")), err=True)
     if tally.n_broken:
         click.echo(

@@ -16,6 +16,17 @@ _INDEXING_S = 3600.0
 _SEED = 20_260_101
 
 
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    paths: tuple[str, ...]
+    port: int
+    open_page: bool
+    labels: Path | None
+    category_key: str
+    margin: float
+    seed: int
+    debug: bool
+
+
 @click.command(short_help="Look at runs in a browser, live while they are written.")
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes any free one.")
@@ -26,7 +37,7 @@ _SEED = 20_260_101
 @click.option("--seed", type=int, default=_SEED, help="For resampling.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Serve PATHS (result files, label:FILE, or folders) on 127.0.0.1 until Ctrl-C.
 
     Several files are compared. A folder lists its runs. Labels for `calibrate` can be set on the
@@ -41,26 +52,27 @@ def command(**options: Any) -> None:
     from assay.viewer.library import Library
     from assay.viewer.service import ViewerService
 
-    folders = [Path(path) for path in options["paths"] if Path(path).is_dir()]
-    named = name_runs(tuple(p for p in options["paths"] if not Path(p).is_dir()), ())
+    options = _Options(**given)
+    folders = [Path(path) for path in options.paths if Path(path).is_dir()]
+    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
     for _, path in named:
         if not path.is_file():
             msg = f"{path}: no such file"
             raise InputError(msg, hint="give result files, or folders that hold some")
     _prepare(named, options)
-    library = Library(named, folders, options["category_key"])
+    library = Library(named, folders, options.category_key)
     try:
         for run in library.chosen(""):
             note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
             click.echo(f"{run.label}: {run.index.meta.n_trials} trials{note}", err=True)
-        chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
-        service = ViewerService(library, chosen, options["category_key"], options["labels"])
-        serve(service, options["port"], partial(_ready, open_page=options["open_page"]))
+        chosen = CompareOptions(margin=options.margin, seed=options.seed)
+        service = ViewerService(library, chosen, options.category_key, options.labels)
+        serve(service, options.port, partial(_ready, open_page=options.open_page))
     finally:
         library.close()
 
 
-def _prepare(named: Named, options: dict[str, Any]) -> None:
+def _prepare(named: Named, options: _Options) -> None:
     """Index big files in a child: what that takes in memory is given back at its end."""
     from assay.viewer.index import indexed_size
     from assay.viewer.prepare import BIG, Preparation
@@ -71,15 +83,15 @@ def _prepare(named: Named, options: dict[str, Any]) -> None:
     click.echo(f"reading {size / 1e9:.1f} GB, once", err=True)
     request = Preparation(
         files=[(label, str(path.resolve())) for label, path in named],
-        by=options["category_key"],
-        margin=options["margin"],
-        seed=options["seed"],
+        by=options.category_key,
+        margin=options.margin,
+        seed=options.seed,
     )
     words = (sys.executable, "-m", "assay.viewer.prepare")
     done = LocalHost().run(words, stdin=msgspec.json.encode(request), timeout_s=_INDEXING_S)
     if done.exit_code != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
-        msg = f"the files could not be indexed: {said[0]}"
+        last_words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
+        msg = f"the files could not be indexed: {last_words[0]}"
         raise InputError(msg)
 
 

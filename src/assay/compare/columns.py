@@ -1,8 +1,8 @@
 """A result file as columns of numbers: what compare, report and viewer know about its trials.
 
-A file becomes two arrays of records, one record per row of the file and one per trial, and the facts
-that do not fit into records of a fixed size. Reading can go on where it stopped: new records are
-appended, and the facts are extended.
+A file becomes two arrays of records, one record per row of the file and one per trial, and the
+facts that do not fit into records of a fixed size. Reading can go on where it stopped: new records
+are appended, and the facts are extended.
 """
 
 import zlib
@@ -63,8 +63,8 @@ ROW = np.dtype(
         ("pass_exp_k", "<f8"),
     ]
 )
-"""A row of the file. offset and length say where its line is, text where its id and the beginning of
-its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
+"""A row of the file. offset and length say where its line is, text where its id and the beginning
+of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
 fingerprint of what was asked."""
 TRIAL = np.dtype(
     [
@@ -145,7 +145,7 @@ _KIND = msgspec.json.Decoder(KindView)
 
 
 class ColumnReader:
-    """Turns decoded rows of one kind into records. Every pass over the rows costs: there are many."""
+    """Turns decoded rows of one kind into records, with as few passes over them as it can."""
 
     def __init__(
         self, kind: Kind, category_key: str, facts: RunFacts, *, with_steps: bool = False

@@ -81,8 +81,8 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
     if "trials" in row:
         names = ("passRate", "passAtK", "passExpK", "k", "trials")
         return {name: row[name] for name in names if name in row}
-    told = {name: row[name] for name in ("output", "trajectory", "score") if name in row}
-    return told | {
+    answer = {name: row[name] for name in ("output", "trajectory", "score") if name in row}
+    return answer | {
         "duration": row.get("timing", {}).get("total"),
         "toolErrors": row.get("toolErrors", False),
     }
@@ -158,8 +158,8 @@ def _program(file: Path, host: Host, timeout_s: float) -> Ask:
         done = host.run(words, stdin=msgspec.json.encode(question), timeout_s=timeout_s)
         if done.timed_out or done.exit_code != 0:
             why = "gave no answer in time" if done.timed_out else f"exited with {done.exit_code}"
-            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-            msg = f"the comparison grader {why} on {question['id']!r}: {said}"
+            last_words = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"the comparison grader {why} on {question['id']!r}: {last_words}"
             raise PluginError(msg)
         try:
             return msgspec.json.decode(done.stdout)

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.compare.pairs import Aligned
 from assay.compare.columns import Floats, Ints
+from assay.compare.pairs import Aligned
 from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
 

@@ -202,11 +202,11 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
 
 
 def _amounts(run_a: Run, run_b: Run, in_a: Any, in_b: Any, seed: int) -> dict[str, Any]:
-    told = {}
+    compared = {}
     for name in _AMOUNTS:
         left = run_a.mean_of(getattr(run_a, name))[in_a]
         right = run_b.mean_of(getattr(run_b, name))[in_b]
         both = ~(np.isnan(left) | np.isnan(right))
         if both.any():
-            told[_NAMES[name]] = compare_amounts(left[both], right[both], seed=seed)
-    return told
+            compared[_NAMES[name]] = compare_amounts(left[both], right[both], seed=seed)
+    return compared

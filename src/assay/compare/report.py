@@ -184,8 +184,8 @@ def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
 
 def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give the verdict; who reads no further must know whether it can be believed."""
-    told = {"runA": pair.run_a, "runB": pair.run_b}
-    told |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    verdict = {"runA": pair.run_a, "runB": pair.run_b}
+    verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
@@ -193,8 +193,8 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
-        told["words"] = f"UNHEALTHY ({why}): {told.get('words', 'not judged')}"
-    return told | {"healthy": not unhealthy}
+        verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
+    return verdict | {"healthy": not unhealthy}
 
 
 _MOST_NOT_MEASURED = 0.10

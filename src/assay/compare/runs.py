@@ -198,7 +198,8 @@ def make_run(
         score=grades.score[kept],
         timed_out=grades.timed_out[kept].astype(np.float64),
         health=health,
-        richness=facts.richness or ("full" if facts.shows_work and facts.kind == "capture" else None),
+        richness=facts.richness
+        or ("full" if facts.shows_work and facts.kind == "capture" else None),
         graders=facts.graders,
         agents=facts.agents,
         **numbers,

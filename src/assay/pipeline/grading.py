@@ -75,12 +75,12 @@ def combine(grades: Sequence[Grade]) -> Grade:
     """Put grades together: pass if all pass, score the mean."""
     if len(grades) == 1:
         return grades[0]
-    said = [g.reasoning for g in grades if g.reasoning]
+    reasons = [g.reasoning for g in grades if g.reasoning]
     outcome = {key: value for g in grades for key, value in (g.outcome or {}).items()}
     return Grade(
         pass_=all(g.pass_ for g in grades),
         score=sum(g.score for g in grades) / len(grades),
-        reasoning="; ".join(said) if said else UNSET,
+        reasoning="; ".join(reasons) if reasons else UNSET,
         outcome=outcome or UNSET,
     )
 

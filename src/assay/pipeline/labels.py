@@ -206,8 +206,8 @@ def _nothing_to_compare(
         "of another output": len(matches.other_output),
         "on which the grader failed": len(broken),
     }
-    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
-    msg = f"{sheet.name}: no label can be compared: {told}"
+    reasons = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
+    msg = f"{sheet.name}: no label can be compared: {reasons}"
     hint = 'fill in "label": "pass" or "fail", for rows of these results'
     if broken:
         hint = "the first failure of the grader: {}: {}".format(*next(iter(broken.items())))
@@ -284,7 +284,7 @@ def _warnings(report: LabelReport, agreement: "Agreement", matches: Matches) -> 
             name = "sensitivity" if what == "pass" else "specificity"
             yield f"people {what} only {share.total} of the rows: {name} is hardly known"
     if agreement.kappa is None:
-        yield "all labels and verdicts are the same: kappa cannot be told"
+        yield "all labels and verdicts are the same: kappa is not defined"
     for ids, what in (
         (report.not_found, "are not in the results"),
         (report.not_graded, "were not graded"),

@@ -157,9 +157,7 @@ class RowFile:
         self._file.seek(0)
         return not any(_lines(self._file))
 
-    def blocks[T](
-        self, decoder: msgspec.json.Decoder[T], size: int = _BLOCK
-    ) -> Iterator[list[T]]:
+    def blocks[T](self, decoder: msgspec.json.Decoder[T], size: int = _BLOCK) -> Iterator[list[T]]:
         """Yield all rows from the start, many at a time; memory holds one block.
 
         A file that begins with one row per line is trusted to go on like that: looking at every

@@ -136,8 +136,8 @@ def _verdict(score: GradeView) -> str:
 
 
 def _troubles(row: MarkdownView) -> str:
-    said = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
+    text = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
     if row.failure:
-        said += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
+        text += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
     texts = [row.error] if row.error else row.errors or []
-    return said + "".join(f"❌ **Error**: {text}\n\n" for text in texts)
+    return text + "".join(f"❌ **Error**: {error}\n\n" for error in texts)

@@ -19,6 +19,7 @@ from assay.records.views import (
 )
 from assay.report.text import fence, js_number, one_text, shorten
 
+
 def write_summary(rows: RowFile, out: BinaryIO) -> None:
     """Write summary.jsonl."""
     decoder = msgspec.json.Decoder(SummaryView)
@@ -77,8 +78,8 @@ def _section(row: DetailView) -> str:
 
 def _facts(row: DetailView) -> Iterator[str]:
     if row.metadata:
-        told = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
-        yield f"**Metadata:** {told}"
+        pairs = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
+        yield f"**Metadata:** {pairs}"
     yield f"**Tool Errors:** {'true' if row.tool_errors else 'false'}"
     yield f"**Duration:** {js_number(duration_ms(row.timing.start, row.timing.end))}ms"
     if row.failure:

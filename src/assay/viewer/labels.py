@@ -1,7 +1,7 @@
 """A labelling sheet that people fill in in the browser; every label is on disk at once.
 
 The sheet is that of `assay calibrate --export`: rows drawn by shares, shuffled, without a word of
-what the grader said. An existing one is gone on with.
+what the grader said. An existing one is continued.
 """
 
 import os
@@ -31,9 +31,9 @@ class LabelSheet:
 
     @classmethod
     def open(cls, results: Path, target: Path, key: str) -> "LabelSheet | str":
-        """Read the sheet, or draw one from the rows that can be read; a text says why there is none."""
+        """Read the sheet, or draw one from the rows that can be read; a text says why not."""
         try:
-            rows = _kept(target) or _drawn(results, key)
+            rows = _stored_rows(target) or _drawn_rows(results, key)
             if not rows:
                 return "Nothing here is graded yet: labels are for checking a grader."
             return cls(target, rows, _steps_of(results, rows))
@@ -69,7 +69,7 @@ class LabelSheet:
         return {"saved": str(self._target)}
 
 
-def _kept(target: Path) -> list[LabelRow]:
+def _stored_rows(target: Path) -> list[LabelRow]:
     """Read a sheet that is already there."""
     if not target.is_file():
         return []
@@ -77,7 +77,7 @@ def _kept(target: Path) -> list[LabelRow]:
         return list(sheet.rows(msgspec.json.Decoder(LabelRow)))
 
 
-def _drawn(results: Path, key: str) -> list[LabelRow]:
+def _drawn_rows(results: Path, key: str) -> list[LabelRow]:
     with open_rows(results, skip_unreadable=True) as file:
         return sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
 

@@ -16,7 +16,7 @@ from assay.errors import InputError
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
-from assay.viewer.overview import Shown
+from assay.viewer.overview import OpenRun
 
 _DEEPEST = 6
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -36,7 +36,7 @@ class Library:
         self._files = [(label, path) for label, path in files]
         self._folders = list(folders)
         self._by = by
-        self._open: dict[str, Shown] = {}
+        self._open: dict[str, OpenRun] = {}
         self._labels: dict[str, tuple[str, Path]] = {}
         self._kinds: dict[tuple[str, int], str | None] = {}
         self.lock = threading.RLock()
@@ -55,7 +55,7 @@ class Library:
             self._scan()
             return [self._listed(key) for key in self._labels]
 
-    def chosen(self, keys: str) -> list[Shown]:
+    def chosen(self, keys: str) -> list[OpenRun]:
         """Open the runs of a comma-separated list; without one, the files that were named."""
         with self.lock:
             wanted = [key for key in keys.split(",") if key in self._labels]
@@ -113,12 +113,12 @@ class Library:
             "trials": shown.index.meta.n_trials if shown else None,
         }
 
-    def _opened(self, key: str) -> Shown:
+    def _opened(self, key: str) -> OpenRun:
         if key not in self._open:
             label, path = self._labels[key]
             index = Index(path, self._by)
             index.refresh()
-            self._open[key] = Shown(label, index)
+            self._open[key] = OpenRun(label, index)
         return self._open[key]
 
 

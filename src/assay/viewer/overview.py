@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from assay import __version__
-from assay.compare.report import CompareOptions, compare
 from assay.compare.columns import Floats
+from assay.compare.report import CompareOptions, compare
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A run that is looked at."""
+class OpenRun:
+    """A run with the index of its file."""
 
     label: str
     index: Index
@@ -28,7 +28,7 @@ class Shown:
         return self.index.path
 
 
-def overview(title: str, shown: Sequence[Shown], options: CompareOptions) -> dict[str, Any]:
+def overview(title: str, shown: Sequence[OpenRun], options: CompareOptions) -> dict[str, Any]:
     """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
     categories = {name for run in shown for name in run.index.meta.facts.categories}
     causes = {name for run in shown for name in run.index.meta.facts.causes if name}
@@ -46,7 +46,7 @@ def overview(title: str, shown: Sequence[Shown], options: CompareOptions) -> dic
     }
 
 
-def _about(run: Shown) -> dict[str, Any]:
+def _about(run: OpenRun) -> dict[str, Any]:
     meta = run.index.meta
     return {
         "label": run.label,
@@ -59,7 +59,7 @@ def _about(run: Shown) -> dict[str, Any]:
     }
 
 
-def _group(shown: list[Shown], options: CompareOptions) -> dict[str, Any]:
+def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
     comparison = compare([run.index.run(run.label) for run in shown], options)
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
