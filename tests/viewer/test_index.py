@@ -3,13 +3,17 @@
 import json
 import os
 import stat
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from assay.compare.runs import load_run
 from assay.viewer.index import Index
 
 
@@ -152,4 +156,93 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
     assert [index.text(n)[0] for n in range(len(ids))] == ids
     assert index.text(0)[1] == "a → b"
     assert index.trials["duration_ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    index.close()
+
+
+NUMBER = st.one_of(st.none(), st.floats(0, 1e6))
+CAUSE = st.sampled_from(["agent_timeout", "agent_crash", "provider", "odd"])
+COMMON = {
+    "trajectory": st.lists(
+        st.sampled_from(
+            [
+                {"type": "message"},
+                {"type": "tool_call", "name": "Read", "status": "failed"},
+                {"type": "thought"},
+            ]
+        ),
+        max_size=3,
+    ),
+}
+OPTIONAL = {
+    "toolErrors": st.booleans(),
+    "usage": st.fixed_dictionaries({}, optional={"inputTokens": NUMBER, "costUsd": NUMBER}),
+    "failure": st.fixed_dictionaries({"cause": CAUSE}, optional={"answered": st.booleans()}),
+    "agent": st.just({"adapter": "a", "version": "1"}),
+    "grades": st.just({"g": {"version": "2"}}),
+    "graderFailures": st.just({"g": "broke"}),
+    "permissionDenials": st.integers(0, 3),
+}
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "category": st.sampled_from(["x", "y", 3, None, ["z"]]),
+        "timedOut": st.booleans(),
+        "trajectoryRichness": st.sampled_from(["full", "minimal", "no word of ours"]),
+    },
+)
+IDS = st.sampled_from(["a", "b", "c", "ü\n"])
+CAPTURE = st.fixed_dictionaries(
+    COMMON
+    | {
+        "id": IDS,
+        "input": st.one_of(st.text(max_size=5), st.lists(st.text(max_size=5), max_size=2)),
+        "output": st.sampled_from(["", "o"]),
+        "timing": st.fixed_dictionaries({}, optional={"total": NUMBER, "start": st.just(1.0)}),
+    },
+    optional=OPTIONAL
+    | {
+        "metadata": METADATA,
+        "errors": st.lists(st.sampled_from(["disk", "Timeout"]), max_size=2),
+        "score": st.fixed_dictionaries(
+            {"pass": st.sampled_from([True, False, None]), "score": st.sampled_from([0, 1, None])}
+        ),
+    },
+)
+ENTRY = st.fixed_dictionaries(
+    COMMON | {"trialNum": st.integers(1, 9), "duration": st.floats(0, 1e6)},
+    optional=OPTIONAL | {"pass": st.booleans(), "score": st.sampled_from([0, 0.5, 1])},
+)
+TRIALS = st.fixed_dictionaries(
+    {"id": IDS, "input": st.text(max_size=5), "k": st.integers(0, 4), "trials": st.lists(ENTRY)},
+    optional={"metadata": METADATA, "passAtK": st.floats(0, 1)},
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_an_index_made_in_pieces_is_the_run_that_compare_reads(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """The file is written in pieces of any size, and the index refreshed after each."""
+    kind = data.draw(st.sampled_from(["capture", "trials"]))
+    rows = data.draw(st.lists(CAPTURE if kind == "capture" else TRIALS, min_size=1, max_size=6))
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=3)))
+    file = tmp_path_factory.mktemp("pieces") / "run.jsonl"
+    file.write_bytes(b"")
+    index = Index(file)
+    for start, end in pairwise([0, *cuts, len(content)]):
+        with file.open("ab") as out:
+            out.write(content[start:end])
+        index.refresh()
+    assert index.kind == kind
+    assert [json.loads(index.line(n)) for n in range(index.meta.n_rows)] == rows
+    assert [index.text(n)[0] for n in range(index.meta.n_rows)] == [row["id"] for row in rows]
+    mine, theirs = index.run("x"), load_run("x", file, index.kind, "category")
+    for name in theirs.__struct_fields__:
+        left, right = getattr(mine, name), getattr(theirs, name)
+        if isinstance(right, np.ndarray):
+            assert np.array_equal(left, right, equal_nan=right.dtype.kind == "f"), name
+        else:
+            assert left == right, name
     index.close()

@@ -154,10 +154,10 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
             block = reader.read(views)
             rows.append(block.rows)
             trials.append(block.trials)
-        run = make_run(label, path, facts, ids, np.concatenate(rows), np.concatenate(trials))
-        if run.richness is None and kind == "capture" and run.n_steps.any() and _shows_work(file):
-            run.richness = "full"
-    return run
+        has_steps = any(block["n_steps"].any() for block in trials)
+        if facts.richness is None and kind == "capture" and has_steps:
+            facts.shows_work = _shows_work(file)
+    return make_run(label, path, facts, ids, np.concatenate(rows), np.concatenate(trials))
 
 
 def _shows_work(file: RowFile) -> bool:
@@ -198,12 +198,13 @@ def make_run(
         score=grades.score[kept],
         timed_out=grades.timed_out[kept].astype(np.float64),
         health=health,
-        richness=facts.richness
-        or ("full" if facts.shows_work and facts.kind == "capture" else None),
+        richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
         **numbers,
     )
+    if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():
+        run.richness = "full"
     _check(run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
