@@ -4,8 +4,9 @@ msgspec skips a field that no struct names several times faster than it decodes 
 of rows decodes into the smallest view that serves it. gc=False keeps millions of small records out
 of the garbage collector; none of them can be part of a cycle.
 """
+# ruff: noqa: D101 - most of these names say all there is to say
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -35,16 +36,12 @@ class KindView(msgspec.Struct, gc=False):
 
 
 class FailureView(msgspec.Struct, frozen=True, gc=False):
-    """Why a trial did not go well."""
-
     cause: str = ""
     message: str = ""
     answered: bool = False
 
 
 class PassView(msgspec.Struct, gc=False):
-    """Whether a grader passed the output."""
-
     pass_: bool = msgspec.field(name="pass")
 
 
@@ -69,22 +66,16 @@ class PartialGradeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class VersionView(msgspec.Struct, gc=False):
-    """Which version of a grader gave a grade."""
-
     version: str | None = None
 
 
 class AgentView(msgspec.Struct, frozen=True, gc=False):
-    """Which agent it was."""
-
     adapter: str = ""
     version: str | None = None
     model: str | None = None
 
 
 class UsageView(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What a trial used up."""
-
     input_tokens: float | None = None
     output_tokens: float | None = None
     cost_usd: float | None = None
@@ -100,15 +91,11 @@ class TimingView(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class StartEndView(msgspec.Struct, gc=False):
-    """When a trial began and ended."""
-
     start: int | float
     end: int | float
 
 
 class TotalView(msgspec.Struct, gc=False):
-    """How long a trial took."""
-
     total: int | float
 
 
@@ -127,6 +114,11 @@ class CountedStep(msgspec.Struct, gc=False):
     """A step that is only counted."""
 
 
+class NamedStep(msgspec.Struct, gc=False):
+    type: Literal["thought", "message", "plan", "tool_call"]
+    name: str = "unknown"
+
+
 class StepView(msgspec.Struct, gc=False):
     """What a step was and, of a tool call, which tool and how it ended."""
 
@@ -139,58 +131,29 @@ class _KindOfStep(msgspec.Struct, tag_field="type", gc=False):
     """Base of steps whose type must be a known one."""
 
 
-class ThoughtKind(_KindOfStep, tag="thought", gc=False):
-    """A thought without its text."""
-
-
-class MessageKind(_KindOfStep, tag="message", gc=False):
-    """A message without its text."""
-
-
-class PlanKind(_KindOfStep, tag="plan", gc=False):
-    """A plan without its entries."""
-
-
-class ToolName(_KindOfStep, tag="tool_call", gc=False):
-    """A tool call of which only the name counts."""
-
-    name: str = "unknown"
-
-
 class ThoughtText(_KindOfStep, tag="thought", gc=False):
-    """A thought to be shown."""
-
     content: str = ""
 
 
 class MessageText(_KindOfStep, tag="message", gc=False):
-    """A message to be shown."""
-
     content: str = ""
 
 
 class PlanEntries(_KindOfStep, tag="plan", gc=False):
-    """A plan to be shown."""
-
     entries: list[Any] = []
 
 
 class ToolUse(_KindOfStep, tag="tool_call", gc=False):
-    """A tool call to be shown."""
-
     name: str = "unknown"
     status: str = "pending"
     input: Any = None
     duration: int | float | None = None
 
 
-type NamedStep = ThoughtKind | MessageKind | PlanKind | ToolName
 type ShownStep = ThoughtText | MessageText | PlanEntries | ToolUse
 
 
 class MadeByView(msgspec.Struct, gc=False):
-    """Which agent a row is of."""
-
     agent: AgentView = AgentView()
 
 
@@ -198,8 +161,6 @@ class MadeByView(msgspec.Struct, gc=False):
 
 
 class SummaryView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """A row to be summarized in one line."""
-
     id: str
     input: str | list[str]
     output: str
@@ -210,16 +171,12 @@ class SummaryView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 
 class DetailView(SummaryView, kw_only=True, rename="camel", gc=False):
-    """A row to be described with all its steps."""
-
     trajectory: list[ShownStep]  # type: ignore[assignment]
     metadata: dict[str, Any] | None = None
     tool_errors: bool = False
 
 
 class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
-    """What every format shows of a row."""
-
     id: str
     input: str | list[str]
     output: str
@@ -229,22 +186,16 @@ class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 
 class CsvView(ResultView, kw_only=True, rename="camel", gc=False):
-    """A row as a line of CSV."""
-
     timing: TotalView
 
 
 class MarkdownView(ResultView, kw_only=True, rename="camel", gc=False):
-    """A row as a section of Markdown."""
-
     error: str | None = None
     errors: list[str] | None = None
     failure: FailureView | None = None
 
 
 class HasScoreView(msgspec.Struct, gc=False):
-    """Whether a row is graded."""
-
     score: CountedStep | None = None
 
 
@@ -271,8 +222,6 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
-    """A row that may be drawn for people to look at."""
-
     id: str
     score: PassView | None = None
     failure: FailureView | None = None
@@ -281,8 +230,6 @@ class VerdictView(msgspec.Struct, kw_only=True, gc=False):
 
 
 class SampleView(msgspec.Struct, kw_only=True):
-    """A row that was drawn."""
-
     id: str
     input: str | list[str]
     output: str
@@ -293,8 +240,6 @@ class SampleView(msgspec.Struct, kw_only=True):
 
 
 class JudgedView(msgspec.Struct, kw_only=True, gc=False):
-    """A row whose verdict is set against a person's."""
-
     id: str
     output: str
     score: Grade | None = None
@@ -364,25 +309,17 @@ class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
 
 
 class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):
-    """A capture with its tool calls."""
-
     trajectory: list[StepView]  # type: ignore[assignment]
 
 
 class EntryStepsView(EntryView, rename="camel", kw_only=True, gc=False):
-    """A trial with its number and its tool calls."""
-
     trial_num: int
     trajectory: list[StepView]  # type: ignore[assignment]
 
 
 class TrialsStepsView(TrialsView, rename="camel", kw_only=True, gc=False):
-    """A row of trials with their tool calls."""
-
     trials: list[EntryStepsView]  # type: ignore[assignment]
 
 
 class TrajectoryView(msgspec.Struct, gc=False):
-    """Only the steps of a row."""
-
     trajectory: list[StepView]

@@ -14,7 +14,6 @@ from assay.records.views import (
     ShownStep,
     SummaryView,
     ThoughtText,
-    ToolName,
     ToolUse,
 )
 from assay.report.text import fence, js_number, one_text, shorten
@@ -34,7 +33,7 @@ def _summarize(row: SummaryView) -> Summary:
         id=row.id,
         input=one_text(row.input, "\n"),
         output=row.output,
-        tool_calls=[step.name for step in row.trajectory if type(step) is ToolName],
+        tool_calls=[step.name for step in row.trajectory if step.type == "tool_call"],
         duration=duration_ms(row.timing.start, row.timing.end),
         pass_=score.pass_ if score else UNSET,
         score=score.score if score else UNSET,

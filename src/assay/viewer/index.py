@@ -16,7 +16,6 @@ from assay.compare.columns import (
     ROW,
     TRIAL,
     ColumnReader,
-    Ints,
     Kind,
     Records,
     RunFacts,
@@ -30,9 +29,10 @@ _VERSION = 3
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
-_LINE_FEED, _OPEN, _CLOSE = b"\n{}"
 _INPUT = msgspec.json.Decoder(str | list[str])
 _TEXT = msgspec.json.Decoder(tuple[str, str])
+_NOTHING = msgspec.json.Decoder(msgspec.UnsetType)
+"""Accepts no line; for a file of which no row has been recognised yet."""
 
 
 class IndexMeta(msgspec.Struct, rename="camel"):
@@ -218,9 +218,9 @@ def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
             kind = meta.facts.kind or _first_kind(block)
             if reader is None and kind is not None:
                 reader = ColumnReader(kind, meta.by, meta.facts, with_steps=True)
-            found = _decode_block(block, reader)
+            found = _decode_lines(block, reader)
             _note_bad(meta, found.bad)
-            meta.n_lines += found.n_lines
+            meta.n_lines += block.count(b"\n")
             meta.size = offset + len(block)
             if reader is None or not found.rows:
                 continue
@@ -238,51 +238,32 @@ def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
 
 
 class _Found(NamedTuple):
-    """What a block of lines holds."""
+    """The rows of a block of lines, each with its place in the block."""
 
     rows: list[Any]
     heads: list[str]
-    starts: Ints
-    """Where the line of each row begins in the block."""
-    ends: Ints
-    n_lines: int
+    starts: list[int]
+    lengths: list[int]
     bad: list[int]
     """Numbers in the block of lines that cannot be read."""
 
 
-def _decode_block(block: bytes, reader: ColumnReader | None) -> _Found:
-    """Decode all lines at once; if that fails, each by itself."""
-    data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == _LINE_FEED) + 1
-    n_lines = len(ends)
-    if block and not block.endswith(b"\n"):
-        ends = np.append(ends, len(block))
-    starts = np.concatenate(([0], ends[:-1])).astype(np.int64)[: len(ends)]
-    if reader is not None and block.endswith(b"\n") and len(block) > 1:
-        tidy = (data[starts] == _OPEN).all() and (data[ends - 2] == _CLOSE).all()
-        with contextlib.suppress(*UNREADABLE):
-            rows = reader.decoder.decode_lines(block) if tidy else []
-            if tidy and len(rows) == len(ends):
-                return _Found(rows, list(map(_head, rows)), starts, ends, n_lines, [])
-    return _decode_each(block, reader, starts, ends, n_lines)
-
-
-def _decode_each(
-    block: bytes, reader: ColumnReader | None, starts: Ints, ends: Ints, n_lines: int
-) -> _Found:
-    rows, heads, good, bad = [], [], [], []
-    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        line = block[start:end]
-        if line.isspace():
-            continue
-        bad.append(number)
-        if reader is not None:
-            with contextlib.suppress(*UNREADABLE):
-                row = reader.decoder.decode(line)
-                heads.append(_head(row))
-                rows.append(row)
-                good.append(bad.pop())
-    return _Found(rows, heads, starts[good], ends[good], n_lines, bad)
+def _decode_lines(block: bytes, reader: ColumnReader | None) -> _Found:
+    found = _Found([], [], [], [], [])
+    start = 0
+    for number, line in enumerate(block.split(b"\n")):
+        if line and not line.isspace():
+            try:
+                row = (reader.decoder if reader else _NOTHING).decode(line)
+                found.heads.append(_head(row))
+            except UNREADABLE:
+                found.bad.append(number)
+            else:
+                found.rows.append(row)
+                found.starts.append(start)
+                found.lengths.append(len(line))
+        start += len(line) + 1
+    return found
 
 
 def _head(row: Any) -> str:
@@ -295,10 +276,9 @@ def _place(
     records: Records, found: _Found, offset: int, text_offset: int, texts: list[bytes]
 ) -> None:
     """Fill in where each row stands in its file, and where its text is kept."""
-    lengths = [0, *map(len, texts[:-1])]
-    records["offset"] = offset + found.starts
-    records["length"] = found.ends - found.starts
-    records["text"] = text_offset + np.cumsum(lengths)
+    records["offset"] = np.add(found.starts, offset)
+    records["length"] = found.lengths
+    records["text"] = np.cumsum([text_offset, *map(len, texts[:-1])])
     records["id"] = [id_hash(row.id) for row in found.rows]
 
 
