@@ -11,7 +11,6 @@ import msgspec
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_same_file, whole_output
 from assay.errors import InputError
-from assay.pipeline.labels import compare_with_labels
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
@@ -142,6 +141,8 @@ def _export(rows: RowFile, options: _Options) -> None:
 
 
 def _compare(rows: RowFile, options: _Options) -> None:
+    from assay.pipeline.labels import compare_with_labels  # needs numpy, the others do not
+
     with open_rows(options.labels) as sheet:
         graders = grader_refs(options.graders, options.grader_timeout)
         report = compare_with_labels(rows, sheet, graders, options.concurrency)

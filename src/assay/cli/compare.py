@@ -28,7 +28,6 @@ from assay.report.comparison import (
 if TYPE_CHECKING:
     from assay.compare.columns import Kind
     from assay.compare.report import Comparison, Judge
-    from assay.compare.runs import Run
     from assay.stats.verdict import GateName
 
 _SEED = 20_260_101
@@ -109,8 +108,13 @@ def command(**given: Any) -> None:
 
 def _compare(named: Named, options: _Options) -> int:
     with _one_thread():
-        from assay.compare.report import CompareOptions, compare
-    runs = _load(named, options)
+        from assay.compare.report import CompareOptions, compare, load_runs
+
+    def announce(label: str, path: Path) -> None:
+        if options.progress:
+            click.echo(f"reading {label}: {path}", err=True)
+
+    runs = load_runs(named, options.input_format, options.category_key, announce)
     chosen = CompareOptions(
         strategy=options.strategy,
         margin=options.margin,
@@ -147,24 +151,6 @@ def _judge(grader: str) -> "Judge":
     from assay.pipeline.stages import AskingHost
 
     return custom_judge(grader, AskingHost())
-
-
-def _load(named: Named, options: _Options) -> "list[Run]":
-    from assay.compare.columns import detect_kind
-    from assay.compare.runs import load_run
-
-    wanted = options.input_format
-    kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
-    if len(set(kinds)) > 1:
-        found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
-        msg = f"captures and trials cannot be compared with each other ({found})"
-        raise InputError(msg, hint="run both with `trials`, or both with `capture`")
-    runs = []
-    for (label, path), kind in zip(named, kinds, strict=True):
-        if options.progress:
-            click.echo(f"reading {label}: {path}", err=True)
-        runs.append(load_run(label, path, kind, options.category_key))
-    return runs
 
 
 def _write(comparison: "Comparison", options: _Options) -> None:
@@ -223,27 +209,9 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
 
 
 def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
-    """Judge every other run against the first; the worst answer counts."""
-    from assay.compare.pairs import judge
-
-    baseline = comparison.sections["meta"]["runs"][0]
+    """Judge every other run against the first; the worst outcome decides."""
     worst = 0
-    for pair in comparison.pairs:
-        if pair.run_a != baseline:
-            continue
-        result = judge(pair, gate, margin)
-        outcome = result.outcome
-        unhealthy = [
-            label
-            for label in (pair.run_a, pair.run_b)
-            if not comparison.sections["health"][label]["healthy"]
-        ]
-        words = result.words
-        if unhealthy and outcome != "cannot-judge":
-            outcome, words = (
-                "cannot-judge",
-                f"the measurement of {' and '.join(unhealthy)} is unhealthy",
-            )
+    for pair, outcome, words in comparison.judge(gate, margin):
         click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({words})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]

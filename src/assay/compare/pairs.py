@@ -12,7 +12,7 @@ from assay.compare.runs import Run
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.rates import bound_difference
 from assay.stats.significance import adjust_holm
-from assay.stats.verdict import GateName, GateResult, Verdict, judge_difference, judge_gate
+from assay.stats.verdict import Verdict, judge_difference
 
 
 class Aligned(msgspec.Struct, frozen=True):
@@ -156,11 +156,6 @@ def compare_pairs(aligned: Aligned, *, margin: float, seed: int) -> list[Pair]:
             names=(pair.run_a, pair.run_b),
         )
     return pairs
-
-
-def judge(pair: Pair, gate: GateName, margin: float) -> GateResult:
-    """Judge run B of a pair against run A, for CI."""
-    return judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
 
 
 def _compare(aligned: Aligned, a: int, b: int, seed: int) -> Pair:

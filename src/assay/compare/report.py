@@ -2,12 +2,14 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from assay.compare import describe
+from assay.compare.columns import Kind, detect_kind
 from assay.compare.head_to_head import (
     Totals,
     capture_prompts,
@@ -20,8 +22,10 @@ from assay.compare.head_to_head import (
     weigh,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
-from assay.compare.runs import Run
+from assay.compare.runs import Run, load_run
+from assay.errors import InputError
 from assay.stats.ranking import rank_runs
+from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _ALL_PAIRS = 3
 type Judge = Callable[[Aligned], Totals]
@@ -48,6 +52,39 @@ class Comparison(msgspec.Struct):
     warnings: list[str]
     """What to know before reading on; first how the runs differ."""
     n_differences: int
+
+    def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
+        """Judge every other run against the first; what is unhealthy cannot be judged."""
+        for pair in self.pairs:
+            if pair.run_a != self.sections["meta"]["runs"][0]:
+                continue
+            result = judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
+            health = self.sections["health"]
+            unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+            if unhealthy and result.outcome != "cannot-judge":
+                words = f"the measurement of {' and '.join(unhealthy)} is unhealthy"
+                yield pair, "cannot-judge", words
+            else:
+                yield pair, result.outcome, result.words
+
+
+def load_runs(
+    named: Sequence[tuple[str, Path]],
+    wanted: Kind | Literal["auto"],
+    category_key: str,
+    announce: Callable[[str, Path], None],
+) -> list[Run]:
+    """Read the files of all runs, which must be of one kind."""
+    kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
+    if len(set(kinds)) > 1:
+        found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
+        msg = f"captures and trials cannot be compared with each other ({found})"
+        raise InputError(msg, hint="run both with `trials`, or both with `capture`")
+    runs = []
+    for label, path in named:
+        announce(label, path)
+        runs.append(load_run(label, path, kinds[0], category_key))
+    return runs
 
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
