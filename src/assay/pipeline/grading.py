@@ -197,6 +197,12 @@ def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
 
 
 def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
+    """Return the line with the verdict in it, everything else as it was.
+
+    This is done on the text where it can be, behind the last field: taking a row apart and putting
+    it together again takes a tenth of all the time of grading. Other rows are taken apart into
+    undecoded fields.
+    """
     score = verdict.score
     added = _Added(
         score=score or UNSET,
@@ -207,6 +213,7 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
     text = line if line.endswith(b"}\n") else line.strip() + b"\n"
     others = row.outcome or row.grader_failures or row.errors
     earlier = row.score or row.grades
+    # A row that we have graded before ends with what we added: cut that off.
     if earlier and not others and text.endswith(tail := _tail(row)):
         text, earlier = text[: -len(tail)] + b"}\n", _NONE
     if earlier or others:
@@ -216,10 +223,10 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
         return _encode({**old, **new})
     if verdict.broken:
         added.errors = list(verdict.broken.values())
-    said = _encode(added)
-    if said == b"{}":
+    new_fields = _encode(added)
+    if new_fields == b"{}":
         return text[:-1]
-    return text[:-2] + b"," + said[1:]
+    return text[:-2] + b"," + new_fields[1:]
 
 
 def _tail(row: GradingView) -> bytes:
