@@ -10,11 +10,12 @@ import click
 import msgspec
 
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
-from assay.cli.output import Sink, open_sink
+from assay.cli.output import Sink, open_sink, refuse_same_file
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow
 from assay.pipeline.stages import grade_all
+from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
 from assay.records.views import AnyIdView
 
@@ -64,32 +65,18 @@ def command(**given: Any) -> None:
     if not options.graders:
         msg = "by which grader? give -g GRADER"
         raise click.UsageError(msg)
-    source, output = options.rows, options.output
-    graders = grader_refs(options.graders, options.grader_timeout)
     mode = output_mode(
-        output, resume=options.resume, append=options.append, overwrite=options.overwrite
+        options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
     )
-    if source is None:
+    if options.rows is None:
         refuse_terminal()
-    elif output is not None and output.exists() and output.samefile(source):
-        msg = f"-o is the file that is read: {output}"
-        raise click.UsageError(msg)
-    tally = _Tally()
-    with open_sink(output, mode) as sink:
-        lines = read_lines(source)
-        if mode == "resume" and output is not None:
-            tally.n_before = _skip_graded(lines, output)
-        with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options.concurrency):
-                batch.add(row.line)
-                tally.add(row)
-                if options.progress:
-                    click.echo(_shown(row), err=True)
-    if source is None and not tally.n_rows + tally.n_before:
+    refuse_same_file(options.rows, options.output)
+    tally = _grade(options, mode)
+    if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(msg, hint="grade reads what `assay capture` or `assay extract` wrote")
     if not options.quiet:
-        click.echo(tally.summary(str(output or "")), err=True)
+        click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
         click.echo(
             f"{tally.n_broken} rows are not graded: their grader failed "
@@ -97,6 +84,22 @@ def command(**given: Any) -> None:
             err=True,
         )
         raise click.exceptions.Exit(1)
+
+
+def _grade(options: _Options, mode: Mode) -> "_Tally":
+    graders = grader_refs(options.graders, options.grader_timeout)
+    tally = _Tally()
+    with open_sink(options.output, mode) as sink:
+        lines = read_lines(options.rows)
+        if mode == "resume" and options.output is not None:
+            tally.n_before = _skip_graded(lines, options.output)
+        with _Batch(sink) as batch:
+            for row in grade_all(lines, graders, options.concurrency):
+                batch.add(row.line)
+                tally.add(row)
+                if options.progress:
+                    click.echo(_shown(row), err=True)
+    return tally
 
 
 class _Batch:

@@ -17,7 +17,6 @@ from assay.compare.head_to_head import (
     pass_k,
     rank_statistically,
     read_weights,
-    strict_pairwise,
     trials_prompts,
     weigh,
 )
@@ -200,8 +199,8 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
             run.label: describe.describe_performance(run, options.seed) for run in runs
         },
         "headToHead": {
-            "capability": strict_pairwise(aligned, [pair[0] for pair in both]),
-            "reliability": strict_pairwise(aligned, [pair[1] for pair in both]),
+            "capability": pairwise(aligned, [pair[0] for pair in both], strict=True),
+            "reliability": pairwise(aligned, [pair[1] for pair in both], strict=True),
             "overall": pairwise(aligned, totals),
         },
     }

@@ -1,11 +1,13 @@
 """An index of one result file: its columns on disk, extended as the file grows."""
 
 import contextlib
+import copy
 import fcntl
 import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -15,6 +17,7 @@ import numpy as np
 from assay.compare.columns import (
     ROW,
     TRIAL,
+    Block,
     ColumnReader,
     Kind,
     Records,
@@ -65,21 +68,23 @@ class Index:
         self._lock_fd = -1
         self.folder = self._claim(keep=keep)
         self.meta = self._load()
-        self._mapped: dict[str, Records] = {}
+        self._mapped: dict[tuple[str, int], Records] = {}
 
     def refresh(self) -> bool:
         """Read what was added; say whether anything changed."""
         size = self.path.stat().st_size
         if size == self.meta.size:
             return False
-        if size < self.meta.size or self._sampled(self.meta.size) != self.meta.sample:
-            self.meta = IndexMeta(by=self._by)
-        before = (self.meta.n_trials, self.meta.n_bad)
-        _extend(self.path, self.folder, self.meta)
-        self.meta.sample = self._sampled(self.meta.size)
-        self._save()
-        self._mapped = {}
-        return before != (self.meta.n_trials, self.meta.n_bad)
+        before = self.meta
+        if size < before.size or self._sampled(before.size) != before.sample:
+            before = IndexMeta(by=self._by)
+        # Other threads go on reading what they have until the files are complete.
+        meta = copy.deepcopy(before)
+        _extend(self.path, self.folder, meta)
+        meta.sample = self._sampled(meta.size)
+        self._save(meta)
+        self.meta, self._mapped = meta, {}
+        return (before.n_trials, before.n_bad) != (meta.n_trials, meta.n_bad)
 
     @property
     def kind(self) -> Kind:
@@ -87,23 +92,28 @@ class Index:
         return self.meta.facts.kind or "capture"
 
     @property
+    def columns(self) -> Block:
+        """All rows and their trials, in the order of the file; mapped from disk."""
+        meta = self.meta
+        return Block(self._map("rows", ROW, meta.n_rows), self._map("trials", TRIAL, meta.n_trials))
+
+    @property
     def rows(self) -> Records:
-        """All rows, in the order of the file; mapped from disk."""
-        return self._map("rows", ROW, self.meta.n_rows)
+        """All rows."""
+        return self.columns.rows
 
     @property
     def trials(self) -> Records:
-        """All trials, in the order of the file; mapped from disk."""
-        return self._map("trials", TRIAL, self.meta.n_trials)
+        """All trials."""
+        return self.columns.trials
 
     def run(self, label: str) -> Run:
         """Return the same columns as a run to be compared."""
-        ids = [
-            prompt_id
-            for _, block in self.text_blocks()
-            for prompt_id, _ in _TEXT.decode_lines(block)
-        ]
-        return make_run(label, self.path, self.meta.facts, ids, self.rows, self.trials)
+        facts, (rows, trials) = self.meta.facts, self.columns
+        texts = (text for _, block in self.text_blocks() for text in _TEXT.decode_lines(block))
+        # The file may have grown since the columns were taken.
+        ids = [prompt_id for prompt_id, _ in islice(texts, len(rows))]
+        return make_run(label, self.path, facts, ids, rows, trials)
 
     def text(self, row: int) -> tuple[str, str]:
         """Return id and beginning of the input of a row."""
@@ -136,9 +146,9 @@ class Index:
     def _map(self, name: str, dtype: np.dtype[np.void], n: int) -> Records:
         if not n:
             return np.zeros(0, dtype)
-        if name not in self._mapped:
-            self._mapped[name] = np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
-        return self._mapped[name]
+        if (name, n) not in self._mapped:
+            self._mapped[name, n] = np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
+        return self._mapped[name, n]
 
     def _claim(self, *, keep: bool) -> Path:
         """Find a folder that is ours alone: beside the file, in the cache, else a new one."""
@@ -173,10 +183,10 @@ class Index:
             pass
         return IndexMeta(by=self._by)
 
-    def _save(self) -> None:
+    def _save(self, meta: IndexMeta) -> None:
         target = self.folder / "meta.json"
         fresh = target.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(self.meta))
+        fresh.write_bytes(msgspec.json.encode(meta))
         fresh.replace(target)
 
     def _sampled(self, size: int) -> str:

@@ -36,9 +36,10 @@ class Prompts:
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         self._indexes = list(indexes)
-        self._trials = [index.trials for index in indexes]
-        self._first_trial = [_first_trials(index.rows) for index in indexes]
-        self.ids, self._where = _joined([index.rows for index in indexes])
+        columns = [index.columns for index in indexes]
+        self._trials = [block.trials for block in columns]
+        self._first_trial = [_first_trials(block.rows) for block in columns]
+        self.ids, self._where = _joined([block.rows for block in columns])
 
     def find(self, prompt_id: str) -> int | None:
         """Return the number of a prompt."""
