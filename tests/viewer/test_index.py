@@ -76,6 +76,19 @@ def test_growing_file_is_extended_and_a_torn_line_waits(file: Path) -> None:
     index.close()
 
 
+def test_columns_in_use_stay_as_they_are_while_the_file_grows(file: Path) -> None:
+    index = opened(file)
+    before = index.columns
+    with file.open("ab") as out:
+        out.write(file.read_bytes())
+    assert index.refresh() is True
+    assert len(before.rows["id"]) == len(before.trials["passed"]) == 20
+    assert before.rows["id"].tolist() * 2 == index.columns.rows["id"].tolist()
+    run = index.run("x")
+    assert (len(run.ids), run.health.n_repeated) == (20, 20)
+    index.close()
+
+
 def test_another_file_under_the_same_name_is_read_anew(file: Path, sample: ModuleType) -> None:
     opened(file).close()
     sample.write(file, sample.rows(25, seed=7, rate=0.5, agent="b"))

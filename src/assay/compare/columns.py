@@ -164,25 +164,25 @@ class ColumnReader:
         self._categories = {name: n for n, name in enumerate(facts.categories)}
         self._causes = {name: n for n, name in enumerate(facts.causes)}
 
-    def read(self, rows: Sequence[Any]) -> Block:
+    def read(self, views: Sequence[Any]) -> Block:
         """Make columns of some rows, and extend the facts."""
         if self._facts.kind == "trials":
-            return self._read_trials(rows)
-        return self._read_captures(rows)
+            return self._read_trials(views)
+        return self._read_captures(views)
 
-    def _read_captures(self, rows: Sequence[CaptureView]) -> Block:
+    def _read_captures(self, views: Sequence[CaptureView]) -> Block:
         """Read prompts with one trial each."""
-        fields = _transposed(rows, CaptureView)
-        rows_, trials = zeros(ROW, len(rows)), zeros(TRIAL, len(rows))
-        for ones in (rows_["n_trials"], rows_["k"], trials["number"]):
+        fields = _transposed(views, CaptureView)
+        rows, trials = zeros(ROW, len(views)), zeros(TRIAL, len(views))
+        for ones in (rows["n_trials"], rows["k"], trials["number"]):
             ones[:] = 1
-        for unknown in (rows_["pass_at_k"], rows_["pass_exp_k"]):
+        for unknown in (rows["pass_at_k"], rows["pass_exp_k"]):
             unknown[:] = nan
-        self._fill_rows(rows_, fields)
+        self._fill_rows(rows, fields)
         errors, timing, score = fields["errors"], fields["timing"], fields["score"]
         causes = _causes(fields["failure"])
         if any(errors) or any(_each(fields["metadata"], "timed_out")):
-            causes = [row.failure.cause or _old_cause(row) for row in rows]
+            causes = [row.failure.cause or _old_cause(row) for row in views]
         lengths_ms = _numbers(_each(timing, "total"))
         if np.isnan(lengths_ms).any():
             passed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
@@ -195,19 +195,19 @@ class ColumnReader:
         if any(errors):
             trials["complete"] &= ~np.fromiter(map(bool, errors), np.bool_, len(errors))
         self._fill_trials(trials, fields, causes)
-        return Block(rows_, trials)
+        return Block(rows, trials)
 
-    def _read_trials(self, rows: Sequence[TrialsView]) -> Block:
+    def _read_trials(self, views: Sequence[TrialsView]) -> Block:
         """Read prompts with all their trials."""
-        prompts = _transposed(rows, TrialsView)
+        prompts = _transposed(views, TrialsView)
         fields = _transposed(list(chain.from_iterable(prompts["trials"])), EntryView)
-        rows_, trials = zeros(ROW, len(rows)), zeros(TRIAL, len(fields["duration"]))
+        rows, trials = zeros(ROW, len(views)), zeros(TRIAL, len(fields["duration"]))
         counts = _lengths(prompts["trials"])
-        rows_["n_trials"][:] = counts
-        rows_["k"][:] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
-        rows_["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
-        rows_["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
-        self._fill_rows(rows_, prompts)
+        rows["n_trials"][:] = counts
+        rows["k"][:] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
+        rows["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
+        rows["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
+        self._fill_rows(rows, prompts)
         passed = _numbers(fields["pass_"])
         trials["passed"][:] = passed
         trials["score"][:] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))
@@ -217,12 +217,12 @@ class ColumnReader:
         if self._with_steps:
             trials["number"][:] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
         self._fill_trials(trials, fields, _causes(fields["failure"]))
-        return Block(rows_, trials)
+        return Block(rows, trials)
 
-    def _fill_rows(self, rows_: Columns, fields: Fields) -> None:
+    def _fill_rows(self, rows: Columns, fields: Fields) -> None:
         inputs, metadata = fields["input"], fields["metadata"]
-        rows_["input"][:] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
-        rows_["category"][:] = self._category_numbers(_each(metadata, "category"))
+        rows["input"][:] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
+        rows["category"][:] = self._category_numbers(_each(metadata, "category"))
         if self._facts.richness is None:
             seen = _each(metadata, "trajectory_richness")
             self._facts.richness = next((value for value in seen if value in _RICHNESS), None)

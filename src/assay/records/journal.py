@@ -19,7 +19,7 @@ _BLOCK = 64 * 1024
 RESUMABLE = "--resume runs only what is missing in it, --append adds to it, --overwrite starts anew"
 """How to go on with an output that is there, for commands that can resume."""
 DERIVED = "choose another -o, or --overwrite what is there"
-"""The same for commands whose output can be made again."""
+"""The same for commands whose output can be made again from their input."""
 
 
 class RowKey(msgspec.Struct, rename="camel", gc=False):
@@ -33,9 +33,9 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
 class Journal:
     """Appends whole lines. A kill at any moment leaves whole lines, but for the last at most."""
 
-    def __init__(self, path: Path, mode: Mode, ways: str = RESUMABLE) -> None:
+    def __init__(self, path: Path, mode: Mode, hint: str = RESUMABLE) -> None:
         self.path = path
-        self._fd = _open(path, mode, ways)
+        self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         try:
             self._lock()
@@ -112,10 +112,10 @@ class Journal:
             raise OutputError(msg, hint="wait for it, or choose another -o") from error
 
 
-def _open(path: Path, mode: Mode, ways: str) -> int:
+def _open(path: Path, mode: Mode, hint: str) -> int:
     if mode == "new" and path.is_file() and path.stat().st_size > 0:
         msg = f"{path} already exists"
-        raise OutputError(msg, hint=ways)
+        raise OutputError(msg, hint=hint)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
