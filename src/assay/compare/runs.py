@@ -155,7 +155,9 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
         has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
             facts.shows_work = _shows_work(file)
-    return make_run(label, path, facts, ids, joined(blocks))
+    columns = joined(blocks)
+    blocks.clear()
+    return make_run(label, path, facts, ids, columns)
 
 
 def _shows_work(file: RowFile) -> bool:
@@ -179,7 +181,7 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         ids = [id_ for id_, keep in zip(ids, last.tolist(), strict=True) if keep]
         rows = {name: column[last] for name, column in rows.items()}
         trials = {name: column[kept] for name, column in trials.items()}
-    numbers = {name: trials[name].astype(np.float64) for name in _TRIAL_COLUMNS}
+    numbers = {name: trials[name].astype(np.float64, copy=False) for name in _TRIAL_COLUMNS}
     run = Run(
         label=label,
         path=path,
@@ -192,8 +194,8 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         pass_at_k=rows["pass_at_k"],
         pass_exp_k=rows["pass_exp_k"],
         prompt=np.repeat(np.arange(len(ids), dtype=np.int64), rows["n_trials"]),
-        passed=grades.passed[kept],
-        score=grades.score[kept],
+        passed=grades.passed if kept.all() else grades.passed[kept],
+        score=grades.score if kept.all() else grades.score[kept],
         timed_out=grades.timed_out[kept].astype(np.float64),
         health=health,
         richness=facts.richness,
