@@ -116,9 +116,9 @@ def zeros(types: Mapping[str, str], n: int) -> Columns:
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Put blocks one behind the other."""
-    rows = {name: np.concatenate([block.rows[name] for block in blocks]) for name in ROW}
-    trials = {name: np.concatenate([block.trials[name] for block in blocks]) for name in TRIAL}
+    """Put blocks one behind the other, emptying them: memory holds one column twice, not all."""
+    rows = {name: np.concatenate([block.rows.pop(name) for block in blocks]) for name in ROW}
+    trials = {name: np.concatenate([block.trials.pop(name) for block in blocks]) for name in TRIAL}
     return Block(rows, trials)
 
 

@@ -155,9 +155,7 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
         has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
             facts.shows_work = _shows_work(file)
-    columns = joined(blocks)
-    blocks.clear()
-    return make_run(label, path, facts, ids, columns)
+    return make_run(label, path, facts, ids, joined(blocks))
 
 
 def _shows_work(file: RowFile) -> bool:
