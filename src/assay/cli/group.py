@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)
-        gc.freeze()
+        gc.freeze()  # ends what main.py began: what was loaded is never looked at again
         gc.enable()
         return command
 
