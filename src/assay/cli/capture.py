@@ -1,23 +1,14 @@
 """assay capture: prompts in, full trajectories out."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import (
-    chosen_benchmark,
-    chosen_graders,
-    conclude,
-    mode_of,
-    plan_batch,
-    show_progress,
-)
+from assay.cli.batch import plan_captures
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
-    chosen_agent,
     grader_options,
     output_options,
     run_options,
@@ -26,7 +17,6 @@ from assay.cli.options import (
 from assay.cli.output import open_sink
 from assay.cli.parameters import AfterDashes
 from assay.pipeline.batch import run_batch
-from assay.pipeline.stages import CaptureTrial
 
 
 @click.command(
@@ -45,11 +35,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     speaks the Agent Client Protocol on stdio:  assay capture PROMPTS -- COMMAND ARGS...
     """
     options = CaptureOptions(**values)
-    benchmark = chosen_benchmark(options)
-    agent = chosen_agent(ctx, options)
-    work = CaptureTrial(chosen_graders(options, benchmark), options.retries)
-    batch = plan_batch(options, agent, benchmark)
-    show = partial(show_progress, options, agent, benchmark, batch)
-    with open_sink(options.output, mode_of(options)) as sink:
-        progress = run_batch(batch, work, sink, show)
-    conclude(options, progress)
+    planned, work = plan_captures(ctx, options)
+    with open_sink(options.output, planned.mode) as sink:
+        progress = run_batch(planned.batch, work, sink, planned.show)
+    planned.conclude(progress)

@@ -50,8 +50,7 @@ def command(**options: Any) -> None:
     source: Path | None = options["rows"]
     output: Path | None = options["output"]
     graders = grader_refs(options["graders"], options["grader_timeout"])
-    flags = {name: options[name] for name in ("resume", "append", "overwrite")}
-    mode = output_mode(output, **flags)
+    mode = output_mode(output, options["resume"], options["append"], options["overwrite"])
     if source is None:
         refuse_terminal()
     elif output is not None and output.exists() and output.samefile(source):

@@ -20,7 +20,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the names in their order of use, then those of installed plugins."""
-        from assay import plugins
+        from assay import plugins  # late: asked for only after a wrong name
 
         return [*COMMANDS, *plugins.names("assay.commands")]
 
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such command."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from difflib import get_close_matches
+            from difflib import get_close_matches  # late: only for a wrong name
 
             close = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see: assay --help"
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 
 def _plugin_command(name: str) -> click.Command | None:
     """Give a command that another package brings; asked only for names that are not ours."""
-    from assay import plugins
+    from assay import plugins  # late: our own commands load it themselves if they need it
 
     if name not in plugins.names("assay.commands"):
         return None

@@ -51,7 +51,7 @@ def _run(words: list[str]) -> int:
     # of the 90 ms that a small `summarize` needs (min of 30 runs, user and system time).
     gc.disable()
     try:
-        from assay.cli.group import run_command
+        from assay.cli.group import run_command  # late: help and version need no click
 
         return run_command(words)
     except KeyboardInterrupt:  # before there was anything to end

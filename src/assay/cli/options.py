@@ -176,7 +176,7 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
-def output_mode(output: Path | None, *, resume: bool, append: bool, overwrite: bool) -> Mode:
+def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """Read the three ways to treat an existing output; they exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}
     chosen = [mode for mode, given in modes.items() if given]

@@ -1,11 +1,10 @@
 """assay run: prompts in, raw output out."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import conclude, mode_of, plan_batch, prompt_file, show_progress
+from assay.cli.batch import CommandBatch, prompt_file
 from assay.cli.options import (
     BatchOptions,
     agent_options,
@@ -15,7 +14,6 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import prompt_path
 from assay.pipeline.batch import run_batch
 from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
@@ -39,13 +37,12 @@ def command(**values: Any) -> None:
     """Run every prompt of PROMPTS (stdin if none); write one raw row per trial for extract."""
     options = RunOptions(**values)
     agent = _agent(options)
-    source = prompt_file(prompt_path(options.prompts, from_stdin=not options.prompts))
+    source = prompt_file(options.prompts, from_stdin=not options.prompts)
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    batch = plan_batch(options, agent, source, keep_raw=False)
-    show = partial(show_progress, options, agent, source, batch)
-    with open_sink(options.output, mode_of(options)) as sink:
-        progress = run_batch(batch, RunTrial(options.retries), sink, show)
-    conclude(options, progress)
+    planned = CommandBatch(options, agent, source, keep_raw=False)
+    with open_sink(options.output, planned.mode) as sink:
+        progress = run_batch(planned.batch, RunTrial(options.retries), sink, planned.show)
+    planned.conclude(progress)
 
 
 def _agent(options: RunOptions) -> PluginRef:

@@ -1,23 +1,14 @@
 """assay trials: every prompt several times, for pass@k."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import (
-    chosen_benchmark,
-    chosen_graders,
-    conclude,
-    mode_of,
-    plan_batch,
-    show_progress,
-)
+from assay.cli.batch import plan_captures
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
-    chosen_agent,
     grader_options,
     output_options,
     run_options,
@@ -26,7 +17,6 @@ from assay.cli.options import (
 from assay.cli.output import open_sink
 from assay.cli.parameters import AfterDashes
 from assay.pipeline.batch import run_batch
-from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.trials import TrialRows
 
 
@@ -52,15 +42,11 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     Trials of one prompt may run side by side, and each is on disk as soon as it has finished.
     """
     options = TrialsOptions(**values)
-    benchmark = chosen_benchmark(options)
-    agent = chosen_agent(ctx, options)
-    graders = chosen_graders(options, benchmark)
-    batch = plan_batch(options, agent, benchmark, k=options.k)
-    show = partial(show_progress, options, agent, benchmark, batch)
-    mode = mode_of(options)
+    planned, work = plan_captures(ctx, options, options.k)
+    mode, graded = planned.mode, bool(work.graders)
     with (
         open_sink(options.output, mode) as sink,
-        TrialRows(sink, options.output, mode, options.k, graded=bool(graders)) as rows,
+        TrialRows(sink, options.output, mode, options.k, graded=graded) as rows,
     ):
-        progress = run_batch(batch, CaptureTrial(graders, options.retries), rows, show)
-    conclude(options, progress)
+        progress = run_batch(planned.batch, work, rows, planned.show)
+    planned.conclude(progress)
