@@ -113,9 +113,10 @@ def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
 class Sink:
     """Takes finished rows, one at a time."""
 
-    def __init__(self, journal: Journal | None, mode: Mode = "new") -> None:
+    def __init__(self, journal: Journal | None, mode: Mode = "new", k: int | None = None) -> None:
         self._journal = journal
         self._resumed = mode == "resume"
+        self._k = k
 
     def append(self, line: bytes) -> None:
         """Write one row so that a kill cannot lose it."""
@@ -129,7 +130,7 @@ class Sink:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
         self.append(encode_row(result, spec.extra))
 
-    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
         if self._journal is None or not self._resumed:
             return specs
@@ -142,18 +143,20 @@ class Sink:
                 raise InputError(
                     msg, hint="go on with the same prompts and agent, or use another -o"
                 )
-            if spec is not None and k is not None and key.k != k:
-                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {k}'
+            if spec is not None and self._k is not None and key.k != self._k:
+                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {self._k}'
                 raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
             done.add(key.id)
         return [spec for spec in specs if spec.prompt.id not in done]
 
 
 @contextmanager
-def open_sink(output: Path | None, mode: Mode, hint: str = RESUMABLE) -> Iterator[Sink]:
-    """Open the output for one command."""
+def open_sink(
+    output: Path | None, mode: Mode, hint: str = RESUMABLE, k: int | None = None
+) -> Iterator[Sink]:
+    """Open the output for one command; with k, every row must hold so many trials."""
     if output is None:
         yield Sink(None)
         return
     with Journal(output, mode, hint) as journal:
-        yield Sink(journal, mode)
+        yield Sink(journal, mode, k)
