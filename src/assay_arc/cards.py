@@ -253,7 +253,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[Played], dict[str, 
         data = (folder / PLAYED).read_bytes()
         return [_again(folder, one) for one in msgspec.json.decode(data, type=list[Played])], {}
     if not (folder / RESULTS).is_file():
-        msg = f"{folder}: neither {RESULTS} nor {PLAYED}; nothing to score from"
+        msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
     played, lost = [], {}
     for place, line in read_lines(folder / RESULTS):

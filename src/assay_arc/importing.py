@@ -56,7 +56,7 @@ def take_sessions(claims: Sequence[Claim], source: Path, target: Path, seed: int
             sessions.append(_compare(read_log(copy), copy, claim, seed))
         elif claim.session_sha256 is not None:
             msg = f"{path} is missing, but the result was collected from it"
-            raise ResultProblem(msg, hint="bring the whole sessions folder along")
+            raise ResultProblem(msg, hint="copy the whole sessions folder as well")
     return sessions
 
 

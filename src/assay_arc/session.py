@@ -328,11 +328,11 @@ def resume_session(
     last = _LastSeen(engine)
     replay = replay_events(log, last)
     if not replay.replayed:
-        message = f"the log can not be resumed: {replay.difference}"
+        message = f"the log cannot be resumed: {replay.difference}"
         raise LogProblem(message)
     seen = last.seen if last.seen is not None else engine.start()
     if seen is None:
-        message = "the log can not be resumed: the game gives no first picture"
+        message = "the log cannot be resumed: the game gives no first picture"
         raise LogProblem(message)
     session = Session(engine, writer, log.header.limits, now, seen)
     session.resume(log)
@@ -347,7 +347,7 @@ def _same_header(logged: Header, expected: Header) -> None:
     for field in Header.__struct_fields__:
         if getattr(logged, field) != getattr(ours, field):
             message = (
-                f"the log can not be resumed: its {field} is {getattr(logged, field)!r} "
+                f"the log cannot be resumed: its {field} is {getattr(logged, field)!r} "
                 f"and this game process has {getattr(ours, field)!r}"
             )
             raise LogProblem(message)

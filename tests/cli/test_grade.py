@@ -40,7 +40,7 @@ def test_a_broken_grader_is_counted_and_the_rest_goes_on(assay, rows) -> None:
     done = assay("grade", source, "-g", "contains", "--progress")
     assert done.code == 1
     assert ["score" in row for row in done.rows] == [True, False, True]
-    assert "1 rows are not graded" in done.stderr
+    assert "1 rows were not graded" in done.stderr
     assert "The first: b: contains: nothing to compare with" in done.stderr
     assert "✓ a: 1" in done.stderr
 
@@ -48,13 +48,17 @@ def test_a_broken_grader_is_counted_and_the_rest_goes_on(assay, rows) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["e.jsonl"], 2, "give -g"),
+        (["e.jsonl"], 2, "Use -g GRADER."),
         (["e.jsonl", "-g", "nope.py"], 1, "Grader not found"),
         (["e.jsonl", "-g", "nope"], 1, "Grader not found"),
         (["e.jsonl", "-g", "regex:("], 1, "not a regular expression"),
         (["e.jsonl", "-g", "exact:trim=perhaps"], 1, "trim"),
         (["none.jsonl", "-g", "exact"], 1, "none.jsonl: No such file"),
-        (["e.jsonl", "-g", "exact", "-o", "e.jsonl", "--overwrite"], 2, "the file that is read"),
+        (
+            ["e.jsonl", "-g", "exact", "-o", "e.jsonl", "--overwrite"],
+            2,
+            "the same file as the input",
+        ),
         (["e.jsonl", "-g", "exact", "-j", "0"], 2, "-j"),
         (["e.jsonl", "-g", "exact", "--grader-timeout", "0"], 2, "--grader-timeout"),
         (["e.jsonl", "-g", "exact", "--append"], 2, "--append needs -o"),
@@ -156,7 +160,7 @@ def test_an_interrupt_ends_everything_and_resume_goes_on(
     (tmp_path / "go").touch()
     done = assay(*words, "--resume")
     assert done.code == 0
-    assert "4 were there before" in done.stderr
+    assert "4 were already graded" in done.stderr
     assert [row["id"] for row in read_rows(output)] == [str(n) for n in range(8)]
     again = assay(*words, "--resume")
     assert again.code == 0

@@ -182,7 +182,7 @@ def test_a_broken_grader_loses_no_trial(
     out = tmp_path / "t.jsonl"
     done = assay("trials", prompts("hi", "ho"), "-s", agent(), "-g", broken, "-k", 2, "-o", out)
     assert done.code == 1
-    assert "4 trials are not graded" in done.stderr
+    assert "4 trials were not graded" in done.stderr
     for row in lines(out):
         assert [t["output"] for t in row["trials"]] == [row["input"]] * 2
         assert all("oops" in t["graderFailures"]["broken"] for t in row["trials"])
@@ -365,7 +365,7 @@ def test_other_prompts_or_agents_are_refused(
     other[1] = prompts(MARK, "something else")
     done = assay(*other, "-k", 3, "--resume")
     assert done.code == 1
-    assert 'trials of "p1" are of another prompt or agent' in done.stderr
+    assert 'trials of "p1" were made from another prompt or agent' in done.stderr
     other = [*command]
     other[3] = agent(name="somebody else")
     done = assay(*other, "-k", 3, "--resume")

@@ -39,9 +39,10 @@ class AcpAdapter:
     ) -> None:
         words = [*command, *_split(argument), *args]
         if not words:
-            msg = "acp: which agent? no command was given"
+            msg = "acp: no command was given for the agent"
             raise InputError(
-                msg, hint='give it behind --, or as -s "acp:COMMAND ARGS" (see docs/adapters.md)'
+                msg,
+                hint='put it after --, or give it as -s "acp:COMMAND ARGS" (see docs/adapters.md)',
             )
         self._command = tuple(words)
         self._given_name = name

@@ -280,7 +280,9 @@ def _mcp_settings(servers: dict[str, McpServer], required: frozenset[str]) -> li
     settings: list[str] = []
     for name, server in servers.items():
         if not _SERVER_NAME.fullmatch(name):
-            msg = f"mcpServers.{name}: Codex takes only letters, digits, _ and - in a server's name"
+            msg = (
+                f"mcpServers.{name}: Codex accepts only letters, digits, _ and - in a server's name"
+            )
             raise InputError(msg)
         table = _server_table(server) | ({"required": True} if name in required else {})
         for key, value in table.items():

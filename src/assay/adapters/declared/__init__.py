@@ -107,7 +107,7 @@ def parse_schema(schema: Any, source: str) -> AdapterSchema:
             msg, hint="see docs/adapters.md, or: assay schemas AdapterSchema"
         ) from error
     if parsed.prompt.flag and parsed.prompt.stdin:
-        msg = f"{source}: prompt.flag and prompt.stdin exclude each other"
+        msg = f"{source}: prompt.flag and prompt.stdin cannot be used together"
         raise InputError(msg, hint="leave out the one the agent does not use")
     return parsed
 
