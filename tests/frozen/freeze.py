@@ -57,7 +57,7 @@ class Case:
     mask: list[str] = field(default_factory=list)
     """Names of MASKS, for values that differ from run to run."""
     sort: bool = False
-    """Sort the lines of files and stdout: several trials ran at once."""
+    """Sort the rows of results.jsonl: several trials ran at once."""
     stdout: bool = True
     """False where stdout is wording: only whether it is empty counts."""
     stderr: bool = False
@@ -238,14 +238,14 @@ def _title(page: str) -> str:
 NUMBER = r"-?\d[\d.]*(?:e[+-]?\d+)?"
 TIME_KEYS = (
     "start|end|timestamp|duration|firstResponse|sessionCreation|startMs|endMs|t|ms|"
-    "duration_seconds|durationMs"
+    "duration_seconds|duration_s|durationS"
 )
 MASKS: dict[str, list[tuple[str, str]]] = {
     "times": [
         (rf'"({TIME_KEYS})":( ?){NUMBER}', r'"\1":\2<time>'),
         (r'("timing":\{[^}]*?"total":)\d+', r"\1<time>"),
         (r'"(spawnedMs|startMs)": ?\d+,', ""),
-        (r"\b(at|Duration\*\*:) [\d.]+ (m?s|min)\b", r"\1 <time>"),
+        (r"(\bat|Duration\*\*:|Duration</b>:) [\d.]+ (m?s|min)\b", r"\1 <time>"),
         (r'"rawTimes":\[[^\]]*\]', '"rawTimes":[<times>]'),
     ],
     "dates": [
@@ -257,6 +257,11 @@ MASKS: dict[str, list[tuple[str, str]]] = {
     "spec": [(r'"specHash":( ?)"[0-9a-f]{16}"', r'"specHash":\1"<spec>"')],
     "hex": [(r'"(id|token)":( ?)"[0-9a-f]{32}"', r'"\1":\2"<hex>"')],
     "descriptions": [(r'"description":( ?)"(?:[^"\\]|\\.)*"', r'"description":\1"<text>"')],
+    "logs": [(r'"(\w*sha256|logSha256)":( ?)"[0-9a-f]{64}"', r'"\1":\2"<sha256>"')],
+    "library": [
+        (r'"key":"[0-9a-f]{10}"', '"key":"<key>"'),
+        (rf'"changed":{NUMBER}', '"changed":<time>'),
+    ],
     "port": [(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>")],
     "python": [(r"\b3\.\d+\.\d+\b", "<python>")],
 }
@@ -312,7 +317,7 @@ def _sources(assay: Path) -> list[Path]:
 
 def _written(title: str, text: str, case: Case, *, full: bool) -> str:
     lines = text.splitlines()
-    if case.sort and (title.startswith("$") or title.endswith("results.jsonl")):
+    if case.sort and title.endswith("results.jsonl"):
         lines.sort()
     if not full:
         limits = (LONG_FILE, FILE_BEGINNING) if title.startswith("file") else (LONG_TEXT, TEXT_BEGINNING)
