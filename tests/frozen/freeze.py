@@ -34,10 +34,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TOOLS = (
-    "sh cat cp echo env false git grep head ls mkdir mv printf rm sed sleep sort tail test touch tr "
-    "true uname wc"
-).split()
+TOOLS = tuple(
+    "sh cat cp echo env false git grep head ls mkdir mv printf rm sed sleep sort tail "
+    "test touch tr true uname wc".split()  # noqa: SIM905
+)
 """All that a case finds on its PATH besides assay and python: no agent of this machine."""
 LONG_LINE, LINE_BEGINNING = 600, 100
 LONG_TEXT, TEXT_BEGINNING = 100, 30
@@ -88,7 +88,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("action", choices=["record", "check"])
     parser.add_argument("names", nargs="*", help="cases, groups or patterns; default: all")
     parser.add_argument("--assay", type=Path, default=_default_assay(), help="program to run")
-    parser.add_argument("--expected", type=Path, default=HERE / "expected", help="folder of results")
+    parser.add_argument(
+        "--expected", type=Path, default=HERE / "expected", help="folder of results"
+    )
     parser.add_argument("--full", action="store_true", help="store long lines as they are")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="cases at once; default 2")
     parser.add_argument("--times", action="store_true", help="print how long each case took")
@@ -222,7 +224,7 @@ def _files(case: Case, folder: Path) -> list[Part]:
 
 
 def _page_data(page: str) -> str:
-    """Reduce a page to its title, its elements and the data in it; scripts and styles may change."""
+    """Reduce a page to its title and data, or to its text; scripts and styles may change."""
     blocks = re.findall(r'<script type="application/gzip" id="([^"]+)">([^<]*)', page)
     data = [f"{name}: {gzip.decompress(base64.b64decode(code)).decode()}" for name, code in blocks]
     rest = re.sub(r"(?s)<(script|style)\b[^>]*>.*?</\1>", r"<\1>", page)
@@ -320,7 +322,9 @@ def _written(title: str, text: str, case: Case, *, full: bool) -> str:
     if case.sort and title.endswith("results.jsonl"):
         lines.sort()
     if not full:
-        limits = (LONG_FILE, FILE_BEGINNING) if title.startswith("file") else (LONG_TEXT, TEXT_BEGINNING)
+        limits = (
+            (LONG_FILE, FILE_BEGINNING) if title.startswith("file") else (LONG_TEXT, TEXT_BEGINNING)
+        )
         lines = _shortened([_short(line) for line in lines], *limits)
     ended = "" if not text or text.endswith("\n") else "(no line feed at the end)\n"
     return f"{title}\n" + "".join(f"| {line}\n" for line in lines) + ended

@@ -1,8 +1,8 @@
 """Write the recordings of one agent as rows of `assay run`, for `assay extract` to read.
 
-python recordings.py AGENT: streams kept beside the tests (or in ../shared/recordings) with their exit
-codes and stderr, each turn alone and all turns of a conversation together, and the scenarios of
-tests/recordings/AGENT-VERSION with the agent's own session files.
+python recordings.py AGENT: streams kept beside the tests (or in ../shared/recordings) with their
+exit codes and stderr, each turn alone and all turns of a conversation together, and the scenarios
+of tests/recordings/AGENT-VERSION with the session files of the agent.
 """
 
 import base64
@@ -55,9 +55,7 @@ def _index(folder: Path) -> dict[str, list[str]]:
     return {line.split("\t")[0]: line.split("\t") for line in lines}
 
 
-def _row(
-    name: str, paths: list[Path], index: dict[str, list[str]], folder: Path
-) -> dict[str, Any]:
+def _row(name: str, paths: list[Path], index: dict[str, list[str]], folder: Path) -> dict[str, Any]:
     ends, lines = [], []
     for path in paths:
         own = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH109
 """Hold a conversation with an agent of the Agent Client Protocol: python acp_talk.py COMMAND..."""
 
 import json

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH110, PTH123
 import json
 import os
 import sys
