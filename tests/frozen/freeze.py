@@ -283,10 +283,14 @@ class Masker:
         self._version = _version(assay)
 
     def mask(self, parts: list[Part]) -> list[Part]:
-        """Mask titles and texts; ids get numbers in the order in which the steps show them."""
+        """Mask titles and texts; ids get numbers in the order in which the steps show them.
+
+        An id that only files show has no number: the order of files depends on such ids.
+        """
         for title, text in parts:
             for found in UUID.findall(f"{title}\n{text}"):
-                self._ids.setdefault(found, f"<id-{len(self._ids) + 1}>")
+                name = f"<id-{len(self._ids) + 1}>" if title.startswith("$") else "<id>"
+                self._ids.setdefault(found, name)
         steps = [part for part in parts if part[0].startswith("$")]
         files = [part for part in parts if not part[0].startswith("$")]
         done = [(self._masked(title), self._masked(text)) for title, text in files]
