@@ -31,6 +31,11 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Take two workers for each core: most tests wait for processes that they started."""
+    return min(2 * (os.cpu_count() or 1), 8)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How one call of assay ended."""

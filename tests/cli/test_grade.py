@@ -144,15 +144,17 @@ def test_an_interrupt_ends_everything_and_resume_goes_on(
     folder.mkdir()
     (folder / "serve.py").write_text(
         "import json, os, sys, time\nfor line in sys.stdin:\n    row = json.loads(line)\n"
-        "    if row['output'] == 'hang' and not os.path.exists('go'): time.sleep(600)\n"
+        "    if row['output'] == 'hang' and not os.path.exists('go'):\n"
+        "        open('hangs', 'w').close(); time.sleep(600)\n"
         '    print(\'{"pass": true, "score": 1}\', flush=True)\n'
     )
     source = rows(*({"id": str(n), "output": "hang" if n == 4 else "x"} for n in range(8)))
     words = ("grade", source, "-g", f"serve:{folder}/serve.py", "-o", "g.jsonl", "-j", workers)
     process = start(*words)
     output = tmp_path / "g.jsonl"
-    assert eventually(alive)
-    time.sleep(1.5)
+    assert eventually((tmp_path / "hangs").exists)
+    time.sleep(0.5)  # the row before it may be with the other worker
+    assert alive()
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert not alive()

@@ -8,12 +8,13 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -59,14 +60,18 @@ def real_agents() -> RealAgents:
 
 
 @pytest.fixture
-def one_at_a_time(real_agents: RealAgents) -> Iterator[None]:
-    """Let one real agent run at a time: each start takes a whole core."""
-    with _locked(real_agents.folder / "one-at-a-time.lock"):
+def one_per_core(real_agents: RealAgents) -> Iterator[None]:
+    """Let as many tests start real agents as there are cores: each start takes a whole core."""
+    with ExitStack() as files:
+        names = [f"core-{n}.lock" for n in range(os.cpu_count() or 1)]
+        slots = [files.enter_context((real_agents.folder / name).open("w")) for name in names]
+        while not any(_try_lock(slot) for slot in slots):
+            time.sleep(0.05)
         yield
 
 
 @pytest.fixture
-def agent_program(real_agents: RealAgents, one_at_a_time: None) -> Callable[[str], Path]:
+def agent_program(real_agents: RealAgents, one_per_core: None) -> Callable[[str], Path]:
     """Find an agent's program, for a test that runs it now."""
     return real_agents.program
 
@@ -76,6 +81,15 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock a file until it is closed, unless another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _install(folder: Path) -> None:
