@@ -1,4 +1,8 @@
-"""The places where the product can be extended. Read this file first."""
+"""What a plugin author imports: the protocols to fulfil, the records they speak of, the errors.
+
+Read this file first. A plugin is found by its entry point, in one of the groups assay.adapters,
+assay.graders, assay.benchmarks, assay.executors and assay.commands. Other modules may move.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -7,11 +11,31 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay.records.capture import AgentInfo, Events, Failure, Grade, Usage
+from assay.errors import (
+    AssayError,
+    InputError,
+    Interrupted,
+    OutputError,
+    PluginError,
+    SpawnError,
+    UsageError,
+)
+from assay.records.capture import AgentInfo, Capture, Cause, Events, Failure, Grade, Usage
 from assay.records.prompt import Prompt
-from assay.records.recording import RawLine, Recording, TurnEnd
-from assay.records.spec import PluginRef, TrialSpec
-from assay.records.trajectory import AnyStep
+from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+
+# fmt: off
+__all__ = [
+    "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
+    "Command", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade", "Grader", "Host",
+    "InputError", "Interrupted", "Limits", "Machine", "Message", "OutputError", "Plan",
+    "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served",
+    "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn",
+    "TurnEnd", "Usage", "UsageError", "Watch", "World",
+]
+# fmt: on
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,12 +257,15 @@ class Grader(Protocol):
 
 
 class Executor(Protocol):
-    """Runs a total function over items somewhere. Knows nothing of trials."""
+    """Runs a function over items somewhere. Knows nothing of trials."""
 
     def map[T, R](
         self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
     ) -> Iterator[R]:
-        """Yield results as they finish; use lost(item, why) when a worker died."""
+        """Yield results as they finish; lost(item, why) is the result of a worker that died.
+
+        An AssayError that fn raises ends the run and comes out here.
+        """
         ...
 
 
@@ -258,11 +285,20 @@ class World(Protocol):
         ...
 
 
-class Benchmark(Protocol):
-    """A named source of prompts, their world and their graders."""
+type PromptRow = tuple[Prompt, dict[str, Any]]
+"""A prompt, and the fields of its row that we do not know; they go out again with the result."""
 
-    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
-        """Give the prompts, each with the fields of its row that we do not know."""
+
+class Benchmark(Protocol):
+    """A named source of prompts, their world and their graders.
+
+    A benchmark may have `grades_failed_trials` too: True has its graders judge a trial in which
+    the agent crashed or ran out of time by the world's evidence. Otherwise such a trial counts
+    against the agent without asking them.
+    """
+
+    def prompts(self) -> Iterable[PromptRow]:
+        """Give the prompts, always the same for the same options: a run may be resumed."""
         ...
 
     def world(

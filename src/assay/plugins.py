@@ -1,8 +1,14 @@
 """Find a plugin by name. Built-ins and other people's packages come through the same door."""
 
+import ast
+import inspect
+import os
+import re
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import msgspec
 
@@ -10,6 +16,9 @@ from assay.errors import InputError, PluginError
 from assay.plugin import Adapter, Benchmark, Executor, Grader
 from assay.records.rows import BOM
 from assay.records.spec import PluginRef
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 BUILT_IN = {
     "assay.adapters": {
@@ -116,7 +125,7 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     if name == "serve" and colon:
         options = {"path": str(_program(Path(said)))}
     elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
-        options = _options(name, said) if colon else {}
+        options = _options("assay.graders", name, said) if colon else {}
     elif Path(text).is_file() or name not in names("assay.graders"):
         path = _program(Path(text))
         name, options = "python" if _has_grade(path) else "executable", {"path": str(path)}
@@ -129,9 +138,24 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     return ref
 
 
-def _program(path: Path) -> Path:
-    import os
+def benchmark_ref(text: str) -> PluginRef:
+    """Read what a user gave to --benchmark: a name, with options written as for graders.
 
+    Checks that the benchmark can be built.
+    """
+    name, colon, said = text.partition(":")
+    kinds = _parameters(_load("assay.benchmarks", name))
+    key, equals, _ = said.partition("=")
+    plain = key.replace("-", "_")
+    if equals and plain.isidentifier() and plain not in kinds:  # no value looks like this
+        raise _no_option(name, key, kinds)
+    options = _options("assay.benchmarks", name, said) if colon else {}
+    ref = PluginRef(name=name, options=options)
+    benchmark(ref)
+    return ref
+
+
+def _program(path: Path) -> Path:
     if not path.is_file():
         msg = f"Grader not found: {path.resolve()}"
         raise InputError(msg, hint=f"give a file or one of: {', '.join(names('assay.graders'))}")
@@ -146,8 +170,6 @@ def _has_grade(path: Path) -> bool:
     """Whether a file is Python with a `grade` at its top; it is looked at, not run."""
     if path.suffix != ".py":
         return False
-    import ast
-
     source = path.read_bytes()
     try:
         tree = ast.parse(source, str(path))
@@ -166,11 +188,11 @@ def _bound(statement: Any) -> list[str]:
     return [getattr(statement, "name", ""), *(getattr(t, "id", "") for t in targets), *imported]
 
 
-def _options(name: str, said: str) -> dict[str, Any]:
+def _options(group: str, name: str, said: str) -> dict[str, Any]:
     """Read options as people write them; a comma only divides in front of another option."""
-    import re
-
-    kinds = _parameters(_load("assay.graders", name))
+    kinds = _parameters(_load(group, name))
+    if not kinds:
+        raise _no_option(name, said, kinds)
     if said.startswith("{"):
         given = _json_options(name, said)
     else:
@@ -197,8 +219,7 @@ def _json_options(name: str, said: str) -> dict[str, Any]:
 
 def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     if key not in kinds:
-        msg = f"{name} has no option {key!r}"
-        raise InputError(msg, hint=f"its options are: {', '.join(kinds)}")
+        raise _no_option(name, key, kinds)
     if _is_list(kinds[key]) and not isinstance(value, list):
         value = [value]
     if kinds[key] is Any:
@@ -210,27 +231,34 @@ def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
         raise InputError(msg) from error
 
 
-def _is_list(kind: Any) -> bool:
-    from typing import get_origin
+def _no_option(name: str, key: str, kinds: dict[str, Any]) -> InputError:
+    msg = f"{name} has no option {key!r}"
+    return InputError(msg, hint=f"its options are: {', '.join(kinds) or 'none'}")
 
-    return get_origin(kind) is list
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (list, Sequence)
 
 
 def _parameters(factory: Any) -> dict[str, Any]:
     """Give the options a plugin takes, in order, with their types."""
-    import inspect
-    from typing import get_type_hints
-
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    hints = get_type_hints(factory)
+    if inspect.isclass(factory):  # a record's fields; what an __init__ says is stronger
+        hints |= get_type_hints(factory.__init__)
     return {key: hints.get(key, Any) for key in inspect.signature(factory).parameters}
 
 
 def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
+    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
+    return sorted({*built_in, *_entry_points(group=group).names})
+
+
+def _entry_points(**wanted: Any) -> "EntryPoints":
+    # Late: loading this and reading all packages' metadata takes longer than `assay --help`.
     from importlib.metadata import entry_points
 
-    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
-    return sorted({*built_in, *entry_points(group=group).names})
+    return entry_points(**wanted)
 
 
 def _is_present(target: str) -> bool:
@@ -264,19 +292,15 @@ def _build(group: str, ref: PluginRef) -> Any:
 def _load(group: str, name: str) -> Any:
     target = BUILT_IN.get(group, {}).get(name) or _installed(group, name)
     module_name, _, attribute = target.partition(":")
-    from importlib import import_module
-
     try:
         return getattr(import_module(module_name), attribute)
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         msg = f"plugin {name!r} ({target}) failed to import: {error}"
         raise PluginError(msg, hint="reinstall the package that provides it") from error
 
 
 def _installed(group: str, name: str) -> str:
-    from importlib.metadata import entry_points
-
-    found = sorted({entry.value for entry in entry_points(group=group, name=name)})
+    found = sorted({entry.value for entry in _entry_points(group=group, name=name)})
     if len(found) == 1:
         return found[0]
     if not found:

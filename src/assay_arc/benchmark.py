@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assay.errors import PluginError
-from assay.plugin import Host, Machine, Trial
-from assay.records.capture import Grade
-from assay.records.prompt import Prompt
-from assay.records.spec import PluginRef, TrialSpec
+from assay.plugin import (
+    Grade,
+    Host,
+    Machine,
+    PluginError,
+    PluginRef,
+    Prompt,
+    PromptRow,
+    Trial,
+    TrialSpec,
+)
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import Limits
 from assay_arc.problems import GameProblem
@@ -22,6 +28,8 @@ from assay_arc.world import GameWorld
 class ArcBenchmark:
     """Games of a folder, the package's own by default."""
 
+    grades_failed_trials: ClassVar[bool] = True
+    """The game's log says how far an agent came that crashed or ran out of time."""
     games: Sequence[str] = ()
     """Ids or base ids; none means all."""
     games_dir: str | None = None
@@ -35,7 +43,7 @@ class ArcBenchmark:
     logs_prefix: str = ""
     """The same as the rows of the output name it."""
 
-    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
+    def prompts(self) -> Iterable[PromptRow]:
         """Give a prompt for each game; its metadata pins the game's version and the rules."""
         text = player_prompt(self._limits, mcp=self.mcp)
         for info in self.chosen_games():

@@ -13,6 +13,7 @@ import pytest
 from assay import plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
+from assay.cli.headless import open_conversation
 from assay.pipeline.extract import extract
 from assay.records.spec import Limits, PluginRef
 
@@ -85,7 +86,8 @@ def serve(schema: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Clie
         raw = tmp_path / f"raw-{len(clients)}"
         judge = partial(extract, adapter=adapter)
         limits = limits or Limits(turn_s=20)
-        clients.append(Client(ServerContext(ref, adapter, limits, judge, raw)))
+        talk = partial(open_conversation, ref, adapter, limits, raw)
+        clients.append(Client(ServerContext(adapter, talk, judge)))
         return clients[-1]
 
     yield make

@@ -19,7 +19,7 @@ from assay.pipeline.extract import extract
 from assay.pipeline.stages import grade_capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.run.host import LocalHost
-from assay.run.trial import run_trial
+from assay.run.trial import recorded
 from assay_arc.benchmark import ArcBenchmark
 from assay_arc.log import Resumed, read_log
 
@@ -52,7 +52,8 @@ def make_spec(folder: Path, agent: PluginRef, limits=None, **options) -> TrialSp
 
 
 def play(spec: TrialSpec):
-    return run_trial(spec, lambda r: extract(spec.prompt, r, plugins.adapter(spec.agent)))
+    with recorded(spec) as recording:
+        return extract(spec.prompt, recording, plugins.adapter(spec.agent))
 
 
 def games_running() -> list[int]:

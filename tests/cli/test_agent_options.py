@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.options import agent_ref
+from assay.cli.options import AgentOptions, agent_ref
 
 SERVERS = {"mcpServers": {"adder": {"command": "python3", "args": ["adder.py"]}}}
 
@@ -14,7 +14,7 @@ SERVERS = {"mcpServers": {"adder": {"command": "python3", "args": ["adder.py"]}}
 def test_options_travel_as_data(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps(SERVERS))
-    ref = agent_ref({"schema": "claude", "mcp": path, "max_turns": 3, "model": "m"})
+    ref = agent_ref(AgentOptions(schema="claude", mcp=path, max_turns=3, model="m"))
     assert ref.options == {"mcp": SERVERS, "max_turns": 3, "model": "m"}
 
 

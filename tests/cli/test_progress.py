@@ -11,8 +11,20 @@ import pytest
 from rich.console import Console
 
 from assay.cli import progress as progress_file
-from assay.cli.progress import LiveView, Progress, Running, Tally, clock_text
+from assay.cli.live_view import LiveView
+from assay.cli.progress import Progress, Running, Tally, clock_text
 from assay.records.capture import Capture, Cause, Failure, Grade, Timing, Usage
+from assay.records.prompt import Prompt
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+
+SPEC = TrialSpec(
+    prompt=Prompt(id="p", input="q"),
+    agent=PluginRef(name="demo"),
+    benchmark=PluginRef(name="prompts"),
+    limits=Limits(),
+    surroundings=Surroundings(cwd="/"),
+    folder="prompt-p",
+)
 
 
 def capture(passed: bool = True, cause: Cause | None = None) -> Capture:
@@ -34,8 +46,8 @@ def capture(passed: bool = True, cause: Cause | None = None) -> Capture:
 def test_counts_and_expectations() -> None:
     shown = Progress(10, plain=False, quiet=True)
     for n in range(4):
-        shown.captured(capture(passed=n > 0))
-    shown.captured(capture(cause=Cause.AGENT_TIMEOUT))
+        shown.finished(SPEC, capture(passed=n > 0))
+    shown.finished(SPEC, capture(cause=Cause.AGENT_TIMEOUT))
     tally = shown.tally
     assert (tally.n_done, tally.n_passed, tally.n_measured, tally.tokens) == (5, 4, 5, 75)
     assert tally.expected_usd == pytest.approx(0.1)
@@ -89,7 +101,7 @@ def test_timed_lines_where_there_is_no_terminal(
     monkeypatch.setattr(progress_file, "_LINE_EVERY_S", 0.0)
     with Progress(2, plain=False, quiet=False) as shown:
         shown._next_line_s = 0.0
-        shown.captured(capture())
+        shown.finished(SPEC, capture())
     assert capsys.readouterr().err.startswith("[0:00] 1/2 done, 0:00 left, pass 100%")
 
 
@@ -122,7 +134,7 @@ def test_500_trials_a_second_cost_less_than_two_percent() -> None:
     try:
         began_s = time.thread_time()
         for _ in range(3000):
-            shown.captured(row)
+            shown.finished(SPEC, row)
         each_us = (time.thread_time() - began_s) / 3000 * 1e6
     finally:
         view.stop()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from assay.errors import Interrupted, OutputError
 from assay.executors.local import LocalExecutor
 
 
@@ -59,18 +60,33 @@ def test_items_are_taken_only_when_a_worker_is_free(
     results.close()
 
 
-def test_an_error_in_the_function_comes_out_and_ends_the_rest() -> None:
+@pytest.mark.parametrize("error", [OutputError, Interrupted, SystemExit])
+def test_an_error_for_the_operator_comes_out_and_ends_the_rest(
+    error: type[BaseException],
+) -> None:
     done: list[int] = []
 
     def work(n: int) -> int:
         if n == 5:
-            raise LookupError("five")
+            raise error("five")
         done.append(n)
         return n
 
-    with pytest.raises(LookupError, match="five"):
+    with pytest.raises(error, match="five"):
         list(LocalExecutor(2).map(work, range(1000), lost))
     assert len(done) < 100
+
+
+def test_a_surprise_in_the_function_loses_one_item_and_the_rest_goes_on() -> None:
+    def work(n: int) -> str:
+        if n == 5:
+            raise LookupError("five")
+        return str(n)
+
+    results = LocalExecutor(2).map(work, range(20), lambda n, why: f"lost {n}: {why}")
+    assert sorted(results) == sorted(
+        [str(n) for n in range(20) if n != 5] + ["lost 5: LookupError: five"]
+    )
 
 
 def test_an_error_in_the_items_comes_out() -> None:

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from assay import plugins
 from assay.adapters.declared import DeclaredAdapter
-from assay.executors.local import LocalExecutor
+from assay.errors import OutputError
+from assay.pipeline.batch import Work, run_all
 from assay.pipeline.extract import extract
-from assay.pipeline.stages import capture_all, extract_row, run_all
+from assay.pipeline.stages import CaptureTrial, RunTrial, extract_row
 from assay.plugin import Reading
 from assay.records.recording import RawLine, RawOutput, Recording, Turn, TurnEnd, raw_output
 from assay.records.rows import decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, TrialSpec
-from assay.run.trial import run_trial
+from assay.run.trial import recorded
 
 SCENARIOS: dict[str, Any] = {
     "plain": "hello",
@@ -52,18 +53,21 @@ SCENARIOS: dict[str, Any] = {
 LIMITS = Limits(turn_s=1.5, linger_s=0.3, term_s=1, line_bytes=2_000_000)
 
 
+def run(specs: list[TrialSpec], work: Work, workers: int = 1) -> Any:
+    executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
+    return run_all(specs, work, executor)
+
+
 def both_ways(spec: TrialSpec) -> tuple[Any, Any]:
     """Read one and the same recording as capture does, and as run and extract do."""
     adapter = plugins.adapter(spec.agent)
 
-    def use(recording: Recording) -> tuple[Any, Any]:
+    with recorded(spec) as recording:
         captured = extract(spec.prompt, recording, adapter)
         line = encode_row(raw_output(spec.prompt, recording), {})
         row, extra = decode_row("x:1", line, RawOutput)
         assert extra == {}
         return captured, extract_row(row, adapter, Path(spec.surroundings.raw_dir or "").parent)
-
-    return run_trial(spec, use)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +130,8 @@ def _raw_lines(some: list[bytes]) -> list[RawLine]:
 
 def test_capture_and_run_are_the_same_work(spec: Callable) -> None:
     specs = [spec(f"text {n}") for n in range(6)]
-    captures = {s.folder: c for s, c in capture_all(specs, LocalExecutor(3))}
-    raws = {s.folder: r for s, r in run_all(specs, LocalExecutor(3))}
+    captures = {s.folder: c for s, c in run(specs, CaptureTrial(), 3)}
+    raws = {s.folder: r for s, r in run(specs, RunTrial(), 3)}
     assert captures.keys() == raws.keys()
     for s in specs:
         captured, raw = captures[s.folder], raws[s.folder]
@@ -141,7 +145,7 @@ def test_capture_and_run_are_the_same_work(spec: Callable) -> None:
 
 def test_closing_the_captures_ends_the_agents(spec: Callable, alive: Callable) -> None:
     specs = [spec("quick"), *(spec("!do deaf ; wait 300") for _ in range(3))]
-    captures = capture_all(specs, LocalExecutor(4))
+    captures = run(specs, CaptureTrial(), 4)
     assert next(captures)[1].output == "quick"
     captures.close()
     assert alive() == []
@@ -152,12 +156,40 @@ def test_a_trial_never_takes_the_run_down(spec: Callable, tmp_path: Path) -> Non
     null = spec("a\0b")
     long = spec("x" * 3_000_000)
     good = spec("x")
-    done = [c for _, c in capture_all([gone, null, long, good], LocalExecutor(1))]
+    done = [c for _, c in run([gone, null, long, good], CaptureTrial())]
     causes = [c.failure.cause if c.failure else None for c in done]
     assert causes == ["spawn", "spawn", "spawn", None]
     assert "working folder not found" in done[0].failure.message
     assert all(c.errors == [c.failure.message] for c in done[:3])
     assert all(c.tool_errors and c.output == "" and c.trajectory == [] for c in done[:3])
+
+
+class Surprised(CaptureTrial, frozen=True):
+    """Work with a mistake in it, or with something to tell the operator."""
+
+    error: type[Exception] = LookupError
+
+    def run(self, spec: TrialSpec, on_step: Any = None) -> Any:
+        if spec.prompt.input == "odd":
+            raise self.error("never thought of this")
+        return super().run(spec, on_step)
+
+
+def test_a_mistake_of_ours_costs_one_row_and_says_so(spec: Callable) -> None:
+    done = {s.prompt.input: c for s, c in run([spec(t) for t in ("a", "odd", "b")], Surprised(), 2)}
+    assert (done["a"].output, done["b"].output) == ("a", "b")
+    failure = done["odd"].failure
+    assert (failure.cause, failure.message) == ("worker_lost", "LookupError: never thought of this")
+    assert done["odd"].spec_hash
+
+
+def test_what_the_operator_must_mend_ends_the_run_and_the_agents(
+    spec: Callable, alive: Callable
+) -> None:
+    specs = [spec("!do deaf ; wait 300"), spec("odd"), *(spec("x") for _ in range(3))]
+    with pytest.raises(OutputError, match="never thought"):
+        list(run(specs, Surprised(error=OutputError), 2))
+    assert alive() == []
 
 
 def test_an_adapter_that_breaks_on_one_recording_costs_one_row(
@@ -175,7 +207,7 @@ def test_an_adapter_that_breaks_on_one_recording_costs_one_row(
     monkeypatch.setitem(plugins.BUILT_IN["assay.adapters"], "brittle", "brittle_adapter:Brittle")
     ref = PluginRef(name="brittle", options={"schema": schema})
     specs = [msgspec.structs.replace(spec(text), agent=ref) for text in ("a", "odd", "b")]
-    a, odd, b = (c for _, c in capture_all(specs, LocalExecutor(1)))
+    a, odd, b = (c for _, c in run(specs, CaptureTrial()))
     assert (a.output, b.output) == ("a", "b")
     assert odd.failure.cause == "harness"
     assert "never seen this" in odd.failure.message
@@ -188,7 +220,7 @@ def test_only_what_does_not_measure_the_agent_is_retried(
     monkeypatch.setattr("assay.pipeline.stages._FIRST_PAUSE_S", 0.01)
     crash = spec("!do put tries x ; exit 3")
     missing = spec("x", schema={"command": ["/no/such/program"]})
-    crashed, lost = (c for _, c in capture_all([crash, missing], LocalExecutor(1), retries=2))
+    crashed, lost = (c for _, c in run([crash, missing], CaptureTrial(retries=2)))
     assert (tmp_path / "tries").read_text() == "x"
     assert crashed.retried is msgspec.UNSET
     assert [f.cause for f in lost.retried] == ["spawn", "spawn"]
@@ -205,7 +237,7 @@ def test_a_retry_that_succeeds_shows_what_went_before(
     else touch once; echo '{"type":"error","message":"overloaded"}'; exit 1; fi"""
     errors = [{"match": {"path": "$.type", "value": "error"}, "cause": "provider"}]
     trial = spec("x", schema={"command": ["/bin/sh", "-c", script], "errors": errors})
-    ((_, captured),) = capture_all([trial], LocalExecutor(1), retries=3)
+    ((_, captured),) = run([trial], CaptureTrial(retries=3))
     assert captured.output == "ok"
     assert not captured.failure
     assert [(f.cause, f.message) for f in captured.retried] == [("provider", "overloaded")]

@@ -14,7 +14,7 @@ from assay.plugin import Host
 from assay.records.spec import Limits
 from assay.run.family import Mark, end_leftovers
 from assay.run.host import LocalHost
-from assay.run.trial import run_trial
+from assay.run.trial import recorded
 
 
 @pytest.mark.parametrize("how", ["plain", "clearenv"])
@@ -106,7 +106,8 @@ def test_exit_codes_are_not_lost_among_many_short_processes(
 
 def test_an_agent_that_only_sigkill_ends(spec: Callable, alive: Callable) -> None:
     limits = Limits(turn_s=0.5, term_s=0.3)
-    end = run_trial(spec("!do deaf ; wait 300", limits), lambda r: r.turns[0].end)
+    with recorded(spec("!do deaf ; wait 300", limits)) as recording:
+        end = recording.turns[0].end
     assert alive() == []
     assert (end.timed_out, end.signal) == (True, "SIGKILL")
     assert 500 <= end.end_ms < 3000
@@ -117,7 +118,8 @@ def test_other_children_of_this_process_are_left_alone(spec: Callable) -> None:
     ended = subprocess.Popen([sys.executable, "-I", "-S", "-c", "raise SystemExit(7)"])
     living = subprocess.Popen(["sleep", "60"])
     try:
-        run_trial(spec("!do child ; wait 0.3"), lambda r: r)
+        with recorded(spec("!do child ; wait 0.3")):
+            pass
         assert ended.wait(10) == 7
         assert living.poll() is None
     finally:

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,15 @@ import pytest
 from assay import plugins
 from assay.pipeline.extract import extract
 from assay.records.capture import Capture
-from assay.records.recording import Recording
 from assay.records.spec import Limits, TrialSpec
-from assay.run.trial import run_trial
+from assay.run.trial import recorded
 
 TOLERANCE_MS = 50
 
 
 def capture(spec: TrialSpec) -> Capture:
-    return run_trial(spec, partial(read, spec))
-
-
-def read(spec: TrialSpec, recording: Recording) -> Capture:
-    return extract(spec.prompt, recording, plugins.adapter(spec.agent))
+    with recorded(spec) as recording:
+        return extract(spec.prompt, recording, plugins.adapter(spec.agent))
 
 
 def closest(attempt: Callable[[], list[float]], n: int = 4) -> list[float]:

@@ -1,15 +1,17 @@
-"""The plain benchmark: the prompts a user gave and an empty world."""
+"""The plain benchmark: the prompts of a file and an empty world."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.plugin import Machine
-from assay.records.prompt import Prompt
+from assay.errors import InputError
+from assay.plugin import Machine, PromptRow
+from assay.records.prompt import HINT, Prompt, check_prompt
 from assay.records.recording import TurnEnd
+from assay.records.rows import decode_row, read_lines
 from assay.records.spec import PluginRef, TrialSpec
 
 
@@ -25,11 +27,24 @@ class EmptyWorld(msgspec.Struct, frozen=True):
 
 
 class PromptFile(msgspec.Struct, frozen=True):
-    """The prompts are read by the prompts stage; this brings only their world."""
+    """Fields are the options a user may set."""
 
-    def prompts(self) -> Iterable[tuple[Prompt, dict[str, Any]]]:
-        """None of its own."""
-        return ()
+    path: str | None = None
+    """None reads stdin."""
+
+    def prompts(self) -> list[PromptRow]:
+        """Read the whole file before anything runs; stdin must hold at least one prompt."""
+        path = Path(self.path) if self.path is not None else None
+        rows: list[PromptRow] = []
+        places: dict[str, str] = {}
+        for place, line in read_lines(path):
+            prompt, extra = decode_row(place, line, Prompt, hint=HINT)
+            check_prompt(prompt, place, places)
+            rows.append((prompt, extra))
+        if not rows and path is None:
+            msg = "stdin: no prompts"
+            raise InputError(msg, hint=HINT)
+        return rows
 
     @contextmanager
     def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Generator[EmptyWorld]:

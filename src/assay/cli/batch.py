@@ -1,92 +1,116 @@
-"""What capture, trials and run share: from the command line to trials, and to the end of a run."""
+"""What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
-from assay.cli.options import output_mode, setting
+from assay import plugins
+from assay.cli.options import (
+    BatchOptions,
+    CaptureOptions,
+    chosen_agent,
+    grader_refs,
+    output_mode,
+    setting,
+)
+from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress
-from assay.executors.local import LocalExecutor
-from assay.pipeline.prompts import HINT, choose, folder_names, plan, read_prompts
-from assay.pipeline.stages import end_leftovers
-from assay.records.journal import Mode
-from assay.records.spec import PluginRef, TrialSpec
+from assay.pipeline.batch import Batch
+from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
+from assay.pipeline.stages import CaptureTrial
+from assay.records.prompt import HINT
+from assay.records.spec import PluginRef
 
 
-class Batch:
-    """The trials of one command line; with k, so many of each prompt."""
+class CommandBatch:
+    """The batch of one command line, and what a person is told of it; with k, so many trials."""
 
     def __init__(
         self,
-        path: Path | None,
+        options: BatchOptions,
         agent: PluginRef,
-        options: dict[str, Any],
+        benchmark: PluginRef,
         *,
         k: int | None = None,
         keep_raw: bool = True,
     ) -> None:
-        self.mode: Mode = output_mode(options)
-        self.output: Path | None = options["output"]
         self._options = options
-        self._shared = setting(agent, options, keep_raw=keep_raw)
-        rows = read_prompts(path)
+        self.mode = output_mode(options.output, options.resume, options.append, options.overwrite)
+        shared = setting(options, agent, benchmark, keep_raw=keep_raw)
+        self._agent, self._source = agent.name, f"benchmark {benchmark.name}"
+        if benchmark.name == "prompts":
+            self._source = benchmark.options.get("path") or "stdin"
+        rows = read_prompts(benchmark)
         if not rows:
-            click.echo(f"{path}: no prompts, so there is nothing to run\n  {HINT}", err=True)
+            hint = f"\n  {HINT}" if benchmark.name == "prompts" else ""
+            click.echo(f"{self._source}: no prompts, so there is nothing to run{hint}", err=True)
         names = folder_names(prompt.id for prompt, _ in rows)
-        chosen = choose(rows, options["filters"], options["limit"])
-        self.specs: list[TrialSpec] = plan(chosen, names, self._shared, k)
-        self._where = path or "stdin"
+        self.batch = Batch(
+            specs=plan(choose(rows, options.filters, options.limit), names, shared, k),
+            run_token=shared.run_token,
+            resume=self.mode == "resume",
+            workers=options.concurrency,
+            max_cost=options.max_cost,
+        )
 
-    def clear_leftovers(self) -> None:
-        """End what an earlier, killed run of this output left behind."""
-        if self.mode == "resume":
-            end_leftovers(self._shared.run_token)
-
-    def progress(self, specs: list[TrialSpec]) -> Progress:
+    def show(self, n_missing: int) -> Progress:
         """Make the display of how far the run is."""
         options = self._options
-        shown = Progress(
-            len(specs),
-            plain=options["progress"] or options["debug"],
-            quiet=options["quiet"],
-            as_json=options["as_json"],
-        )
-        shown.say(f"Loaded {len(self.specs)} trials from {self._where}; {len(specs)} to run")
-        shown.say(f"Agent: {self._shared.agent.name}; concurrency: {options['concurrency']}")
-        shown.say(f"Output: {self.output or 'stdout'}")
+        plain = options.progress or options.debug
+        shown = Progress(n_missing, plain=plain, quiet=options.quiet, as_json=options.as_json)
+        n_all = len(self.batch.specs)
+        shown.say(f"Loaded {n_all} trials from {self._source}; {n_missing} to run")
+        shown.say(f"Agent: {self._agent}; concurrency: {options.concurrency}")
+        shown.say(f"Output: {options.output or 'stdout'}")
         return shown
 
-    def executor(self, specs: list[TrialSpec]) -> LocalExecutor:
-        """Give the workers."""
-        return LocalExecutor(max(1, min(self._options["concurrency"], len(specs))))
-
-    def affordable(self, specs: list[TrialSpec], progress: Progress) -> Iterator[TrialSpec]:
-        """Give trials as long as the money lasts."""
-        limit: float | None = self._options["max_cost"]
-        for spec in specs:
-            if limit is not None and progress.cost_usd >= limit:
-                return
-            yield spec
-
-    def conclude(self, progress: Progress, specs: list[TrialSpec]) -> None:
+    def conclude(self, progress: Progress) -> None:
         """Say how it went; exit 1 when something is missing."""
-        if not self._options["quiet"] and not self._options["as_json"]:
-            click.echo(progress.summary(str(self.output or "")), err=True)
-        left = len(specs) - progress.n_done
+        options, tally = self._options, progress.tally
+        if not options.quiet and not options.as_json:
+            click.echo(progress.summary(str(options.output or "")), err=True)
+        left = tally.total - tally.n_done
         if left > 0:
-            limit = self._options["max_cost"]
             click.echo(
-                f"Stopped at --max-cost {limit:g}: {left} trials were not run. "
+                f"Stopped at --max-cost {options.max_cost:g}: {left} trials were not run. "
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
-        if progress.n_grader_failures:
+        if tally.n_grader_failures:
             click.echo(
-                f"{progress.n_grader_failures} trials were not graded because a grader failed "
+                f"{tally.n_grader_failures} trials were not graded because a grader failed "
                 "(see graderFailures in the rows)",
                 err=True,
             )
-        if left > 0 or progress.n_grader_failures:
+        if left > 0 or tally.n_grader_failures:
             raise click.exceptions.Exit(1)
+
+
+def plan_captures(
+    ctx: click.Context, options: CaptureOptions, k: int | None = None
+) -> tuple[CommandBatch, CaptureTrial]:
+    """Read prompts, agent and graders of capture or trials; those of a benchmark come first."""
+    benchmark = _benchmark(options)
+    agent = chosen_agent(ctx, options)
+    graders = [*plugins.benchmark(benchmark).graders()]
+    for ref in graders:
+        plugins.grader(ref)  # one that cannot be built is refused before anything runs
+    graders += grader_refs(options.graders, options.grader_timeout)
+    work = CaptureTrial(graders, options.retries)
+    return CommandBatch(options, agent, benchmark, k=k), work
+
+
+def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:
+    """Give the benchmark that reads a prompt file, or stdin."""
+    path = prompt_path(arguments, from_stdin=from_stdin)
+    return PluginRef(name="prompts", options={"path": str(path)} if path else {})
+
+
+def _benchmark(options: CaptureOptions) -> PluginRef:
+    if options.benchmark is None:
+        return prompt_file(options.prompts, from_stdin=options.from_stdin)
+    if options.prompts or options.from_stdin:
+        given = f"the prompt file {options.prompts[0]!r}" if options.prompts else "--stdin"
+        msg = f"--benchmark brings its own prompts; leave out {given}"
+        raise click.UsageError(msg)
+    return plugins.benchmark_ref(options.benchmark)

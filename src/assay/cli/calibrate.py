@@ -111,7 +111,7 @@ def command(**options: Any) -> None:
 
 
 def _sample(rows: RowFile, options: dict[str, Any]) -> None:
-    graders = grader_refs(options)
+    graders = grader_refs(options["graders"], options["grader_timeout"])
     size = FAILURES_DRAWN if options["sample"] is None else options["sample"]
     drawn = draw_failures(rows, size, options["seed"])
     if drawn.n_undecided:
@@ -163,7 +163,8 @@ def _export(rows: RowFile, options: dict[str, Any]) -> None:
 
 def _compare(rows: RowFile, options: dict[str, Any]) -> None:
     with open_rows(options["labels"]) as sheet:
-        report = compare_with_labels(rows, sheet, grader_refs(options), options["concurrency"])
+        graders = grader_refs(options["graders"], options["grader_timeout"])
+        report = compare_with_labels(rows, sheet, graders, options["concurrency"])
     _write(report, label_markdown, options)
     for warning in report.warnings:
         _say(options, f"note: {warning}")

@@ -12,10 +12,9 @@ import msgspec
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
 from assay.cli.group import examples
-from assay.cli.options import agent_options, agent_ref, with_options
-from assay.executors.local import LocalExecutor
+from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.pipeline.prompts import Setting, folder_names, plan
-from assay.pipeline.stages import capture_all
+from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
 from assay.records.prompt import Prompt
 from assay.records.spec import Limits, Surroundings
@@ -82,7 +81,8 @@ def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]
 
 
 def _ask(name: str, options: dict[str, Any]) -> Capture:
-    agent = agent_ref({**options, "schema": name})
+    chosen = {key: options[key] for key in ("model", "agent_args", "mcp", "max_turns")}
+    agent = agent_ref(AgentOptions(schema=name, **chosen))
     prompt = Prompt(id="doctor", input=_QUESTION)
     with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
         setting = Setting(
@@ -91,8 +91,8 @@ def _ask(name: str, options: dict[str, Any]) -> Capture:
             surroundings=Surroundings(cwd=str(Path(folder).resolve())),
             run_token=f"doctor-{os.getpid()}",
         )
-        specs = plan([(prompt, {})], folder_names(["doctor"]), setting)
-        return next(captured for _, captured in capture_all(specs, LocalExecutor(1)))
+        [spec] = plan([(prompt, {})], folder_names(["doctor"]), setting)
+        return CaptureTrial().run(spec)
 
 
 def _judge(

@@ -7,7 +7,7 @@ import click
 
 from assay import plugins
 from assay.cli.group import examples
-from assay.cli.options import agent_options, agent_ref, with_options
+from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
@@ -49,7 +49,8 @@ def command(**options: Any) -> None:
     if not options["schema"]:
         msg = "No agent given. Use -s SCHEMA to say whose output this is."
         raise click.UsageError(msg)
-    adapter = plugins.adapter(agent_ref(options))
+    chosen = {name: options[name] for name in AgentOptions.__struct_fields__}
+    adapter = plugins.adapter(agent_ref(AgentOptions(**chosen)))
     source: Path | None = options["raw"]
     if source is None:
         refuse_terminal()

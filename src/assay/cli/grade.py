@@ -72,8 +72,8 @@ def command(**options: Any) -> None:
         raise click.UsageError(msg)
     source: Path | None = options["rows"]
     output: Path | None = options["output"]
-    graders = grader_refs(options)
-    mode = output_mode(options)
+    graders = grader_refs(options["graders"], options["grader_timeout"])
+    mode = output_mode(output, options["resume"], options["append"], options["overwrite"])
     if source is None:
         refuse_terminal()
     elif output is not None and output.exists() and output.samefile(source):

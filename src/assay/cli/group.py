@@ -20,7 +20,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the names in their order of use, then those of installed plugins."""
-        from assay import plugins
+        from assay import plugins  # late: asked for only after a wrong name
 
         return [*COMMANDS, *plugins.names("assay.commands")]
 
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)
-        gc.freeze()
+        gc.freeze()  # ends what main.py began: what was loaded is never looked at again
         gc.enable()
         return command
 
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such command."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from difflib import get_close_matches
+            from difflib import get_close_matches  # late: only for a wrong name
 
             close = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"Did you mean {close[0]!r}?" if close else "See assay --help."
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 
 def _plugin_command(name: str) -> click.Command | None:
     """Give a command that another package brings; asked only for names that are not ours."""
-    from assay import plugins
+    from assay import plugins  # late: our own commands load it themselves if they need it
 
     if name not in plugins.names("assay.commands"):
         return None
@@ -103,7 +103,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the agents first: the workers are waited for, and they wait for their agents."""
     for again in _SIGNALS:
         signal.signal(again, signal.SIG_IGN)
-    stop_all = getattr(sys.modules.get("assay.pipeline.stages"), "stop_all", None)
+    stop_all = getattr(sys.modules.get("assay.run.process"), "stop_all", None)
     if stop_all is not None:  # else nothing was started yet
         stop_all()
     raise KeyboardInterrupt

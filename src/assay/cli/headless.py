@@ -16,9 +16,28 @@ from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
 from assay.cli.group import examples
-from assay.cli.options import DEFAULT_TIMEOUT_MS, agent_options, agent_ref, with_options
+from assay.cli.options import (
+    DEFAULT_TIMEOUT_MS,
+    AgentOptions,
+    agent_options,
+    agent_ref,
+    with_options,
+)
 from assay.pipeline.extract import extract
-from assay.records.spec import Limits
+from assay.plugin import Adapter
+from assay.records.prompt import Prompt
+from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.run.conversation import Conversation, Places
+from assay.run.family import Mark
+from assay.run.turn import OnStep
+
+
+class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
+    """What only headless takes."""
+
+    timeout: float | None
+    verbose: bool
+    debug: bool
 
 
 @click.command(
@@ -42,25 +61,25 @@ from assay.records.spec import Limits
     "--debug", is_flag=True, help="Print progress to stderr, and a traceback if the command fails."
 )
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**values: Any) -> None:
     """Speak the Agent Client Protocol on stdin and stdout, and pass the prompts on to the agent.
 
     It runs until stdin ends, Ctrl-C or SIGTERM, and then stops all its agents.
     """
-    if not options["schema"]:
+    options = HeadlessOptions(**values)
+    if not options.schema:
         msg = "No agent given. Use -s SCHEMA."
         raise click.UsageError(msg)
     agent = agent_ref(options)
     adapter = plugins.adapter(agent)
-    timeout_ms = options["timeout"] or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
-    log = _log if options["verbose"] or options["debug"] else _ignore
+    timeout_ms = options.timeout or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
+    log = _log if options.verbose or options.debug else _ignore
     with tempfile.TemporaryDirectory(prefix="assay-headless-", ignore_cleanup_errors=True) as raw:
+        limits = Limits(turn_s=timeout_ms / 1000)
         context = ServerContext(
-            agent=agent,
             adapter=adapter,
-            limits=Limits(turn_s=timeout_ms / 1000),
+            open_conversation=partial(open_conversation, agent, adapter, limits, Path(raw)),
             judge=partial(extract, adapter=adapter),
-            raw=Path(raw),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
@@ -77,6 +96,32 @@ def command(**options: Any) -> None:
         finally:
             server.close()
             outbox.close()
+
+
+def open_conversation(
+    agent: PluginRef,
+    adapter: Adapter,
+    limits: Limits,
+    raw_dir: Path,
+    name: str,
+    cwd: str,
+    on_step: OnStep,
+) -> Conversation:
+    """Make a conversation for one session; its raw streams are kept below raw_dir."""
+    spec = TrialSpec(
+        prompt=Prompt(id=name, input=""),
+        agent=agent,
+        benchmark=PluginRef(name="prompts"),
+        limits=limits,
+        surroundings=Surroundings(cwd=cwd),
+        folder=name,
+        run_token=raw_dir.name,
+    )
+    raw = raw_dir / name
+    raw.mkdir(parents=True)
+    places = Places(str(raw), cwd, None, str(raw / "scratch"))
+    mark = Mark(f"{spec.run_token}.{spec.folder}")
+    return Conversation(spec, adapter, places, {}, mark, on_step)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,53 @@ from assay.records.spec import Limits, PluginRef, Surroundings
 
 DEFAULT_TIMEOUT_MS = 60_000
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What agent_options say."""
+
+    schema: str | None = None
+    model: str | None = None
+    agent_args: Sequence[str] = ()
+    mcp: Path | None = None
+    max_turns: int | None = None
+
+
+class BatchOptions(AgentOptions, frozen=True, kw_only=True):
+    """What capture, trials and run share: agent_options, output_options and run_options."""
+
+    prompts: Sequence[str]
+    output: Path | None
+    resume: bool
+    append: bool
+    overwrite: bool
+    raw_dir: Path | None
+    cwd: Path | None
+    timeout: float | None
+    trial_timeout: float | None
+    stall: float | None
+    concurrency: int
+    retries: int
+    workspace_dir: Path | None
+    workspace_template: Path | None
+    isolate: bool
+    env_names: Sequence[str]
+    filters: Sequence[str]
+    limit: int | None
+    max_cost: float | None
+    progress: bool
+    quiet: bool
+    as_json: bool
+    debug: bool
+
+
+class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
+    """What capture and trials take besides: graders, and prompts from elsewhere."""
+
+    graders: Sequence[str]
+    grader_timeout: float
+    from_stdin: bool
+    benchmark: str | None
 
 
 agent_options: list[Decorator] = [
@@ -85,6 +132,15 @@ grader_options: list[Decorator] = [
         default=60.0,
         metavar="SECONDS",
         help="Time limit for grading one trial, in seconds. Default: 60.",
+    ),
+]
+benchmark_options: list[Decorator] = [
+    click.option(
+        "--benchmark",
+        metavar="NAME[:OPTIONS]",
+        help="Run the prompts of an installed benchmark, with its world and its graders, instead "
+        "of a prompt file. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object. By default, the "
+        "prompts come from PROMPTS.",
     ),
 ]
 run_options: list[Decorator] = [
@@ -203,45 +259,43 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
-def output_mode(options: dict[str, Any]) -> Mode:
+def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """Read the three ways to treat an existing output; they exclude each other."""
-    modes: list[Mode] = ["resume", "append", "overwrite"]
-    chosen = [mode for mode in modes if options[mode]]
+    modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}
+    chosen = [mode for mode, given in modes.items() if given]
     if len(chosen) > 1:
         msg = f"--{chosen[0]} and --{chosen[1]} cannot be used together."
         raise click.UsageError(msg)
-    if chosen and options["output"] is None:
+    if chosen and output is None:
         msg = f"--{chosen[0]} needs -o FILE."
         raise click.UsageError(msg)
     return chosen[0] if chosen else "new"
 
 
-def chosen_agent(ctx: click.Context, options: dict[str, Any]) -> PluginRef:
+def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     """Read the agent given with -s, or behind -- as a command that speaks the protocol."""
     words: list[str] = ctx.meta.get("after_dashes", [])
-    if words and options["schema"]:
+    if words and options.schema:
         msg = "Give the agent either with -s or after --, not both."
         raise click.UsageError(msg)
     if words:
         return PluginRef(name="acp", options={"command": words})
-    if not options["schema"]:
+    if not options.schema:
         msg = "No agent given. Use -s SCHEMA, or put the agent's command after --."
         raise click.UsageError(msg)
     return agent_ref(options)
 
 
-def agent_ref(options: dict[str, Any]) -> PluginRef:
+def agent_ref(options: AgentOptions) -> PluginRef:
     """Read which agent is meant, and check that it can be built."""
-    ref = plugins.adapter_ref(options["schema"])
-    more: dict[str, Any] = {}
-    if options.get("model"):
-        more["model"] = options["model"]
-    if options.get("agent_args"):
-        more["args"] = tuple(options["agent_args"])
-    if options.get("mcp"):
-        more["mcp"] = _mcp_file(options["mcp"])
-    if options.get("max_turns"):
-        more["max_turns"] = options["max_turns"]
+    ref = plugins.adapter_ref(options.schema or "")
+    more: dict[str, Any] = {
+        "model": options.model,
+        "args": tuple(options.agent_args),
+        "mcp": _mcp_file(options.mcp) if options.mcp else None,
+        "max_turns": options.max_turns,
+    }
+    more = {name: value for name, value in more.items() if value}
     _check_taken(ref.name, more)
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
     plugins.adapter(ref)
@@ -271,49 +325,48 @@ def _mcp_file(path: Path) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error
-    from assay.adapters.vendor import parse_mcp
+    from assay.adapters.vendor import parse_mcp  # late: only --mcp needs it at start-up
 
     parse_mcp(content, str(path))
     return dict(content)
 
 
-def grader_refs(options: dict[str, Any]) -> list[PluginRef]:
+def grader_refs(graders: Sequence[str], timeout_s: float) -> list[PluginRef]:
     """Read which graders are meant, and check that they can be built."""
-    return [plugins.grader_ref(text, options["grader_timeout"]) for text in options["graders"]]
+    return [plugins.grader_ref(text, timeout_s) for text in graders]
 
 
-def setting(agent: PluginRef, options: dict[str, Any], *, keep_raw: bool = True) -> Setting:
+def setting(
+    options: BatchOptions, agent: PluginRef, benchmark: PluginRef, *, keep_raw: bool
+) -> Setting:
     """Put together what all trials of the run share."""
-    adapter = plugins.adapter(agent)
-    timeout_ms = options["timeout"] or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
-    trial_ms = options["trial_timeout"]
+    timeout_ms = options.timeout or plugins.adapter(agent).timeout_ms or DEFAULT_TIMEOUT_MS
     limits = Limits(
         turn_s=timeout_ms / 1000,
-        trial_s=trial_ms / 1000 if trial_ms else None,
-        stall_s=options["stall"],
+        trial_s=options.trial_timeout / 1000 if options.trial_timeout else None,
+        stall_s=options.stall,
     )
     return Setting(
         agent=agent,
+        benchmark=benchmark,
         limits=limits,
         surroundings=_surroundings(options, keep_raw=keep_raw),
-        run_token=_run_token(options.get("output")),
+        run_token=_run_token(options.output),
     )
 
 
-def _surroundings(options: dict[str, Any], *, keep_raw: bool) -> Surroundings:
-    cwd = Path(options["cwd"] or Path.cwd()).resolve()
+def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
+    cwd = Path(options.cwd or Path.cwd()).resolve()
     if not cwd.is_dir():
         msg = f"working folder not found: {cwd}"
         raise InputError(msg, hint="check the folder given with -c")
-    output: Path | None = options["output"]
-    workspaces: Path | None = options["workspace_dir"]
-    template: Path | None = options["workspace_template"]
+    output, workspaces = options.output, options.workspace_dir
+    template, raw = options.workspace_template, options.raw_dir
     if template is not None and workspaces is None:
         if output is None:
             msg = "--workspace-template needs --workspace-dir or -o."
             raise click.UsageError(msg)
         workspaces = output.with_suffix(".workspaces")
-    raw: Path | None = options["raw_dir"]
     if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
         raw = output.with_suffix(".raw")
     base = output.parent if output is not None else Path.cwd()
@@ -321,8 +374,8 @@ def _surroundings(options: dict[str, Any], *, keep_raw: bool) -> Surroundings:
         cwd=str(cwd),
         workspace_dir=str(workspaces.resolve()) if workspaces else None,
         workspace_template=str(template.resolve()) if template else None,
-        isolate=options["isolate"],
-        env_names=tuple(options["env_names"]),
+        isolate=options.isolate,
+        env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 import click
+import msgspec
 
 from assay.errors import InputError, OutputError
 from assay.records.journal import RESUMABLE, Journal, Mode
+from assay.records.rows import encode_row
 from assay.records.spec import TrialSpec
 
 _BLOCK = 1 << 20
@@ -82,7 +84,7 @@ def _troubles_told(where: Path | str, hint: str = _HINT) -> Iterator[None]:
 @contextmanager
 def _kept_back(fd: int) -> Iterator[BinaryIO]:
     """Collect in a temporary file, then copy to what cannot be taken back."""
-    import shutil
+    import shutil  # late: the two take 8 ms to load, which most commands do not need
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -111,8 +113,9 @@ def _beside(path: Path) -> Iterator[BinaryIO]:
 class Sink:
     """Takes finished rows, one at a time."""
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, journal: Journal | None, mode: Mode = "new") -> None:
         self._journal = journal
+        self._resumed = mode == "resume"
 
     def append(self, line: bytes) -> None:
         """Write one row so that a kill cannot lose it."""
@@ -122,9 +125,13 @@ class Sink:
             with open_stdout("use -o FILE, so that the run can be resumed") as out:
                 out.buffer.write(line + b"\n")
 
+    def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
+        """Write the row of a finished trial, with the unknown fields of its prompt's row."""
+        self.append(encode_row(result, spec.extra))
+
     def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
         """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
-        if self._journal is None:
+        if self._journal is None or not self._resumed:
             return specs
         by_id = {spec.prompt.id: spec for spec in specs}
         done: set[str] = set()
@@ -149,4 +156,4 @@ def open_sink(output: Path | None, mode: Mode, ways: str = RESUMABLE) -> Iterato
         yield Sink(None)
         return
     with Journal(output, mode, ways) as journal:
-        yield Sink(journal)
+        yield Sink(journal, mode)

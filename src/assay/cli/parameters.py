@@ -1,6 +1,7 @@
 """Parameters that need nothing but click: strict numbers, prompt files, words after --."""
 
 import sys
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class AfterDashes(click.Command):
         return super().parse_args(ctx, args)
 
 
-def prompt_path(arguments: tuple[str, ...], *, from_stdin: bool) -> Path | None:
+def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
     """Give the prompt file; None means stdin. Exactly one of the two must be said."""
     if from_stdin and arguments:
         msg = "Give either a prompt file or --stdin, not both."

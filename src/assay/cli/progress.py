@@ -8,13 +8,9 @@ from typing import Any
 import click
 import msgspec
 from msgspec import field
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from assay.records.capture import Capture, Failure
+from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
 from assay.records.trajectory import AnyStep, ToolCall
 
@@ -36,6 +32,8 @@ class Progress:
     def __enter__(self) -> "Progress":
         if self._timed and sys.stderr.isatty():
             self._timed = False
+            from assay.cli.live_view import LiveView  # late: only a terminal needs rich
+
             self._live = LiveView(self.tally)
             self._live.start()
         self._tell("begun", total=self.tally.total)
@@ -53,24 +51,9 @@ class Progress:
             self._tell("interrupted" if kind else "ended", **self._numbers())
 
     @property
-    def n_done(self) -> int:
-        """How many trials have finished."""
-        return self.tally.n_done
-
-    @property
     def cost_usd(self) -> float:
         """What they cost, as far as is known."""
         return self.tally.cost_usd
-
-    @property
-    def causes(self) -> dict[str, int]:
-        """Failures by cause."""
-        return self.tally.causes
-
-    @property
-    def n_grader_failures(self) -> int:
-        """Trials on which a grader broke."""
-        return self.tally.n_grader_failures
 
     @property
     def watches(self) -> bool:
@@ -95,23 +78,19 @@ class Progress:
         if self._plain:
             click.echo(text, err=True)
 
-    def finished(self, prompt_id: str, failure: Failure | None, total_ms: float, cost: Any) -> None:
-        """Count one trial that nobody graded."""
-        self.tally.finish(failure.cause if failure else None, cost)
-        self._show(prompt_id, failure, total_ms, None)
-
-    def captured(self, capture: Capture, spec: TrialSpec | None = None) -> None:
-        """Count one captured trial."""
-        usage, failure = capture.usage or None, capture.failure or None
-        passed = capture.score.pass_ if capture.score else None
-        self.tally.n_grader_failures += bool(capture.grader_failures)
-        if usage is not None:
-            self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        cost = (usage.cost_usd or None) if usage else None
+    def finished(self, spec: TrialSpec, result: Capture | RawOutput) -> None:
+        """Count one finished trial."""
+        failure, cost, passed = result.failure or None, None, None
+        if isinstance(result, Capture):
+            usage = result.usage or None
+            cost = (usage.cost_usd or None) if usage else None
+            passed = result.score.pass_ if result.score else None
+            self.tally.n_grader_failures += bool(result.grader_failures)
+            if usage is not None:
+                self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed)
-        if spec is not None:
-            self.tally.running.pop(spec.folder, None)
-        self._show(capture.id, failure, capture.timing.total, passed)
+        self.tally.running.pop(spec.folder, None)
+        self._show(result.id, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
         """Say in one line how the run went."""
@@ -227,7 +206,7 @@ class Tally(msgspec.Struct):
         """Give the pass rate so far, with its interval."""
         if not self.n_measured:
             return ""
-        from assay.stats.rates import wilson_interval
+        from assay.stats.rates import wilson_interval  # late: numpy
 
         interval = wilson_interval(self.n_passed, self.n_measured)
         ends = f" ({interval.low:.0%} to {interval.high:.0%})" if interval else ""
@@ -271,64 +250,3 @@ def clock_text(seconds: float) -> str:
     whole = int(seconds)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-_PER_SECOND = 4
-_MOST_SHOWN = 8
-_MOST_NAME = 32
-
-
-class LiveView:
-    """Shows a tally until it is stopped, then leaves nothing behind."""
-
-    def __init__(self, tally: Tally, console: Console | None = None) -> None:
-        self._tally = tally
-        self._live = Live(
-            console=console or Console(stderr=True),
-            refresh_per_second=_PER_SECOND,
-            transient=True,
-            get_renderable=self.render,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    def start(self) -> None:
-        """Begin to draw."""
-        self._live.start()
-
-    def stop(self) -> None:
-        """Take the view away."""
-        self._live.stop()
-
-    def render(self) -> Group:
-        """Draw what is known now."""
-        tally = self._tally
-        head = Table.grid(padding=(0, 1))
-        head.add_row(
-            Text("trials", style="bold"),
-            ProgressBar(total=max(tally.total, 1), completed=tally.n_done, width=30),
-            Text(tally.pace_text()),
-        )
-        running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
-        return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
-
-    def _rows(self, running: list[Running]) -> list[Table | Text]:
-        if not running:
-            return []
-        now_s = time.monotonic()
-        table = Table.grid(padding=(0, 2))
-        for one in running[:_MOST_SHOWN]:
-            name = _plain(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
-            table.add_row(
-                Text(f"  {name}", style="cyan"),
-                Text(clock_text(now_s - one.began_s), justify="right"),
-                Text(f"step {one.n_steps}", style="dim"),
-                Text(_plain(one.step), style="dim"),
-            )
-        more = len(running) - _MOST_SHOWN
-        return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
-
-
-def _plain(text: str) -> str:
-    """Keep an agent's words from steering the terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_NAME])

@@ -1,13 +1,13 @@
 """assay run: prompts in, raw output out."""
 
-from contextlib import closing
 from typing import Any
 
 import click
 
-from assay.cli.batch import Batch
+from assay.cli.batch import CommandBatch, prompt_file
 from assay.cli.group import examples
 from assay.cli.options import (
+    BatchOptions,
     agent_options,
     agent_ref,
     output_options,
@@ -15,10 +15,16 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import prompt_path
-from assay.pipeline.stages import run_all
-from assay.records.rows import encode_row
+from assay.pipeline.batch import run_batch
+from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
+
+
+class RunOptions(BatchOptions, frozen=True, kw_only=True):
+    """What only run takes: agents that need no schema."""
+
+    simple: str | None
+    shell: str | None
 
 
 @click.command(
@@ -43,32 +49,26 @@ from assay.records.spec import PluginRef
 )
 @with_options(output_options, run_options)
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**values: Any) -> None:
     """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
 
     Writes one JSON line per trial, which `assay extract` turns into a trajectory.
     """
+    options = RunOptions(**values)
     agent = _agent(options)
-    path = prompt_path(options["prompts"], from_stdin=not options["prompts"])
+    source = prompt_file(options.prompts, from_stdin=not options.prompts)
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    batch = Batch(path, agent, options, keep_raw=False)
-    with open_sink(batch.output, batch.mode) as sink:
-        batch.clear_leftovers()
-        specs = sink.missing(batch.specs) if batch.mode == "resume" else batch.specs
-        with batch.progress(specs) as progress:
-            items = batch.affordable(specs, progress)
-            with closing(run_all(items, batch.executor(specs), options["retries"])) as done:
-                for spec, row in done:
-                    sink.append(encode_row(row, spec.extra))
-                    progress.finished(row.id, row.failure or None, row.timing.total, None)
-    batch.conclude(progress, specs)
+    planned = CommandBatch(options, agent, source, keep_raw=False)
+    with open_sink(options.output, planned.mode) as sink:
+        progress = run_batch(planned.batch, RunTrial(options.retries), sink, planned.show)
+    planned.conclude(progress)
 
 
-def _agent(options: dict[str, Any]) -> PluginRef:
-    if options["schema"]:
+def _agent(options: RunOptions) -> PluginRef:
+    if options.schema:
         return agent_ref(options)
-    for name in ("simple", "shell"):
-        if options[name]:
-            return PluginRef(name=name, options={"template": options[name]})
+    for name, template in (("simple", options.simple), ("shell", options.shell)):
+        if template:
+            return PluginRef(name=name, options={"template": template})
     msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
     raise click.UsageError(msg)

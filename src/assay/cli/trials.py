@@ -1,26 +1,30 @@
 """assay trials: every prompt several times, for pass@k."""
 
-from contextlib import closing
 from typing import Any
 
 import click
 
-from assay.cli.batch import Batch
+from assay.cli.batch import plan_captures
 from assay.cli.group import examples
 from assay.cli.options import (
+    CaptureOptions,
     agent_options,
-    chosen_agent,
+    benchmark_options,
     grader_options,
-    grader_refs,
     output_options,
     run_options,
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes, prompt_path
-from assay.pipeline.stages import capture_all, gather_trials
-from assay.pipeline.trials import TrialStore, trial_entry
-from assay.records.rows import encode_row
+from assay.cli.parameters import AfterDashes
+from assay.pipeline.batch import run_batch
+from assay.pipeline.trials import TrialRows
+
+
+class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
+    """What only trials takes."""
+
+    k: int
 
 
 @click.command(
@@ -45,39 +49,21 @@ from assay.records.rows import encode_row
 @click.option(
     "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
 )
-@with_options(run_options)
+@with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt in the file PROMPTS k times and write one JSON line per prompt.
 
     Each line holds all trials of its prompt. Trials of the same prompt may run at the same time,
     and each is saved as soon as it has finished. The agent is given as for assay capture.
     """
-    path = prompt_path(options["prompts"], from_stdin=options["from_stdin"])
-    agent = chosen_agent(ctx, options)
-    graders = grader_refs(options)
-    k: int = options["k"]
-    batch = Batch(path, agent, options, k=k)
+    options = TrialsOptions(**values)
+    planned, work = plan_captures(ctx, options, options.k)
+    mode, graded = planned.mode, bool(work.graders)
     with (
-        open_sink(batch.output, batch.mode) as sink,
-        TrialStore(batch.output, batch.mode) as store,
+        open_sink(options.output, mode) as sink,
+        TrialRows(sink, options.output, mode, options.k, graded=graded) as rows,
     ):
-        batch.clear_leftovers()
-        open_specs = sink.missing(batch.specs, k) if batch.mode == "resume" else batch.specs
-        specs = store.missing(open_specs, k, batch.specs)
-        for spec, entries in store.complete(open_specs, k):
-            sink.append(encode_row(gather_trials(spec, entries, graded=bool(graders)), spec.extra))
-        with batch.progress(specs) as progress:
-            items = batch.affordable(specs, progress)
-            hear = progress.on_step if progress.watches else None
-            workers = batch.executor(specs)
-            done = capture_all(items, workers, graders, options["retries"], hear)
-            with closing(done):
-                for spec, captured in done:
-                    all_of_prompt = store.add(spec, trial_entry(spec.number, captured), k)
-                    if all_of_prompt is not None:
-                        row = gather_trials(spec, all_of_prompt, graded=bool(graders))
-                        sink.append(encode_row(row, spec.extra))
-                    progress.captured(captured, spec)
-    batch.conclude(progress, specs)
+        progress = run_batch(planned.batch, work, rows, planned.show)
+    planned.conclude(progress)

@@ -65,7 +65,7 @@ def command(**options: Any) -> None:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
     refuse_same_file(options["prompts"], options["output"])
-    graders = grader_refs(options)
+    graders = grader_refs(options["graders"], options["grader_timeout"])
     tally = _Tally()
     with open_rows(options["prompts"]) as rows:
         n_without, n_with = _count(rows)

@@ -2,9 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from queue import SimpleQueue
 
 import msgspec
+
+from assay.errors import AssayError
 
 
 class LocalExecutor(msgspec.Struct, frozen=True):
@@ -15,8 +18,12 @@ class LocalExecutor(msgspec.Struct, frozen=True):
     def map[T, R](
         self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
     ) -> Iterator[R]:
-        """Yield results as they finish. Items are taken only when a worker is free."""
-        pool = _Pool(fn, iter(items), self.workers)
+        """Yield results as they finish. Items are taken only when a worker is free.
+
+        A thread does not die without its process, but fn may fail in it by surprise: that item is
+        lost and the rest goes on. An AssayError is meant for the operator and ends the run.
+        """
+        pool = _Pool(partial(_result, fn, lost), iter(items), self.workers)
         try:
             pool.start()
             yield from pool.results()
@@ -77,3 +84,12 @@ class _Pool[T, R]:
             self._done.put(("end", None))
         except BaseException as error:  # noqa: BLE001 - handed over to the thread that reads
             self._done.put(("end", error))
+
+
+def _result[T, R](fn: Callable[[T], R], lost: Callable[[T, str], R], item: T) -> R:
+    try:
+        return fn(item)
+    except AssayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one item never takes the others down with it
+        return lost(item, f"{type(error).__name__}: {error}")

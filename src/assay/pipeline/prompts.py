@@ -1,37 +1,34 @@
-"""Read a prompt file, choose among its prompts, and make trials of them."""
+"""Choose among prompts, make trials of them, and say how they spread over their categories."""
 
 import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.errors import InputError
-from assay.records.prompt import Prompt
+from assay import plugins
+from assay.errors import AssayError, PluginError
+from assay.plugin import PromptRow
+from assay.records.prompt import Prompt, check_prompt
 from assay.records.reports import BalanceAnalysis, Category
-from assay.records.rows import decode_row, read_lines
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 
-type PromptRow = tuple[Prompt, dict[str, Any]]
-HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
-
-def read_prompts(path: Path | None) -> list[PromptRow]:
-    """Read all prompts with their unknown fields; stdin, which must hold some, if no path."""
-    rows: list[PromptRow] = []
+def read_prompts(ref: PluginRef) -> list[PromptRow]:
+    """Give the prompts of a benchmark; a prompt file is one."""
+    try:
+        rows = list(plugins.benchmark(ref).prompts())
+    except AssayError:
+        raise
+    except Exception as error:  # a plugin may raise anything
+        msg = f"benchmark {ref.name!r} cannot give its prompts: {type(error).__name__}: {error}"
+        raise PluginError(msg) from error
     places: dict[str, str] = {}
-    for place, line in read_lines(path):
-        prompt, extra = decode_row(place, line, Prompt, hint=HINT)
-        _check(prompt, place, places)
-        places[prompt.id] = place
-        rows.append((prompt, extra))
-    if not rows and path is None:
-        msg = "stdin: no prompts"
-        raise InputError(msg, hint=HINT)
+    for number, (prompt, _) in enumerate(rows, 1):
+        check_prompt(prompt, f"benchmark {ref.name}, prompt {number}", places)
     return rows
 
 
@@ -39,21 +36,6 @@ def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None)
     """Keep prompts that fit every filter: an id pattern, or metadata as key=pattern."""
     kept = [row for row in rows if all(_fits(row[0], text) for text in filters)]
     return kept if limit is None else kept[:limit]
-
-
-def _check(prompt: Prompt, place: str, places: dict[str, str]) -> None:
-    if not prompt.id:
-        msg = f'{place}: "id" is empty; every prompt needs a unique id'
-        raise InputError(msg)
-    if prompt.id in places:
-        msg = f'{place}: id "{prompt.id}" was used before, at {places[prompt.id]}'
-        raise InputError(msg, hint="give every prompt an id of its own")
-    if not prompt.turns:
-        msg = f'{place}: "input" is an empty list; a prompt needs at least one turn'
-        raise InputError(msg)
-    if prompt.timeout is not None and prompt.timeout <= 0:
-        msg = f'{place}: "timeout" is {prompt.timeout}; it must be more than 0 ms'
-        raise InputError(msg)
 
 
 def _fits(prompt: Prompt, text: str) -> bool:

@@ -1,10 +1,9 @@
-"""The only file that knows the order of the stages."""
+"""The stages of one trial in their order: run, read, grade; and each stage alone, on rows."""
 
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -13,20 +12,17 @@ from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
-from assay.pipeline.trials import count_passes, set_pass_numbers, trial_result
-from assay.plugin import Adapter, Executor, Trial
+from assay.plugin import Adapter, Trial
 from assay.records.capture import Capture, Cause, Failure
 from assay.records.prompt import Prompt
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
 from assay.records.rows import Place
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.trajectory import AnyStep
-from assay.records.trials import TrialEntry, TrialResult
-from assay.run.family import end_leftovers as end_leftovers
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, start_over, stop_all
-from assay.run.trial import lost_trial, run_trial
-from assay.run.workspace import our_secrets
+from assay.run.trial import lost_trial, recorded
+from assay.run.workspace import our_secrets, temporary_folder
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
 """Hears of a step of a trial; None is its beginning."""
@@ -34,136 +30,56 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
 
-def capture_all(
-    specs: Iterable[TrialSpec],
-    executor: Executor,
-    graders: Sequence[PluginRef] = (),
-    retries: int = 0,
-    on_step: OnTrialStep | None = None,
-) -> Generator[tuple[TrialSpec, Capture], None, None]:
-    """Run, extract and grade every trial; yield each as it finishes. Closing ends the agents.
+class CaptureTrial(msgspec.Struct, frozen=True):
+    """Runs a trial, reads what the agent did, and grades it: what a batch of captures does."""
 
-    on_step hears from the workers' threads: when a trial begins, and of each of its steps.
-    """
-    work = partial(_capture, graders=tuple(graders), retries=retries, on_step=on_step)
-    return _map(executor, work, specs, _lost_capture)
+    graders: Sequence[PluginRef] = ()
+    retries: int = 0
 
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Capture:
+        """Do the trial; on_step hears of each attempt that begins, and of its steps."""
+        hear = partial(on_step, spec) if on_step is not None else None
+        attempt: TrialSpec | None = spec
+        while attempt is not None:
+            if hear is not None:
+                hear(None)
+            with recorded(attempt, hear) as recording:
+                captured = _read(attempt, recording)
+            attempt = _next_attempt(attempt, captured.failure or None, self.retries)
+        return grade_capture(spec, captured, self.graders) if self.graders else captured
 
-def run_all(
-    specs: Iterable[TrialSpec], executor: Executor, retries: int = 0
-) -> Generator[tuple[TrialSpec, RawOutput], None, None]:
-    """Run every trial and write it out raw; yield each as it finishes. Closing ends the agents."""
-    return _map(executor, partial(_run, retries=retries), specs, _lost_row)
-
-
-def gather_trials(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
-    """Put all trials of one prompt into its row, with pass numbers where there was a grader."""
-    about: dict[str, Any] = {"agent": plugins.adapter(spec.agent).name}
-    if spec.surroundings.workspace_dir is not None:
-        about["workspaceDir"] = spec.surroundings.workspace_dir
-    result = trial_result(spec.prompt, entries, about, spec.hash)
-    if graded:
-        from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k
-
-        n_passed, n_measured = count_passes(result)
-        seed = seed_pass_k(n_passed, n_measured) if n_measured else None
-        set_pass_numbers(result, seed, prompt_pass_k(n_passed, n_measured))
-    return result
+    def lost(self, spec: TrialSpec, why: str) -> Capture:
+        """Give what is known of a trial whose worker died."""
+        return _read(spec, lost_trial(why, Cause.WORKER_LOST))
 
 
-def grade_all(
-    lines: Iterable[tuple[Place, bytes]], graders: Sequence[PluginRef], workers: int = 1
-) -> Generator[GradedRow, None, None]:
-    """Grade rows that are on disk; give them in their order."""
-    start_over()
-    try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop=stop_all)
-    finally:
-        close_served()
+class RunTrial(msgspec.Struct, frozen=True):
+    """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
+
+    retries: int = 0
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
+        """Do the trial; the lines are read only where a failure might be worth another attempt."""
+        attempt: TrialSpec | None = spec
+        while attempt is not None:
+            with recorded(attempt) as recording:
+                row = raw_output(spec.prompt, recording)
+                failure = _read(attempt, recording).failure or None if self.retries else None
+            attempt = _next_attempt(attempt, failure, self.retries)
+        return msgspec.structs.replace(row, spec_hash=spec.hash)
+
+    def lost(self, spec: TrialSpec, why: str) -> RawOutput:
+        """Give what is known of a trial whose worker died."""
+        return raw_output(spec.prompt, lost_trial(why, Cause.WORKER_LOST))
 
 
-def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
-    """Read one raw row as capture would have read the trial."""
-    import tempfile
-
-    prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
-    with tempfile.TemporaryDirectory(prefix="assay-extract-") as scratch:
-        recording = recording_of(row, base, Path(scratch))
-        captured = _covered(extract(prompt, recording, adapter))
-    return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
-
-
-class AskingHost(LocalHost):
-    """This machine for graders, which may also put a question to an agent."""
-
-    def ask(
-        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
-    ) -> str:
-        """Run a trial of one prompt, in an empty folder unless cwd is given; give its answer."""
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="assay-ask-", ignore_cleanup_errors=True) as empty:
-            spec = TrialSpec(
-                prompt=Prompt(id="ask", input=text),
-                agent=agent,
-                benchmark=PluginRef(name="prompts"),
-                limits=Limits(turn_s=timeout_s),
-                surroundings=Surroundings(cwd=cwd or empty),
-                folder=f"ask-{uuid.uuid4().hex}",
-            )
-            captured = run_trial(spec, partial(_read, spec))
-        failure = captured.failure or None
-        if failure and not failure.answered:
-            msg = f"{failure.cause}: {failure.message}"
-            raise PluginError(msg)
-        return captured.output
-
-
-def _map[R](
-    executor: Executor,
-    work: Callable[[TrialSpec], tuple[TrialSpec, R]],
-    specs: Iterable[TrialSpec],
-    lost: Callable[[TrialSpec, str], tuple[TrialSpec, R]],
-) -> Generator[tuple[TrialSpec, R], None, None]:
-    start_over()
-    results = executor.map(partial(_stop_on_error, work), specs, lost)
-    try:
-        for result in results:  # noqa: UP028 - `yield from` would end the workers before the agents
-            yield result
-    except BaseException:
-        stop_all()
-        raise
-    finally:
-        close_served()
-
-
-def _stop_on_error[R](
-    work: Callable[[TrialSpec], tuple[TrialSpec, R]], spec: TrialSpec
-) -> tuple[TrialSpec, R]:
-    """Do the work; what it raises ends the whole run, so the other agents end as well."""
-    try:
-        return work(spec)
-    except BaseException:
-        stop_all()
-        raise
-
-
-def _capture(
-    spec: TrialSpec,
-    graders: Sequence[PluginRef],
-    retries: int,
-    on_step: OnTrialStep | None = None,
-) -> tuple[TrialSpec, Capture]:
-    hear = partial(on_step, spec) if on_step is not None else None
-
-    def attempt(again: TrialSpec) -> tuple[Capture, Failure | None]:
-        if hear is not None:
-            hear(None)
-        captured = run_trial(again, partial(_read, again), hear)
-        return captured, captured.failure or None
-
-    captured = _retry(spec, retries, attempt)
-    return spec, grade_capture(spec, captured, graders) if graders else captured
+def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:
+    """Wait and give another attempt while the failure says nothing about the agent; else None."""
+    tried = len(spec.retried)
+    if failure is None or failure.cause.measures_agent or tried >= retries:
+        return None
+    pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+    return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
@@ -179,7 +95,10 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         reference=spec.prompt.reference,
         row=row,
     )
-    verdict = judge(trial, captured.failure or None, graders, AskingHost())
+    failure = captured.failure or None
+    if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
+        failure = None
+    verdict = judge(trial, failure, graders, AskingHost())
     broken = verdict.broken
     return msgspec.structs.replace(
         captured,
@@ -191,28 +110,8 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
     )
 
 
-def _run(spec: TrialSpec, retries: int) -> tuple[TrialSpec, RawOutput]:
-    def attempt(again: TrialSpec) -> tuple[RawOutput, Failure | None]:
-        def write(recording: Recording) -> tuple[RawOutput, Failure | None]:
-            row = msgspec.structs.replace(raw_output(spec.prompt, recording), spec_hash=spec.hash)
-            return row, (_read(again, recording).failure or None) if retries else None
-
-        return run_trial(again, write)
-
-    return spec, _retry(spec, retries, attempt)
-
-
-def _retry[R](
-    spec: TrialSpec, retries: int, attempt: Callable[[TrialSpec], tuple[R, Failure | None]]
-) -> R:
-    """Try again while the failure says nothing about the agent."""
-    while True:
-        result, failure = attempt(spec)
-        tried = len(spec.retried)
-        if failure is None or failure.cause.measures_agent or tried >= retries:
-            return result
-        spec = msgspec.structs.replace(spec, retried=(*spec.retried, failure))
-        pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+def _grades_failed_trials(spec: TrialSpec) -> bool:
+    return getattr(plugins.benchmark(spec.benchmark), "grades_failed_trials", False)
 
 
 def _read(spec: TrialSpec, recording: Recording) -> Capture:
@@ -237,9 +136,46 @@ def _covered(captured: Capture) -> Capture:
     return captured if masked is said else msgspec.json.decode(masked, type=Capture)
 
 
-def _lost_capture(spec: TrialSpec, why: str) -> tuple[TrialSpec, Capture]:
-    return spec, _read(spec, lost_trial(why, Cause.WORKER_LOST))
+def grade_all(
+    lines: Iterable[tuple[Place, bytes]], graders: Sequence[PluginRef], workers: int = 1
+) -> Generator[GradedRow, None, None]:
+    """Grade rows that are on disk; give them in their order."""
+    start_over()
+    try:
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop=stop_all)
+    finally:
+        close_served()
 
 
-def _lost_row(spec: TrialSpec, why: str) -> tuple[TrialSpec, RawOutput]:
-    return spec, raw_output(spec.prompt, lost_trial(why, Cause.WORKER_LOST))
+def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
+    """Read one raw row as capture would have read the trial."""
+    prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
+    with temporary_folder("assay-extract-") as scratch:
+        recording = recording_of(row, base, Path(scratch))
+        captured = _covered(extract(prompt, recording, adapter))
+    return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
+
+
+class AskingHost(LocalHost):
+    """This machine for graders, which may also put a question to an agent."""
+
+    def ask(
+        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+    ) -> str:
+        """Run a trial of one prompt, in an empty folder unless cwd is given; give its answer."""
+        with temporary_folder("assay-ask-") as empty:
+            spec = TrialSpec(
+                prompt=Prompt(id="ask", input=text),
+                agent=agent,
+                benchmark=PluginRef(name="prompts"),
+                limits=Limits(turn_s=timeout_s),
+                surroundings=Surroundings(cwd=cwd or empty),
+                folder=f"ask-{uuid.uuid4().hex}",
+            )
+            with recorded(spec) as recording:
+                captured = _read(spec, recording)
+        failure = captured.failure or None
+        if failure and not failure.answered:
+            msg = f"{failure.cause}: {failure.message}"
+            raise PluginError(msg)
+        return captured.output

@@ -1,21 +1,22 @@
 """Put the trials of one prompt together, and keep finished ones until their prompt is complete."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET
 
+from assay import plugins
 from assay.errors import InputError, OutputError
 from assay.records.capture import Capture
 from assay.records.journal import Journal, Mode
-from assay.records.prompt import Prompt
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import TrialSpec
-from assay.records.trials import FinishedTrial, PassAtK, TrialEntry, TrialResult
+from assay.records.trials import FinishedTrial, TrialEntry, TrialResult
 
 
 def trial_entry(number: int, captured: Capture) -> TrialEntry:
@@ -50,69 +51,79 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
     )
 
 
-def trial_result(
-    prompt: Prompt, entries: Sequence[TrialEntry], about: dict[str, Any], spec_hash: str
-) -> TrialResult:
-    """Make the row of one prompt, without the numbers that need a grader."""
-    failures: dict[str, int] = {}
-    for entry in entries:
-        if entry.failure:
-            failures[entry.failure.cause] = failures.get(entry.failure.cause, 0) + 1
-    return TrialResult(
+def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
+    """Put all trials of one prompt into its row, with pass numbers where there was a grader."""
+    prompt, workspaces = spec.prompt, spec.surroundings.workspace_dir
+    about = {"agent": plugins.adapter(spec.agent).name}
+    if workspaces is not None:
+        about["workspaceDir"] = workspaces
+    failures = Counter(str(entry.failure.cause) for entry in entries if entry.failure)
+    result = TrialResult(
         id=prompt.id,
         input=prompt.input,
         hint=prompt.hint or UNSET,
         k=len(entries),
         trials=sorted(entries, key=lambda entry: entry.trial_num),
         metadata={**prompt.metadata, **about},
-        failures=failures or UNSET,
-        spec_hash=spec_hash,
+        failures=dict(failures) or UNSET,
+        spec_hash=spec.hash,
     )
+    if graded:
+        _set_pass_numbers(result)
+    return result
 
 
-def count_passes(result: TrialResult) -> tuple[int, int]:
-    """Give how many trials passed and how many were measured."""
+def _set_pass_numbers(result: TrialResult) -> None:
+    from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k  # numpy
+
     measured = [entry.pass_ for entry in result.trials if entry.pass_ is not UNSET]
-    return sum(measured), len(measured)
-
-
-def set_pass_numbers(
-    result: TrialResult, seed: tuple[float, float] | None, per_k: list[PassAtK]
-) -> None:
-    """Write the numbers of a graded prompt into its row; seed is None when none was measured."""
-    n_passed, n_measured = count_passes(result)
+    n_passed, n_measured = sum(measured), len(measured)
     result.n_measured = n_measured
-    if seed is not None:
+    if n_measured:
         result.pass_rate = n_passed / n_measured
-        result.pass_at_k, result.pass_exp_k = seed
-    result.per_k = per_k
+        result.pass_at_k, result.pass_exp_k = seed_pass_k(n_passed, n_measured)
+    result.per_k = prompt_pass_k(n_passed, n_measured)
 
 
-type Entries = list[TrialEntry]
+class PromptRows(Protocol):
+    """The output file: one row per prompt."""
+
+    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
+        """Give the trials of prompts that have no row yet."""
+        ...
+
+    def add(self, spec: TrialSpec, result: TrialResult) -> None:
+        """Write the row of one prompt."""
+        ...
 
 
-class TrialStore:
-    """Holds entries by prompt; a kill -9 loses none that had finished."""
+class TrialRows:
+    """Holds finished trials until their prompt is complete; a kill -9 loses none of them."""
 
-    def __init__(self, output: Path | None, mode: Mode) -> None:
+    def __init__(
+        self, rows: PromptRows, output: Path | None, mode: Mode, k: int, *, graded: bool
+    ) -> None:
+        self._rows = rows
+        self._k = k
+        self._graded = graded
         self._path = None
         if output is not None and (output.is_file() or not output.exists()):
             self._path = output.with_name(f"{output.name}.partial")
         self._mode = mode
         self._journal: Journal | None = None
-        self._entries: dict[str, Entries] = {}
+        self._entries: dict[str, list[TrialEntry]] = {}
         self._hashes: dict[str, str] = {}
         self._open: set[str] = set()
         self._known = False
         """Whether it is known which prompts are open: before that nothing may be thrown away."""
 
-    def __enter__(self) -> "TrialStore":
+    def __enter__(self) -> "TrialRows":
         if self._path is not None:
             self._refuse_surprise(self._path)
             resume = self._mode == "resume"
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
-                self._load()
+                self._load(self._path)
         return self
 
     def __exit__(
@@ -127,59 +138,53 @@ class TrialStore:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
-    def missing(
-        self, specs: list[TrialSpec], k: int, all_specs: list[TrialSpec] | None = None
-    ) -> list[TrialSpec]:
-        """Give the trials that have not finished yet.
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        """Give the trials that have not finished yet; write rows that only a kill held back.
 
-        all_specs are those of prompts that have their row, too: trials of any other prompt belong
-        to a part of the run that was not asked for this time, and are kept for later.
+        Trials of prompts that are not in specs belong to a part of the run that was not asked for
+        this time, and are kept for later.
         """
-        self._check(specs, k)
-        ours = {spec.prompt.id for spec in all_specs or specs}
-        wanted = {spec.prompt.id for spec in specs}
-        self._open = wanted | (self._entries.keys() - ours)
-        self._entries = {id_: e for id_, e in self._entries.items() if id_ in wanted}
+        wanted = self._rows.missing(specs, self._k)
+        by_id = {spec.prompt.id: spec for spec in wanted}
+        self._check(by_id)
+        ours = {spec.prompt.id for spec in specs}
+        self._open = by_id.keys() | (self._entries.keys() - ours)
+        self._entries = {id_: e for id_, e in self._entries.items() if id_ in by_id}
         self._known = True
         done = {(id_, e.trial_num) for id_, entries in self._entries.items() for e in entries}
-        return [spec for spec in specs if (spec.prompt.id, spec.number) not in done]
+        for prompt_id in list(self._entries):
+            self._write_if_complete(by_id[prompt_id])
+        return [spec for spec in wanted if (spec.prompt.id, spec.number) not in done]
 
-    def complete(self, specs: list[TrialSpec], k: int) -> Iterator[tuple[TrialSpec, Entries]]:
-        """Give prompts whose trials had all finished before a kill kept them from being written."""
-        by_id = {spec.prompt.id: spec for spec in specs}
-        for prompt_id in [id_ for id_, entries in self._entries.items() if len(entries) >= k]:
-            self._open.discard(prompt_id)
-            yield by_id[prompt_id], self._entries.pop(prompt_id)
-
-    def add(self, spec: TrialSpec, entry: TrialEntry, k: int) -> Entries | None:
-        """Keep a finished trial; give all of its prompt when it was the last."""
+    def add(self, spec: TrialSpec, captured: Capture) -> None:
+        """Keep a finished trial; the last of its prompt writes the row."""
+        entry = trial_entry(spec.number, captured)
         if self._journal is not None:
             line = FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, entry=entry)
             self._journal.append(msgspec.json.encode(line))
-        entries = self._entries.setdefault(spec.prompt.id, [])
-        entries.append(entry)
-        if len(entries) < k:
-            return None
-        self._open.discard(spec.prompt.id)
-        return self._entries.pop(spec.prompt.id)
+        self._entries.setdefault(spec.prompt.id, []).append(entry)
+        self._write_if_complete(spec)
 
-    def _check(self, specs: list[TrialSpec], k: int) -> None:
+    def _write_if_complete(self, spec: TrialSpec) -> None:
+        if len(self._entries[spec.prompt.id]) >= self._k:
+            entries = self._entries.pop(spec.prompt.id)
+            self._open.discard(spec.prompt.id)
+            self._rows.add(spec, trial_result(spec, entries, graded=self._graded))
+
+    def _check(self, specs: dict[str, TrialSpec]) -> None:
         """Refuse trials that were made from other prompts or agents, or for another k."""
-        hashes = {spec.prompt.id: spec.hash for spec in specs}
-        for prompt_id in self._entries.keys() & hashes.keys():
-            if self._hashes[prompt_id] != hashes[prompt_id]:
-                msg = (
-                    f'{self._path}: trials of "{prompt_id}" were made from another prompt or agent'
-                )
+        for prompt_id in self._entries.keys() & specs.keys():
+            if self._hashes[prompt_id] != specs[prompt_id].hash:
+                what = "were made from another prompt or agent"
+                msg = f'{self._path}: trials of "{prompt_id}" {what}'
                 raise InputError(
                     msg, hint="resume with the same prompts and agent, or use another -o"
                 )
             most = max(entry.trial_num for entry in self._entries[prompt_id])
-            if most > k:
-                msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {k}'
-                raise InputError(
-                    msg, hint=f"resume with the -k of that run, which is at least {most}"
-                )
+            if most > self._k:
+                msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {self._k}'
+                hint = f"resume with the -k of that run, which is at least {most}"
+                raise InputError(msg, hint=hint)
 
     def _refuse_surprise(self, path: Path) -> None:
         if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
@@ -188,9 +193,8 @@ class TrialStore:
                 msg, hint="use --resume to continue that run, or --overwrite to start again"
             )
 
-    def _load(self) -> None:
-        assert self._path is not None
-        for place, line in read_lines(self._path):
+    def _load(self, path: Path) -> None:
+        for place, line in read_lines(path):
             finished, _ = decode_row(place, line, FinishedTrial)
             self._entries.setdefault(finished.id, []).append(finished.entry)
             self._hashes[finished.id] = finished.spec_hash

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
-from assay.run.tail import Marks, recorded_lines
+from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
 from assay.run.workspace import child_env, is_full, our_secrets
 
@@ -33,33 +33,6 @@ class Places(msgspec.Struct, frozen=True):
     """The agent's own HOME when it is isolated."""
     scratch: str
     """For files that the adapter wants written."""
-
-
-class Spoken(msgspec.Struct, frozen=True):
-    """One turn that was held: its text, its end, and where its lines stand."""
-
-    text: str
-    end: TurnEnd
-    stdout: str
-    first: int
-    last: int
-    """Offsets in stdout."""
-    marks: Marks
-    held: list[RawLine] | None
-    """The lines themselves when they are few."""
-    seen: Watch
-    """Who followed the turn."""
-
-    def lines(self, line_bytes: int) -> Iterable[RawLine]:
-        """Give the lines of the turn."""
-        if self.held is not None:
-            return self.held
-        return recorded_lines(self.stdout, self.marks, line_bytes, first=self.first, last=self.last)
-
-    def turn(self, line_bytes: int) -> Turn:
-        """Give the turn as a recording has it."""
-        lines = partial(self.lines, line_bytes)
-        return Turn(text=self.text, end=self.end, lines=lines, seen=self.seen)
 
 
 class Conversation:
@@ -95,7 +68,7 @@ class Conversation:
         """Servers of the trial's world, for the adapter."""
         self.answer = ""
         """Of the last turn."""
-        self.turns: list[Spoken] = []
+        self.turns: list[Turn] = []
         self.failure: Failure | None = None
         self.stderr = b""
         self.secrets = _NO_SECRETS
@@ -271,9 +244,14 @@ class Conversation:
         end.signal = process.signal_name
         if end.timed_out and end.signal is None:
             end.signal = "SIGTERM"
-        stdout = f"{self._places.raw}/{self._n_processes}.out"
-        held, watch = watcher.lines, watcher.watch
-        self.turns.append(Spoken(text, end, stdout, first, last, streams.marks, held, watch))
+        lines: Callable[[], Iterable[RawLine]]
+        if watcher.lines is not None:
+            lines = watcher.lines.copy
+        else:  # too many to hold: they are read from the file again
+            stdout = f"{self._places.raw}/{self._n_processes}.out"
+            most = self._spec.limits.line_bytes
+            lines = partial(recorded_lines, stdout, streams.marks, most, first=first, last=last)
+        self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
 
     def _release(self) -> None:

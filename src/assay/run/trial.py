@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from glob import escape
 from pathlib import Path
@@ -18,18 +18,21 @@ from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.turn import OnStep
-from assay.run.workspace import keep_files, make_workspace
+from assay.run.workspace import keep_files, make_workspace, temporary_folder
 
 
-def run_trial[R](
-    spec: TrialSpec, use: Callable[[Recording], R], on_step: OnStep | None = None
-) -> R:
-    """Run spec to its end and hand the recording to use, while its raw streams are there.
+@contextmanager
+def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
+    """Run a trial to its end; inside the block its raw streams can be read.
 
     Never raises for what happens inside the trial; raises Interrupted when the operator ends it.
     """
-    with _raw_folder(spec) as raw:
-        return use(_record(spec, raw, on_step))
+    raw_dir = spec.surroundings.raw_dir
+    if raw_dir is not None:
+        yield _record(spec, _make_raw_folder(f"{raw_dir}/{spec.raw_folder}"), on_step)
+        return
+    with temporary_folder("assay-") as raw:
+        yield _record(spec, raw, on_step)
 
 
 def lost_trial(why: str, cause: Cause = Cause.WORKER_LOST) -> Recording:
@@ -41,7 +44,7 @@ def lost_trial(why: str, cause: Cause = Cause.WORKER_LOST) -> Recording:
 def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     start_ms = _epoch_ms()
     try:
-        return _run(spec, raw, start_ms, on_step)
+        return _hold(spec, raw, start_ms, on_step)
     except Interrupted:
         raise
     except _WorldError as error:
@@ -59,7 +62,7 @@ def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     )
 
 
-def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
+def _hold(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
     started_s = time.monotonic()
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
@@ -72,19 +75,14 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
         conversation.mcp_servers = world.mcp_servers
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
-        kept: Path | None = None
-        if conversation.keep:
-            kept = Path(raw, "files")
-            home = Path(places.home or Path.home())
-            patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
-            keep_files(patterns, home, workspace, kept, conversation.secrets)
+        kept = _keep_session_files(conversation, places) if conversation.keep else None
     return Recording(
         start_ms=start_ms,
         end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
-        turns=tuple(spoken.turn(spec.limits.line_bytes) for spoken in conversation.turns),
+        turns=tuple(conversation.turns),
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
-        kept=kept if kept is not None and kept.exists() else None,
+        kept=kept,
         raw=_raw_name(spec),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         evidence=evidence,
@@ -116,42 +114,35 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
         return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
-@contextmanager
-def _raw_folder(spec: TrialSpec) -> Iterator[str]:
-    if spec.surroundings.raw_dir is None:
-        import tempfile
+def _keep_session_files(conversation: Conversation, places: Places) -> Path | None:
+    """Copy the agent's own session files beside the raw streams; None when there were none."""
+    kept, home = Path(places.raw, "files"), Path(places.home or Path.home())
+    patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
+    keep_files(patterns, home, Path(places.workspace), kept, conversation.secrets)
+    return kept if kept.exists() else None
 
-        with tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True) as name:
-            yield name
-        return
-    folder = f"{spec.surroundings.raw_dir}/{spec.raw_folder}"
+
+def _make_raw_folder(folder: str) -> str:
     try:
-        _make_anew(folder)
+        try:
+            os.mkdir(folder)  # noqa: PTH102 - a Path costs more than the call
+        except FileNotFoundError:
+            Path(folder).mkdir(parents=True)
+        except FileExistsError:  # of an attempt that did not finish
+            from shutil import rmtree  # late, as in temporary_folder
+
+            rmtree(folder)
+            Path(folder).mkdir()
     except OSError as error:
         msg = f"cannot make {folder} for the raw streams: {error.strerror}"
         raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
-    yield folder
-
-
-def _make_anew(folder: str) -> None:
-    try:
-        os.mkdir(folder)  # noqa: PTH102 - a Path costs more than the call
-    except FileNotFoundError:
-        Path(folder).mkdir(parents=True)
-    except FileExistsError:  # of an attempt that did not finish
-        import shutil
-
-        shutil.rmtree(folder)
-        Path(folder).mkdir()
+    return folder
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
     if not spec.surroundings.isolate:
         return None
-    import tempfile
-
-    folder = tempfile.TemporaryDirectory(prefix="assay-home-", ignore_cleanup_errors=True)
-    return stack.enter_context(folder)
+    return stack.enter_context(temporary_folder("assay-home-"))
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:

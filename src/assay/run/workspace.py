@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def make_workspace(spec: TrialSpec) -> Path:
     parent = Path(around.workspace_dir)
     workspace = parent / spec.folder
     note = parent / ".assay" / spec.folder
-    import shutil
+    import shutil  # late: only runs with workspaces need what takes 5 ms to load
 
     try:
         if note.exists():  # left by an attempt that did not finish
@@ -29,11 +30,22 @@ def make_workspace(spec: TrialSpec) -> Path:
         if not workspace.exists():
             note.parent.mkdir(parents=True, exist_ok=True)
             note.touch()
-            _fill(workspace, around.workspace_template)
-    except (OSError, shutil.Error) as error:
+            if around.workspace_template is None:
+                workspace.mkdir(parents=True)
+            else:
+                shutil.copytree(around.workspace_template, workspace, symlinks=True)
+    except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
+
+
+def temporary_folder(prefix: str) -> AbstractContextManager[str]:
+    """Give a folder that is gone after the block."""
+    # Late, because with shutil this takes 8 ms of start-up that a run with -o does not need.
+    from tempfile import TemporaryDirectory
+
+    return TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
 def child_env(
@@ -57,7 +69,9 @@ def child_env(
 
 
 def our_env() -> dict[str, str]:
-    """Give our own environment; decoding it anew for each trial would be half of its cost."""
+    """Give our own environment as text."""
+    # os.environ decodes every value each time it is read: three times 30 µs for each trial, of
+    # 1.6 ms of CPU time altogether. What it decodes from tells in 2 µs whether anything changed.
     raw = getattr(os.environ, "_data", None)
     if raw is None or raw != _decoded.get("raw"):
         _decoded["raw"] = None if raw is None else dict(raw)
@@ -105,12 +119,3 @@ def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[t
             with contextlib.suppress(OSError):
                 if source.is_file() and not source.is_symlink():
                     yield source, source.relative_to(base)
-
-
-def _fill(workspace: Path, template: str | None) -> None:
-    if template is None:
-        workspace.mkdir(parents=True)
-    else:
-        import shutil
-
-        shutil.copytree(template, workspace, symlinks=True)

@@ -7,27 +7,26 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from msgspec import UNSET
 
 from assay import plugins
 from assay.cli.group import examples
-from assay.cli.options import agent_ref, with_options
-from assay.cli.output import open_sink
+from assay.cli.options import AgentOptions, agent_ref, with_options
+from assay.cli.output import Sink, open_sink
 from assay.cli.progress import Progress
 from assay.errors import OutputError
-from assay.executors.local import LocalExecutor
+from assay.pipeline.batch import Batch, run_batch
 from assay.pipeline.prompts import Setting, folder_names, plan
-from assay.pipeline.stages import capture_all, end_leftovers, grade_capture
+from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
-from assay.records.rows import encode_row
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
@@ -46,6 +45,32 @@ from assay_arc.store import (
 
 DEFAULT_TIMEOUT_MS = 1_800_000
 positive = click.FloatRange(min=0, min_open=True)
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `assay arc run` takes."""
+
+    games: Sequence[str]
+    env_dir: Path | None
+    root: Path
+    debug: bool
+    seed: int | None
+    max_steps: int | None
+    max_resets: int | None
+    k: int
+    concurrency: int
+    mcp: bool
+    model: str | None
+    agent_args: Sequence[str]
+    timeout: float | None
+    stall: float | None
+    isolate: bool
+    env_names: Sequence[str]
+    retries: int
+    max_cost: float | None
+    resume: str | None
+    progress: bool
+    quiet: bool
 
 
 @click.command(
@@ -155,23 +180,27 @@ positive = click.FloatRange(min=0, min_open=True)
 @click.option("--progress", is_flag=True, help="Print progress to stderr.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and the result.")
 @click.help_option("-h", "--help")
-def command(agents: Sequence[str], **options: Any) -> None:
+def command(agents: Sequence[str], **values: Any) -> None:
     """Let each of AGENTS play: a schema file, an adapter's name, or the players random and search.
 
     Every trial is a row in results.jsonl, as `assay capture` writes it. The process of the game
     writes an event log, and scores are computed from that log alone.
     """
-    if bool(agents) == bool(options["resume"]):
+    options = RunOptions(**values)
+    if bool(agents) == bool(options.resume):
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
     need_toolkit()
-    place = open_place(options["root"], options["env_dir"])
-    if options["resume"]:
-        _play(unfinished(place, options["resume"]), options)
+    place = open_place(options.root, options.env_dir)
+    if options.resume:
+        _play(unfinished(place, options.resume), options)
         return
-    games = choose_games(options["games"], place.games)
-    refs = [agent_ref({**options, "schema": agent, "mcp": None}) for agent in agents]
-    runs = [_play(new_run(place, ref, *_plan(place, games, options)), options) for ref in refs]
+    games = choose_games(options.games, place.games)
+    refs = [
+        agent_ref(AgentOptions(schema=name, model=options.model, agent_args=options.agent_args))
+        for name in agents
+    ]
+    runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
     if len(runs) > 1:
         click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
 
@@ -191,39 +220,14 @@ def unfinished(place: Place, name: str) -> StoredRun:
     return open_runs[-1]
 
 
-def _plan(
-    place: Place, games: list[Any], options: dict[str, Any]
-) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-    """Give what the benchmark is built with, the games, and what the run is planned with."""
-    config = place.config
-    steps, resets, seed = options["max_steps"], options["max_resets"], options["seed"]
-    benchmark = {
-        "games": [info.game_id for info in games],
-        "games_dir": str(place.games.resolve()),
-        "seed": config.default_seed if seed is None else seed,
-        "max_steps": config.default_max_steps if steps is None else steps or None,
-        "max_resets": config.default_max_resets if resets is None else resets,
-        "mcp": options["mcp"],
-    }
-    planned = {
-        "k": options["k"],
-        "timeout_ms": options["timeout"] or DEFAULT_TIMEOUT_MS,
-        "stall_s": options["stall"],
-        "isolate": options["isolate"],
-        "env_names": list(options["env_names"]),
-        "game_set": ",".join(options["games"]) or "all",
-    }
-    return benchmark, games, planned
-
-
-def _play(stored: StoredRun, options: dict[str, Any]) -> str:
+def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
-    plain = options["progress"] or options["debug"]
+    plain = options.progress or options.debug
     card = run.play(
-        concurrency=options["concurrency"],
-        retries=options["retries"],
-        max_cost=options["max_cost"],
-        progress=partial(Progress, plain=plain, quiet=options["quiet"]),
+        concurrency=options.concurrency,
+        retries=options.retries,
+        max_cost=options.max_cost,
+        show=partial(Progress, plain=plain, quiet=options.quiet),
     )
     say_result(run, card)
     if run.meta.status != "completed":
@@ -238,31 +242,33 @@ def _play(stored: StoredRun, options: dict[str, Any]) -> str:
 RAW, WORK = "raw", "workspaces"
 
 
-class RunOptions(msgspec.Struct, kw_only=True):
+class PlannedOptions(msgspec.Struct, kw_only=True):
     """What a run is planned with; kept in its run-meta.json so that it can be resumed."""
 
     k: int = 1
-    timeout_ms: float = 1_800_000
+    timeout_ms: float = DEFAULT_TIMEOUT_MS
     trial_ms: float | None = None
     stall_s: float | None = None
     isolate: bool = False
-    env_names: tuple[str, ...] = ()
+    env_names: Sequence[str] = ()
 
 
 def new_run(
-    place: Place, agent: PluginRef, benchmark: dict[str, Any], games: list[GameInfo], options: Any
+    place: Place, agent: PluginRef, games: list[GameInfo], options: RunOptions
 ) -> StoredRun:
     """Make the folder of a run and write down what it is going to be."""
-    adapter = plugins.adapter(agent)
-    mcp = ["arc"] if benchmark.get("mcp", True) else []
-    setup = HarnessConfig(model=str(agent.options.get("model") or "unknown"), mcp_servers=mcp)
+    setup = HarnessConfig(
+        model=str(agent.options.get("model") or "unknown"),
+        mcp_servers=["arc"] if options.mcp else [],
+    )
+    benchmark = _benchmark_options(place, games, options)
     run_id = str(uuid.uuid4())
     meta = RunMeta(
         run_id=run_id,
-        harness=adapter.name,
+        harness=plugins.adapter(agent).name,
         timestamp=datetime.now(UTC).isoformat(),
-        game_set=str(options.pop("game_set")),
-        game_ids=[info.game_id for info in games],
+        game_set=",".join(options.games) or "all",
+        game_ids=benchmark["games"],
         game_sources={info.game_id: info.source_sha256 for info in games},
         games_total=len(games),
         seed=benchmark["seed"],
@@ -271,15 +277,34 @@ def new_run(
         config_hash=config_hash(setup),
         harness_config=setup,
         arc_agi_version=need_toolkit(),
-        trials=options["k"],
+        trials=options.k,
         verified=RECORDED,
         agent=msgspec.to_builtins(agent),
         benchmark=benchmark,
-        options=options,
+        options={
+            "k": options.k,
+            "timeout_ms": options.timeout or DEFAULT_TIMEOUT_MS,
+            "stall_s": options.stall,
+            "isolate": options.isolate,
+            "env_names": list(options.env_names),
+        },
     )
     folder = place.store.runs_dir / run_id
     write_json(folder / META, meta)
     return StoredRun(folder=folder, meta=meta)
+
+
+def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions) -> dict[str, Any]:
+    config = place.config
+    steps, resets, seed = options.max_steps, options.max_resets, options.seed
+    return {
+        "games": [info.game_id for info in games],
+        "games_dir": str(place.games.resolve()),
+        "seed": config.default_seed if seed is None else seed,
+        "max_steps": config.default_max_steps if steps is None else steps or None,
+        "max_resets": config.default_max_resets if resets is None else resets,
+        "mcp": options.mcp,
+    }
 
 
 class ArcRun:
@@ -288,32 +313,35 @@ class ArcRun:
     def __init__(self, run: StoredRun) -> None:
         self.run = run
         self.folder, self.meta = run.folder, run.meta
-        self._options = msgspec.convert(self.meta.options or {}, RunOptions)
+        self._options = msgspec.convert(self.meta.options or {}, PlannedOptions)
         self._token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
         # Streams and workspaces live elsewhere while agents run: from what a player has open
         # nothing leads to logs and scores.
         self._away = Path(tempfile.gettempdir(), f"assay-{self._token}")
 
     def play(
-        self, *, concurrency: int, retries: int, max_cost: float | None, progress: Any
+        self,
+        *,
+        concurrency: int,
+        retries: int,
+        max_cost: float | None,
+        show: Callable[[int], Progress],
     ) -> Scorecard:
         """Run what is missing, then write the seed's files."""
         began_s = time.monotonic()
         with open_sink(self.folder / RESULTS, "resume") as sink:
-            end_leftovers(self._token)
-            with self._own_folder():
-                specs = sink.missing(self._specs())
-                with progress(len(specs)) as shown:
-                    items = _affordable(specs, shown, max_cost)
-                    workers = LocalExecutor(max(1, min(concurrency, len(specs))))
-                    hear = shown.on_step if shown.watches else None
-                    done = capture_all(items, workers, retries=retries, on_step=hear)
-                    with contextlib.closing(done):
-                        for spec, captured in done:
-                            row = self._grade(spec, self._bring_home(spec, captured))
-                            sink.append(encode_row(row, spec.extra))
-                            shown.captured(row, spec)
-        return self._conclude(time.monotonic() - began_s, complete=shown.n_done == len(specs))
+            batch = Batch(
+                specs=self._specs(),
+                run_token=self._token,
+                resume=True,
+                workers=concurrency,
+                max_cost=max_cost,
+            )
+            graders = plugins.benchmark(self._benchmark()).graders()
+            rows = _HomeRows(sink, self._away, self.folder)
+            work = CaptureTrial(graders, retries)
+            tally = run_batch(batch, work, rows, show, self._own_folder()).tally
+        return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
     def _specs(self) -> list[TrialSpec]:
         """Make the trials: each has an id of its own, so that each has a row of its own."""
@@ -343,7 +371,7 @@ class ArcRun:
                 cwd=str(self._away),
                 workspace_dir=str(self._away / WORK),
                 isolate=options.isolate,
-                env_names=options.env_names,
+                env_names=tuple(options.env_names),
                 raw_dir=str(self._away / RAW),
                 raw_prefix=RAW,
             ),
@@ -368,32 +396,6 @@ class ArcRun:
         finally:
             shutil.rmtree(self._away, ignore_errors=True)
 
-    def _bring_home(self, spec: TrialSpec, captured: Capture) -> Capture:
-        """Move what a finished trial left into the run's folder."""
-        for name in (RAW, WORK):
-            for source in (self._away / name).glob(f"{_plain(spec.folder)}*"):
-                if source.name in (spec.folder, *_retry_names(spec.folder)):
-                    target = self.folder / name / source.name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.rmtree(target, ignore_errors=True)
-                    shutil.move(source, target)
-        workspace = self.folder / WORK / spec.folder
-        if workspace.is_dir() and not any(workspace.iterdir()):
-            workspace.rmdir()
-        metadata = {**captured.metadata, "workspaceDir": str(workspace)}
-        if not workspace.is_dir():
-            metadata.pop("workspaceDir")
-        return msgspec.structs.replace(captured, metadata=metadata)
-
-    def _grade(self, spec: TrialSpec, captured: Capture) -> Capture:
-        """Grade by the game's log, also an agent that crashed or ran out of time: it has played."""
-        failure = captured.failure
-        if failure and not failure.cause.measures_agent:
-            return captured
-        graders = plugins.benchmark(self._benchmark()).graders()
-        free = msgspec.structs.replace(captured, failure=UNSET)
-        return msgspec.structs.replace(grade_capture(spec, free, graders), failure=failure)
-
     def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
         meta = self.meta
         played, lost = derive_played(self.folder, meta)
@@ -405,6 +407,37 @@ class ArcRun:
         meta.status = "completed" if complete else "running"
         write_json(self.folder / META, meta)
         return card
+
+
+class _HomeRows:
+    """Rows of trials that ran elsewhere: what each left is moved into the run's folder first."""
+
+    def __init__(self, sink: Sink, away: Path, home: Path) -> None:
+        self.missing = sink.missing
+        self._sink = sink
+        self._away = away
+        self._home = home
+
+    def add(self, spec: TrialSpec, captured: Capture) -> None:
+        """Bring home what the trial left, and write its row."""
+        for name in (RAW, WORK):
+            for source in (self._away / name).glob(f"{escape(spec.folder)}*"):
+                if source.name in (spec.folder, *_retry_names(spec.folder)):
+                    target = self._home / name / source.name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.rmtree(target, ignore_errors=True)
+                    shutil.move(source, target)
+        workspace = self._home / WORK / spec.folder
+        if workspace.is_dir() and not any(workspace.iterdir()):
+            workspace.rmdir()
+        metadata = {**captured.metadata, "workspaceDir": str(workspace)}
+        if not workspace.is_dir():
+            metadata.pop("workspaceDir")
+        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata))
+
+
+def _retry_names(name: str) -> Iterator[str]:
+    return (f"{name}.retry-{number}" for number in range(1, 100))
 
 
 def say_result(run: ArcRun, card: Scorecard) -> None:
@@ -427,23 +460,3 @@ def say_result(run: ArcRun, card: Scorecard) -> None:
         f"{card.total_actions} actions{cost}"
     )
     click.echo(f"Run {run.meta.run_id} -> {os.path.relpath(run.folder)}")
-
-
-def _affordable(
-    specs: list[TrialSpec], shown: Progress, max_cost: float | None
-) -> Iterator[TrialSpec]:
-    for spec in specs:
-        if max_cost is not None and shown.cost_usd >= max_cost:
-            return
-        yield spec
-
-
-def _plain(name: str) -> str:
-    """Keep glob from reading signs in a name."""
-    from glob import escape
-
-    return escape(name)
-
-
-def _retry_names(name: str) -> Iterator[str]:
-    return (f"{name}.retry-{number}" for number in range(1, 100))

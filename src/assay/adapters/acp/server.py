@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -33,11 +33,8 @@ from assay.errors import SpawnError
 from assay.plugin import Adapter, Ask
 from assay.records.capture import Capture, Cause, Failure, Usage
 from assay.records.prompt import Prompt
-from assay.records.recording import Recording
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.recording import Recording, Turn
 from assay.records.trajectory import AnyStep
-from assay.run.conversation import Conversation, Places
-from assay.run.family import Mark
 
 type _Update = dict[str, Any]
 type Judge = Callable[[Prompt, Recording], Capture]
@@ -45,16 +42,43 @@ type Judge = Callable[[Prompt, Recording], Capture]
 _STOPS = {Cause.AGENT_REFUSED: "refusal", Cause.AGENT_LIMIT: "max_turn_requests"}
 
 
+class Conversation(Protocol):
+    """Puts turns to an agent; whoever starts the server says how."""
+
+    session_id: str | None
+    """The agent's own; set it to go on with an earlier session."""
+    answer: str
+    """Of the last turn."""
+    turns: list[Turn]
+    stderr: bytes
+    cancelled: threading.Event
+    """Set it to give up the turn under way."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be put."""
+        ...
+
+    def put(self, text: str) -> bool:
+        """Put one turn. Raises SpawnError."""
+        ...
+
+    def close(self) -> None:
+        """End whatever is still alive."""
+        ...
+
+
+type OpenConversation = Callable[[str, str, Callable[[AnyStep], None]], Conversation]
+"""Called with a name for its folder, the working folder, and who hears of each step."""
+
+
 @dataclass(frozen=True)
 class ServerContext:
     """What all sessions of a server share."""
 
-    agent: PluginRef
     adapter: Adapter
-    limits: Limits
+    open_conversation: OpenConversation
     judge: Judge
-    raw: Path
-    """Folder for the raw streams, one below it for each session."""
 
 
 class Session:
@@ -75,12 +99,7 @@ class Session:
         self._told: list[_Update] = []
         self._updates = TurnUpdates(1)
         self._start_ms = round(time.time() * 1000)
-        spec = _spec(session_id, name, cwd, context)
-        raw = context.raw / spec.folder
-        raw.mkdir(parents=True)
-        mark = Mark(f"{spec.run_token}.{spec.folder}")
-        places = Places(str(raw), cwd, None, str(raw / "scratch"))
-        self._conversation = Conversation(spec, context.adapter, places, {}, mark, self._on_step)
+        self._conversation = context.open_conversation(name, cwd, self._on_step)
 
     @property
     def agent_session_id(self) -> str | None:
@@ -156,14 +175,13 @@ class Session:
 
     def _read(self) -> Capture:
         conversation = self._conversation
-        line_bytes = self._context.limits.line_bytes
         recording = Recording(
             start_ms=self._start_ms,
             end_ms=round(time.time() * 1000),
-            turns=tuple(spoken.turn(line_bytes) for spoken in conversation.turns),
+            turns=tuple(conversation.turns),
             stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         )
-        texts = [spoken.text for spoken in conversation.turns]
+        texts = [turn.text for turn in conversation.turns]
         return self._context.judge(Prompt(id=self.id, input=texts), recording)
 
     def _on_step(self, step: AnyStep) -> None:
@@ -172,18 +190,6 @@ class Session:
     def _tell(self, update: _Update) -> None:
         self._told.append(update)
         self._send(update)
-
-
-def _spec(session_id: str, name: str, cwd: str, context: ServerContext) -> TrialSpec:
-    return TrialSpec(
-        prompt=Prompt(id=session_id, input=""),
-        agent=context.agent,
-        benchmark=PluginRef(name="prompts"),
-        limits=context.limits,
-        surroundings=Surroundings(cwd=cwd),
-        folder=name,
-        run_token=context.raw.name,
-    )
 
 
 def _failed(failure: Failure) -> RpcError:

@@ -1,0 +1,71 @@
+"""The live view of a run on a terminal; apart from progress.py because only it needs rich."""
+
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from assay.cli.progress import Running, Tally, clock_text
+
+_PER_SECOND = 4
+_MOST_SHOWN = 8
+_MOST_NAME = 32
+
+
+class LiveView:
+    """Shows a tally until it is stopped, then leaves nothing behind."""
+
+    def __init__(self, tally: Tally, console: Console | None = None) -> None:
+        self._tally = tally
+        self._live = Live(
+            console=console or Console(stderr=True),
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            get_renderable=self.render,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take the view away."""
+        self._live.stop()
+
+    def render(self) -> Group:
+        """Draw what is known now."""
+        tally = self._tally
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            Text("trials", style="bold"),
+            ProgressBar(total=max(tally.total, 1), completed=tally.n_done, width=30),
+            Text(tally.pace_text()),
+        )
+        running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
+        return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
+
+    def _rows(self, running: list[Running]) -> list[Table | Text]:
+        if not running:
+            return []
+        now_s = time.monotonic()
+        table = Table.grid(padding=(0, 2))
+        for one in running[:_MOST_SHOWN]:
+            name = _plain(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
+            table.add_row(
+                Text(f"  {name}", style="cyan"),
+                Text(clock_text(now_s - one.began_s), justify="right"),
+                Text(f"step {one.n_steps}", style="dim"),
+                Text(_plain(one.step), style="dim"),
+            )
+        more = len(running) - _MOST_SHOWN
+        return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
+
+
+def _plain(text: str) -> str:
+    """Keep an agent's words from steering the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_NAME])

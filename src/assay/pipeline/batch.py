@@ -1,0 +1,156 @@
+"""The one loop that runs a batch of trials: what is missing, workers, budget, rows, progress."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from assay import plugins
+from assay.errors import AssayError
+from assay.pipeline.stages import OnTrialStep
+from assay.plugin import Executor
+from assay.records.spec import PluginRef, TrialSpec
+from assay.records.trajectory import AnyStep
+from assay.run.family import end_leftovers
+from assay.run.host import close_served
+from assay.run.process import start_over, stop_all
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """The trials to run, and how."""
+
+    specs: list[TrialSpec]
+    """All that were asked for; those whose results are there already are left out later."""
+    run_token: str
+    resume: bool = False
+    """Whether an earlier run of this output may have left agents behind: they are ended."""
+    workers: int = 1
+    max_cost: float | None = None
+    """No trial begins after so many dollars are spent."""
+
+
+class Work[R](Protocol):
+    """What is done with each trial."""
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        """Do one trial, in any thread; on_step hears what happens."""
+        ...
+
+    def lost(self, spec: TrialSpec, why: str) -> R:
+        """Give the result of a trial whose worker died."""
+        ...
+
+
+class Rows[R](Protocol):
+    """Where results go."""
+
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        """Give the trials that have no result there yet."""
+        ...
+
+    def add(self, spec: TrialSpec, result: R) -> None:
+        """Keep one result so that a kill cannot lose it."""
+        ...
+
+
+class Shown(Protocol):
+    """Tells a person how far the batch is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    @property
+    def cost_usd(self) -> float:
+        """What the finished trials cost, as far as is known."""
+        ...
+
+    @property
+    def watches(self) -> bool:
+        """Whether on_step is wanted: it costs a little."""
+        ...
+
+    def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
+        """Hear from a worker's thread that a trial began (no step) or went on."""
+        ...
+
+    def finished(self, spec: TrialSpec, result: Any) -> None:
+        """Count one finished trial."""
+        ...
+
+
+def run_batch[R, S: Shown](
+    batch: Batch,
+    work: Work[R],
+    rows: Rows[R],
+    show: Callable[[int], S],
+    place: AbstractContextManager[object] | None = None,
+) -> S:
+    """Run what is missing; give what was shown. show is told how many trials that are.
+
+    place is entered once nothing of an earlier run is alive, and left when all trials are done.
+    """
+    if batch.resume:
+        end_leftovers(batch.run_token)
+    with place or nullcontext():
+        missing = rows.missing(batch.specs)
+        with show(len(missing)) as shown:
+            workers = max(1, min(batch.workers, len(missing)))
+            executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
+            items = _affordable(missing, shown, batch.max_cost)
+            hear = shown.on_step if shown.watches else None
+            with closing(run_all(items, work, executor, hear)) as done:
+                for spec, result in done:
+                    rows.add(spec, result)
+                    shown.finished(spec, result)
+    return shown
+
+
+def run_all[R](
+    specs: Iterable[TrialSpec],
+    work: Work[R],
+    executor: Executor,
+    on_step: OnTrialStep | None = None,
+) -> Generator[tuple[TrialSpec, R], None, None]:
+    """Do every trial; yield each as it finishes. Closing ends the agents."""
+    start_over()
+    results = executor.map(partial(_do, work, on_step), specs, partial(_lose, work))
+    try:
+        for result in results:  # noqa: UP028 - `yield from` would end the workers before the agents
+            yield result
+    except BaseException:
+        stop_all()
+        raise
+    finally:
+        close_served()
+
+
+def _do[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> tuple[TrialSpec, R]:
+    try:
+        return spec, work.run(spec, on_step)
+    except BaseException as error:
+        # What ends the run ends the other agents first: the executor waits for their workers.
+        if isinstance(error, AssayError) or not isinstance(error, Exception):
+            stop_all()
+        raise
+
+
+def _lose[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
+    return spec, work.lost(spec, why)
+
+
+def _affordable(
+    specs: Iterable[TrialSpec], shown: Shown, max_cost: float | None
+) -> Iterator[TrialSpec]:
+    for spec in specs:
+        if max_cost is not None and shown.cost_usd >= max_cost:
+            return
+        yield spec
