@@ -12,12 +12,13 @@ from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
 from assay_arc.log import read_log
 from assay_arc.problems import StoreProblem
-from assay_arc.result import GameResult, derive_result
 from assay_arc.scoring import (
     FIRST_PLAY,
     OFFICIAL,
     SEED,
+    GameResult,
     Score,
+    derive_result,
     mean_percent,
     score_game,
 )

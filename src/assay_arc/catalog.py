@@ -177,7 +177,7 @@ def tagged(games: Sequence[GameInfo], tag: str) -> list[GameInfo]:
     return [info for info in games if wanted in (known.lower() for known in info.tags)]
 
 
-# Starts probe_games.py for some games and gives {sha256 of source: levels or None if it fails}.
+# Asks the engine about some games; gives {sha256 of source: levels or None if it fails}.
 Probe = Callable[[Sequence[GameInfo]], Mapping[str, int | None]]
 
 

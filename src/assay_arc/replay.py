@@ -12,7 +12,7 @@ from assay_arc.catalog import GameInfo, list_games
 from assay_arc.engine import Engine, Observation, engine_env
 from assay_arc.log import Answer, Event, GameLog, Header, read_log
 from assay_arc.problems import ArcProblem
-from assay_arc.result import Tally
+from assay_arc.scoring import Tally
 
 COMPARED = (
     "state",
@@ -104,7 +104,7 @@ def _differ(name: str, logged: object, ours: object) -> str | None:
     return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
 
 
-ARGV = (sys.executable, "-m", "assay_arc.verify_log", "-")
+ARGV = (sys.executable, "-m", "assay_arc.engine_process", "verify")
 FIRST_S, EACH_S = 60.0, 120.0
 
 

@@ -22,7 +22,7 @@ from assay_arc.log import (
 from assay_arc.observe import DIGITS, change_text, frame_png, frames_text, grid_text
 from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
-from assay_arc.result import RESET, Tally, tally_events
+from assay_arc.scoring import RESET, Tally, tally_events
 from assay_arc.server import Request
 
 MAX_LOGGED_REJECTIONS = 10_000

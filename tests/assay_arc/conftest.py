@@ -15,7 +15,7 @@ import pytest
 
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, read_game
 from assay_arc.log import Header, Limits, LogWriter, read_log
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 from assay_arc.server import Request
 from assay_arc.session import Session
 from assay_arc.world import close_game, plan_game, wait_ready

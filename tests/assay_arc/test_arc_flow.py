@@ -357,7 +357,7 @@ def games_of(process: subprocess.Popen) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
-            if "serve_game" in " ".join(child.cmdline()):
+            if "engine_process" in " ".join(child.cmdline()):
                 found.append(child)
         except psutil.Error:
             pass

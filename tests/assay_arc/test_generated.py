@@ -14,7 +14,7 @@ from assay_arc.catalog import BUILT_IN
 from assay_arc.generate import TEMPLATES, Order, generate, instructions
 from assay_arc.generated import collect_results, game_driver
 from assay_arc.log import read_log
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 
 DRIVER = "game_driver.py"
 

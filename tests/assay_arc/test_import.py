@@ -12,9 +12,8 @@ from assay.errors import OutputError
 from assay.run.host import LocalHost
 from assay_arc.cards import derive_played
 from assay_arc.catalog import BUILT_IN
-from assay_arc.claims import KnownGame, check_result
 from assay_arc.generated import collect_results
-from assay_arc.importing import Source, import_result
+from assay_arc.importing import ImportSource, KnownGame, check_result, import_result
 from assay_arc.problems import ArcProblem
 from assay_arc.scoring import score_game
 from assay_arc.store import Store
@@ -56,7 +55,7 @@ class Desk:
     def take(self, result, *, sessions=True, harness="codex"):
         path = self.folder / "result.json"
         path.write_text(result if isinstance(result, str) else json.dumps(result))
-        source = Source(
+        source = ImportSource(
             harness=harness,
             result=path,
             sessions=self.sessions if sessions else None,
@@ -220,7 +219,7 @@ def test_symbolic_links_are_refused(won, tmp_path):
     (won.folder / "real.json").write_text(json.dumps(result))
     (won.folder / "result.json").unlink()
     (won.folder / "result.json").symlink_to(won.folder / "real.json")
-    source = Source(
+    source = ImportSource(
         harness="codex",
         result=won.folder / "result.json",
         sessions=None,

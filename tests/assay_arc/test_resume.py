@@ -7,7 +7,7 @@ from assay_arc.engine import ToolkitEngine
 from assay_arc.log import Limits, LogWriter, read_log
 from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 from assay_arc.server import Request
 from assay_arc.session import resume_session
 

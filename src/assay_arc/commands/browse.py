@@ -18,7 +18,7 @@ from assay_arc.observe import frame_ansi, grid_text
 from assay_arc.problems import GameProblem
 from assay_arc.report import best_percent, number, past_of_games, table
 
-LOOK = (sys.executable, "-m", "assay_arc.look_game")
+LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
 
 @click.command(short_help="List the games, or look at one.")

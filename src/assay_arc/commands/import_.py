@@ -8,10 +8,9 @@ import click
 from assay.cli.options import with_options
 from assay.run.host import LocalHost
 from assay_arc.catalog import GameInfo, list_games, pick_game
-from assay_arc.claims import KnownGame
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import Place, count_levels, open_place, place_options
-from assay_arc.importing import Imported, Source, import_result
+from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
 from assay_arc.report import number, verified_words
 from assay_arc.store import Store
 
@@ -37,7 +36,7 @@ def command(harness: str, path: Path, **options: Any) -> None:
     sessions: Path | None = options["sessions"]
     if sessions is None and (result.parent / "sessions").is_dir():
         sessions = result.parent / "sessions"
-    source = Source(
+    source = ImportSource(
         harness=harness,
         result=result,
         sessions=sessions,
@@ -71,7 +70,7 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     return by_id
 
 
-def _say(done: Imported, store: Store) -> None:
+def _say(done: ImportedRun, store: Store) -> None:
     """End as the seed does: what it is, where it is, and what to type next."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")

@@ -16,12 +16,11 @@ from assay.cli.options import with_options
 from assay.records.recording import TurnEnd
 from assay.run.host import LocalHost
 from assay_arc.catalog import list_games, pick_game
-from assay_arc.client.connection import GameConnection
+from assay_arc.client import GameConnection
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.log import Limits, read_log
 from assay_arc.observe import frame_ansi, grid_frame
-from assay_arc.result import derive_result
-from assay_arc.scoring import score_game
+from assay_arc.scoring import derive_result, score_game
 from assay_arc.world import GameWorld
 
 HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"

@@ -16,7 +16,7 @@ from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
 from assay_arc.store import FOLDER, Config, Store, games_folder, read_config
 
-PROBE = (sys.executable, "-m", "assay_arc.probe_games")
+PROBE = (sys.executable, "-m", "assay_arc.engine_process", "probe")
 PROBE_S = 300.0
 
 store_option: Decorator = click.option(
