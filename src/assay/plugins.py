@@ -231,8 +231,9 @@ def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
     from importlib.metadata import entry_points
 
-    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
-    return sorted({*built_in, *entry_points(group=group).names})
+    table = BUILT_IN.get(group, {})
+    built_in = {name for name, target in table.items() if _is_present(target)}
+    return sorted({*built_in, *(entry_points(group=group).names - table.keys())})
 
 
 def _is_present(target: str) -> bool:

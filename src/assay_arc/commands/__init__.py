@@ -21,6 +21,8 @@ COMMANDS = {
     "rescore": ("[RUN] [--formula F]", "Score a stored run again, by any formula."),
 }
 """Syntax and purpose: the table that `assay arc` shows."""
+HIDDEN = ("demo",)
+"""Sub-commands that the table leaves out."""
 
 
 class ArcGroup(click.Group):
@@ -32,7 +34,7 @@ class ArcGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one sub-command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         module = "import_" if cmd_name == "import" else cmd_name  # `import` is a keyword
         found: click.Command = import_module(f"assay_arc.commands.{module}").command
@@ -46,7 +48,7 @@ class ArcGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such sub-command."""
-        if not args[0].startswith("-") and args[0] not in COMMANDS:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, n=1)

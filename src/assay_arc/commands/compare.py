@@ -3,14 +3,13 @@
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from assay.cli.options import with_options
-from assay_arc.commands.shared import store_options
+from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.comparison import Entry, compare_runs, comparison_markdown
 from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
@@ -23,6 +22,15 @@ To get started:
 3. Run the benchmark on the target harness
 4. Import results: assay arc import HARNESS RESULT-FILE
 5. Compare: assay arc compare --all"""
+
+
+class CompareOptions(StoreOptions, frozen=True, kw_only=True):
+    """The command line of `assay arc compare`."""
+
+    everything: bool
+    tolerance: float
+    allow_unverified: bool
+    form: str
 
 
 @click.command(short_help="Compare runs, across harnesses too.")
@@ -38,20 +46,20 @@ To get started:
 @click.option("--format", "form", type=click.Choice(["markdown", "json"]), default="markdown")
 @with_options(store_options)
 @click.help_option("-h", "--help")
-def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
+def command(runs: Sequence[str], **given: Any) -> None:
     """Compare RUNS with the first of them: ids, beginnings of ids, latest, previous.
 
     The comparison is also kept as a file in comparisons/.
     """
-    root: Path = options["root"]
-    store = Store(root.absolute())
-    if everything and runs:
+    options = CompareOptions(**given)
+    store = options.store
+    if options.everything and runs:
         msg = "--all chooses the runs itself; leave them out"
         raise click.UsageError(msg)
-    if not everything and len(runs) == 1:
+    if not options.everything and len(runs) == 1:
         msg = "a comparison needs at least 2 runs: assay arc compare RUN1 RUN2"
         raise click.UsageError(msg)
-    chosen = [store.find(name) for name in runs] if runs else _all(store, everything=everything)
+    chosen = [store.find(name) for name in runs] or _choose(store, everything=options.everything)
     if len(chosen) < 2:
         click.echo(HELP, err=True)
         raise click.exceptions.Exit(1)
@@ -60,17 +68,17 @@ def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
         entries,
         str(uuid.uuid4()),
         datetime.now(UTC).isoformat(),
-        tolerance=options["tolerance"],
-        rank_all=options["allow_unverified"],
+        tolerance=options.tolerance,
+        rank_all=options.allow_unverified,
     )
     write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
-    if options["form"] == "json":
+    if options.form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2))
     else:
         click.echo(comparison_markdown(compared, entries), nl=False)
 
 
-def _all(store: Store, *, everything: bool) -> list[StoredRun]:
+def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
     """Give the latest run of each harness; without --all the latest two runs of any."""
     completed = store.completed()
     if not everything:

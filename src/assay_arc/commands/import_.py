@@ -6,13 +6,19 @@ from typing import Any
 import click
 
 from assay.cli.options import with_options
-from assay.run.host import LocalHost
+from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, list_games, pick_game
 from assay_arc.commands.generate import check_harness
-from assay_arc.commands.shared import Place, count_levels, open_place, place_options
+from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
 from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
 from assay_arc.report import number, verified_words
 from assay_arc.store import Store
+
+
+class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
+    """The command line of `assay arc import`."""
+
+    sessions: Path | None
 
 
 @click.command(short_help="Take over, check and score another harness's result.")
@@ -25,15 +31,15 @@ from assay_arc.store import Store
 )
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(harness: str, path: Path, **options: Any) -> None:
+def command(harness: str, path: Path, **given: Any) -> None:
     """Import the result at PATH: a file, or a folder with result.json and sessions/ in it.
 
     Every value is checked and every score computed anew. Session logs are replayed in the real
     engine: the run is then verified, or refused with the first difference.
     """
-    place = open_place(options["root"], options["env_dir"])
+    options = ImportOptions(**given)
+    place, sessions = options.open(), options.sessions
     result = path / "result.json" if path.is_dir() else path
-    sessions: Path | None = options["sessions"]
     if sessions is None and (result.parent / "sessions").is_dir():
         sessions = result.parent / "sessions"
     source = ImportSource(
@@ -43,7 +49,7 @@ def command(harness: str, path: Path, **options: Any) -> None:
         games_dir=place.games,
         games=_known_games(place),
     )
-    done = import_result(source, place.store, LocalHost())
+    done = import_result(source, place.store, local_machine())
     for warning in done.warnings:
         click.echo(f"WARNING: {warning}", err=True)
     _say(done, place.store)

@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from assay.cli.options import with_options
+from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay.run.host import LocalHost
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.client import GameConnection
-from assay_arc.commands.shared import need_toolkit, open_place, place_options
+from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
 from assay_arc.observe import frame_ansi, grid_frame
 from assay_arc.scoring import derive_result, score_game
@@ -26,21 +26,29 @@ from assay_arc.world import GameWorld
 HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"
 
 
+class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
+    """The command line of `assay arc play`."""
+
+    seed: int | None
+    max_steps: int | None
+
+
 @click.command(short_help="Play a game yourself, in this terminal.")
 @click.argument("game")
 @click.option("--seed", type=int, help="For games that take one.")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Most actions; no limit.")
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(game: str, **options: Any) -> None:
+def command(game: str, **given: Any) -> None:
     """Play GAME: arrow keys, space, mouse, or lines like `ACTION1` and `click 3 4` from a pipe.
 
     The log is kept in plays/ beside the runs, and the score is shown at the end.
     """
     need_toolkit()
-    place = open_place(options["root"], options["env_dir"])
+    options = PlayOptions(**given)
+    place = options.open()
     info = pick_game(game, list_games(place.games).games, place.games)
-    seed = place.config.default_seed if options["seed"] is None else options["seed"]
+    seed = place.config.default_seed if options.seed is None else options.seed
     name = f"{info.game_id}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     log = place.store.root / "plays" / name
     with tempfile.TemporaryDirectory(prefix="arc-") as folder:
@@ -48,9 +56,9 @@ def command(game: str, **options: Any) -> None:
             info,
             log,
             Path(folder),
-            LocalHost(),
+            local_machine(),
             seed=seed,
-            limits=Limits(max_steps=options["max_steps"]),
+            limits=Limits(max_steps=options.max_steps),
             mcp=False,
         )
         click.echo(f"Starting {info.game_id} ...", err=True)

@@ -12,8 +12,8 @@ import click
 
 from assay.cli.options import with_options
 from assay.errors import AssayError
+from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay.run.host import LocalHost
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
@@ -88,7 +88,7 @@ def _smoke(games: list[GameInfo]) -> Check:
                 games[0],
                 folder / "l" / "log.jsonl",
                 folder,
-                LocalHost(),
+                local_machine(),
                 seed=0,
                 limits=Limits(),
                 mcp=False,

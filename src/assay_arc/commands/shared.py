@@ -11,7 +11,7 @@ import msgspec
 
 from assay.cli.options import Decorator
 from assay.errors import PluginError
-from assay.run.host import LocalHost
+from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
 from assay_arc.store import FOLDER, Config, Store, games_folder, read_config
@@ -34,6 +34,28 @@ games_option: Decorator = click.option(
 debug_option: Decorator = click.option("--debug", is_flag=True, help="Show tracebacks.")
 store_options: list[Decorator] = [store_option, debug_option]
 place_options: list[Decorator] = [games_option, store_option, debug_option]
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What store_options say."""
+
+    root: Path
+    debug: bool
+
+    @property
+    def store(self) -> Store:
+        """The folder of all runs."""
+        return Store(self.root.absolute())
+
+
+class PlaceOptions(StoreOptions, frozen=True, kw_only=True):
+    """What place_options say."""
+
+    env_dir: Path | None
+
+    def open(self) -> "Place":
+        """Read the configuration and find the games."""
+        return open_place(self.root, self.env_dir)
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,7 @@ def need_toolkit() -> str:
 def _probe(games: Sequence[GameInfo]) -> dict[str, int | None]:
     need_toolkit()
     lines = "".join(f"{info.folder.resolve()}\n" for info in games)
-    done = LocalHost().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
+    done = local_machine().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
     try:
         counts: dict[str, Any] = msgspec.json.decode(done.stdout)
     except msgspec.DecodeError:

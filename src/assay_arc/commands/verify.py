@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from assay.cli.options import with_options
+from assay.pipeline.machine import local_machine
 from assay.records.rows import read_lines
-from assay.run.host import LocalHost
 from assay_arc.cards import PLAYED, RESULTS, Played, derive_played, write_scores
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.problems import StoreProblem
@@ -35,7 +35,7 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
         raise StoreProblem(msg, hint="import it again with its session logs")
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
-    replays = check_logs(logs, place.games, LocalHost())
+    replays = check_logs(logs, place.games, local_machine())
     problems = []
     for one, replay in zip(logged, replays, strict=True):
         why = changed.get(str(one.log)) or replay.difference
