@@ -26,11 +26,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> bytes:
-        """The picture as it is now."""
         return self.frames[-1]
 
     def to_answer(self) -> Answer:
-        """Make the record of this observation for the log."""
         return Answer(
             state=self.state,
             levels_completed=self.levels_completed,
@@ -50,13 +48,12 @@ class Engine(Protocol):
         """Give the first observation: the toolkit resets once when it makes a game."""
         ...
 
-    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        """Do ACTION1 to ACTION7, or RESET."""
-        ...
+    def act(
+        self, action: str, x: int | None = None, y: int | None = None
+    ) -> Observation | None: ...
 
 
 def toolkit_versions() -> tuple[str, str]:
-    """Give the versions of arc_agi and of its engine."""
     return version("arc-agi"), version("arcengine")
 
 
@@ -94,7 +91,6 @@ class ToolkitEngine:
         return _observe(self._env.observation_space)
 
     def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        """Do one action; a click carries its place."""
         if action == "RESET":
             return _observe(self._env.reset())
         data = {"x": x, "y": y} if x is not None else None

@@ -24,7 +24,7 @@ from assay_arc.catalog import GameInfo, read_game
 from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
 from assay_arc.log import Header, LogWriter, has_header, read_log
 from assay_arc.problems import ArcProblem, GameProblem
-from assay_arc.replay import Replay, header_difference, replay_log
+from assay_arc.replay import ReplayResult, header_difference, replay_log
 from assay_arc.server import (
     VARIABLE,
     BadRequest,
@@ -35,7 +35,7 @@ from assay_arc.server import (
     read_config,
     same_token,
 )
-from assay_arc.session import Session, resume_session
+from assay_arc.session import GameSession, resume_session
 
 PR_SET_DUMPABLE = 4
 
@@ -86,7 +86,7 @@ def serve(config: ServeConfig) -> None:
             listener.close()
 
 
-def _open_session(config: ServeConfig, log: LogWriter) -> Session:
+def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
     info = read_game(config.game)
     engine = ToolkitEngine(info, config.seed)
     if has_header(config.log):
@@ -98,7 +98,7 @@ def _open_session(config: ServeConfig, log: LogWriter) -> Session:
         message = f"{info.source}: {info.game_id} gives no first picture of 64x64"
         raise GameProblem(message)
     log.append(_header(config, info, engine, first.win_levels))
-    session = Session(engine, log, config.limits, _now, first)
+    session = GameSession(engine, log, config.limits, _now, first)
     session.begin()
     return session
 
@@ -120,13 +120,13 @@ def _header(config: ServeConfig, info: GameInfo, engine: ToolkitEngine, n_levels
     )
 
 
-def _answer(line: bytes, session: Session, config: ServeConfig) -> tuple[bytes, bool]:
+def _answer(line: bytes, session: GameSession, config: ServeConfig) -> tuple[bytes, bool]:
     """Answer one line: the answer, and whether the connection may stay."""
     reply, keep = _reply(line, session, config)
     return msgspec.json.encode(reply), keep
 
 
-def _reply(line: bytes, session: Session, config: ServeConfig) -> tuple[dict[str, Any], bool]:
+def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict[str, Any], bool]:
     try:
         request, received = parse_request(line)
     except BadRequest as bad:
@@ -198,7 +198,7 @@ def _probe() -> int:
 
 
 def _verify() -> int:
-    """Replay logs; 1 when one differs or cannot be read."""
+    """ReplayResult logs; 1 when one differs or cannot be read."""
     out = _enter()
     all_replayed = True
     for line in sys.stdin:
@@ -206,18 +206,18 @@ def _verify() -> int:
         try:
             replay = verify(Path(log), Path(game))
         except (ArcProblem, OSError) as problem:
-            replay = Replay(replayed=False, n_actions=0, difference=str(problem))
+            replay = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
         all_replayed &= replay.replayed
         os.write(out, msgspec.json.encode(replay) + b"\n")
     return 0 if all_replayed else 1
 
 
-def verify(log_path: Path, game: Path) -> Replay:
-    """Replay one log with our copy of its game."""
+def verify(log_path: Path, game: Path) -> ReplayResult:
+    """ReplayResult one log with our copy of its game."""
     log, info = read_log(log_path), read_game(game)
     difference = header_difference(log.header, info)
     if difference:
-        return Replay(replayed=False, n_actions=0, difference=difference)
+        return ReplayResult(replayed=False, n_actions=0, difference=difference)
     replay = replay_log(log, info, ToolkitEngine(info, log.header.seed))
     return msgspec.structs.replace(replay, note=_version_note(log.header))
 

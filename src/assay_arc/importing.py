@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.plugin import Machine
-from assay_arc.cards import LOGS, PLAYED, Played, write_scores
+from assay_arc.cards import LOGS, PLAYED, PlayedTrial, write_scores
 from assay_arc.log import GameLog, Header, StopReason, read_log
 from assay_arc.problems import ResultProblem
 from assay_arc.replay import check_logs
@@ -86,8 +86,6 @@ class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportedRun(msgspec.Struct, kw_only=True):
-    """What an import left behind."""
-
     run: StoredRun
     card: Scorecard
     warnings: list[str]
@@ -224,7 +222,7 @@ def _verdict(
 
 def _played(
     claims: Sequence[ClaimedGame], sessions: Sequence[SessionLog], data: dict[str, Any]
-) -> list[Played]:
+) -> list[PlayedTrial]:
     logged = {session.claim.game.game_id: session for session in sessions}
     played = []
     for claim in claims:
@@ -234,7 +232,7 @@ def _played(
         )
         digest = hashlib.sha256(session.path.read_bytes()).hexdigest() if session else None
         played.append(
-            Played(
+            PlayedTrial(
                 result=result,
                 title=game.title,
                 tags=game.tags,

@@ -36,7 +36,6 @@ def random_player(argument: str | None = None, args: Sequence[str] = ()) -> "Pla
 
 
 def search_player(args: Sequence[str] = ()) -> "PlayerAdapter":
-    """Build the player that searches breadth-first."""
     return PlayerAdapter(name="search", args=tuple(args))
 
 
@@ -51,8 +50,6 @@ class _Event(msgspec.Struct):
 
 
 class _PlayerWatch:
-    """Follows a player's lines."""
-
     def __init__(self) -> None:
         self.session_id: str | None = None
         self.ended = False
@@ -60,7 +57,6 @@ class _PlayerWatch:
         self.n_unparsed = 0
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Read one line."""
         try:
             event = _DECODER.decode(line.text)
         except msgspec.MsgspecError:
@@ -80,7 +76,6 @@ class _PlayerWatch:
         )
 
     def output(self) -> str:
-        """Say how the player ended."""
         return self._output
 
 
@@ -98,11 +93,9 @@ class PlayerAdapter:
         return Command(argv=(*PROGRAM, self.name, "--events", *self.args))
 
     def watch(self) -> Watch:
-        """Follow a game."""
         return _PlayerWatch()
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Players do not talk."""
         return None
 
     def read(self, recording: Recording) -> Reading:
@@ -136,7 +129,6 @@ class NarratedGame:
         self._game = game
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Do one request."""
         reply = self._game.ask(**request)
         if request.get("op") in MOVES:
             said = {key: value for key, value in request.items() if key not in ("op", "grid")}
@@ -154,7 +146,6 @@ class NarratedGame:
 
 
 def emit(event: dict[str, Any]) -> None:
-    """Print one event."""
     sys.stdout.write(json.dumps(event) + "\n")
 
 
@@ -211,14 +202,9 @@ class LevelMap:
             self.edges[picture] = {}
 
     def tried(self, picture: str, move: Move, result: str) -> None:
-        """Note what a move did."""
         self.edges[picture][move] = result
         if move in self.untried[picture]:
             self.untried[picture].remove(move)
-
-    def forget(self, picture: str, move: Move) -> None:
-        """Drop a move that did not do what it did before: the picture hides something."""
-        self.edges[picture].pop(move, None)
 
     def way_to_untried(self, picture: str) -> list[Move] | None:
         """Give the shortest known way to a picture with an untried move, that move included."""
@@ -321,11 +307,9 @@ class Searcher:
         for move in way:
             before, level = self._seen["grid"], self._seen["levelsCompleted"]
             expected = self._map.edges.get(before, {}).get(move)
-            reply = self._do(move)
+            self._seen = reply = self._do(move)
             if not reply["ok"]:
-                self._seen = reply
                 return
-            self._seen = reply
             if reply["levelsCompleted"] != level:
                 self._map, self._fresh = LevelMap(reply["grid"]), True
                 self._note()
@@ -356,7 +340,6 @@ class Searcher:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Play the game of the environment."""
     args = _read_arguments(argv)
     try:
         game = connect_from_environment()

@@ -21,7 +21,6 @@ from assay_arc.store import (
 
 
 def report_markdown(run: StoredRun, card: Scorecard) -> str:
-    """Write the whole report."""
     parts = [
         ["# ARC-AGI-3 Benchmark Report", "", *_header(run, card)],
         ["## Per-Environment Breakdown", "", *_breakdown(card)],
@@ -144,9 +143,8 @@ def _breakdown(card: Scorecard) -> list[str]:
             ]
         )
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
-    reasons = [f"- {game.id}: no score: {game.score_reason}" for game in card.games]
-    missing = [game.percent is None and game.score_reason is not None for game in card.games]
-    return [*lines, *[line for line, shown in zip(reasons, missing, strict=True) if shown]]
+    unscored = [game for game in card.games if game.percent is None and game.score_reason]
+    return [*lines, *(f"- {game.id}: no score: {game.score_reason}" for game in unscored)]
 
 
 def _levels(card: Scorecard) -> list[str]:
@@ -179,14 +177,11 @@ def _analysis(card: Scorecard) -> list[str]:
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
         lines.append(f"- Level {level}: {done}/{of} ({100 * done / of:.0f}%)")
-    over = [game for game in card.games if game.best and game.best.state == "GAME_OVER"]
+    bests = [(game, game.best) for game in card.games if game.best]
+    over = [(game, p.levels_completed + 1) for game, p in bests if p.state == "GAME_OVER"]
     if over:
         lines += ["", "**Failure Analysis**:"]
-        lines += [
-            f"- {game.id}: failed at level {game.best.levels_completed + 1}"
-            for game in over
-            if game.best
-        ]
+        lines += [f"- {game.id}: failed at level {n}" for game, n in over]
     return lines
 
 
@@ -331,12 +326,10 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
 
 
 def signed(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """Write a difference."""
     return "-" if value is None else f"{value:+.{digits}f}{unit}"
 
 
 def money(value: float | None) -> str:
-    """Write an amount of dollars."""
     return "-" if value is None else f"${value:.4f}"
 
 
@@ -399,17 +392,14 @@ def _text(text: str) -> str:
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", plain)
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """One game in one run."""
-
+class PastGame(msgspec.Struct, frozen=True, kw_only=True):
     run: StoredRun
     game: GameRow
 
     def words(self) -> str:
         """Say it in the seed's line."""
         meta, best = self.run.meta, self.game.best
-        percent = self.game.percent
-        score = "-" if percent is None else f"{percent:.1f}"
+        score = number(self.game.percent)
         done = best.levels_completed if best else 0
         actions = sum(t.actions for t in self.game.trials) or (best.actions if best else 0)
         mark = " [unverified]" if is_unverified(self.run) else ""
@@ -419,9 +409,9 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def past_of_games(store: Store) -> tuple[dict[str, list[Past]], list[str]]:
+def past_of_games(store: Store) -> tuple[dict[str, list[PastGame]], list[str]]:
     """Give the history of each game, oldest first, and the runs whose card can not be read."""
-    past: dict[str, list[Past]] = {}
+    past: dict[str, list[PastGame]] = {}
     problems = []
     for run in store.completed():
         try:
@@ -430,11 +420,11 @@ def past_of_games(store: Store) -> tuple[dict[str, list[Past]], list[str]]:
             problems.append(problem.message)
             continue
         for game in games:
-            past.setdefault(game.id, []).append(Past(run=run, game=game))
+            past.setdefault(game.id, []).append(PastGame(run=run, game=game))
     return past, problems
 
 
-def best_percent(past: list[Past]) -> float | None:
+def best_percent(past: list[PastGame]) -> float | None:
     """Give the best score that can be believed."""
     known = [p.game.percent for p in past if not is_unverified(p.run)]
     return max((percent for percent in known if percent is not None), default=None)

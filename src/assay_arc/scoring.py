@@ -53,7 +53,6 @@ class Tally:
         self.rejected = 0
 
     def execute(self, seq: int, action: str, answer: Answer) -> None:
-        """Count one action that the engine executed."""
         is_first = not self.plays
         if action == RESET:
             self.resets += not is_first
@@ -68,11 +67,9 @@ class Tally:
 
     @property
     def state(self) -> str:
-        """Where the current play stands."""
         return self.plays[-1].state if self.plays else "NOT_PLAYED"
 
     def counters(self) -> Counters:
-        """Give the totals for a log record."""
         play = self.plays[-1] if self.plays else None
         return Counters(
             steps=self.steps,
@@ -227,8 +224,6 @@ def _duration_s(log: GameLog) -> float | None:
 
 
 class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one level contributes to a score."""
-
     index: int
     completed: bool
     actions: int
@@ -343,7 +338,6 @@ def score_game(result: GameResult, formula: str = OFFICIAL) -> Score:
 
 
 def score_all(result: GameResult) -> dict[str, Score]:
-    """Score a game under every formula."""
     return {formula: score_game(result, formula) for formula in FORMULAS}
 
 

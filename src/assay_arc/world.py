@@ -62,7 +62,6 @@ class GameWorld:
         self._broken: str | None = None
 
     def open(self) -> None:
-        """Start the game and wait until it answers."""
         self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _set_aside(self._log)
         self._start()
@@ -188,12 +187,10 @@ class GamePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def env(self) -> dict[str, str]:
-        """What to add to the game process's environment."""
         return {VARIABLE: write_config(self.config)}
 
     @property
     def player_env(self) -> dict[str, str]:
-        """What to add to the player's environment."""
         return {SOCKET: str(self.config.socket), TOKEN: self.config.token}
 
 

@@ -16,7 +16,7 @@ RETRY_CLOSED_S = 0.5
 
 
 class GameGone(Exception):
-    """The game process can not be reached."""
+    pass
 
 
 class GameConnection:

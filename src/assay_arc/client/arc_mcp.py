@@ -125,7 +125,6 @@ PIXEL = {"type": "integer", "minimum": 0, "maximum": 63}
 
 
 def tool_list() -> list[dict[str, Any]]:
-    """Describe the tools as MCP wants them."""
     image = {"type": "boolean", "description": "also give the picture as an image"}
     frames = {"type": "boolean", "description": "show the last animation frame by frame"}
     action = {"type": "string", "description": "ACTION1 to ACTION7"}

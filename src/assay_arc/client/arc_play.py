@@ -49,7 +49,6 @@ def play(game: GameConnection, requests: list[dict[str, Any]], png: str | None) 
 
 
 def read_arguments(argv: list[str]) -> tuple[list[dict[str, Any]], str | None]:
-    """Turn arguments into requests."""
     match argv:
         case ["look", *options]:
             return _look(options)

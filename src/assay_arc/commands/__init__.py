@@ -33,7 +33,6 @@ class ArcGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one sub-command."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         module = "import_" if cmd_name == "import" else cmd_name  # `import` is a keyword
@@ -58,7 +57,6 @@ class ArcGroup(click.Group):
 
 
 def table() -> str:
-    """Write the table of sub-commands."""
     rows = [("Sub-command", "Syntax", "Purpose")]
     rows += [
         (name, f"assay arc {name} {syntax}".rstrip(), purpose)

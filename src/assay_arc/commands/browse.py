@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
-from assay_arc.catalog import GameInfo, list_games, pick_game, tagged
+from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
     Place,
     PlaceOptions,
@@ -28,8 +28,6 @@ LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
 
 class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
-    """The command line of `assay arc browse`."""
-
     prefix: str
     tag: str | None
     seed: int
@@ -49,7 +47,7 @@ def command(game: str | None, **given: Any) -> None:
     options = BrowseOptions(**given)
     place = options.open()
     if game is not None:
-        info = pick_game(game, list_games(place.games).games, place.games)
+        info = find_game(game, place.games)
         _detail(place, info, options.seed)
         if options.source:
             click.echo("\n" + info.source.read_text(encoding="utf-8", errors="replace"))

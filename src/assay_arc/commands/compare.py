@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.options import with_options
 from assay_arc.commands.shared import StoreOptions, store_options
-from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
 from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
 
@@ -25,8 +25,6 @@ To get started:
 
 
 class CompareOptions(StoreOptions, frozen=True, kw_only=True):
-    """The command line of `assay arc compare`."""
-
     everything: bool
     tolerance: float
     allow_unverified: bool
@@ -89,13 +87,13 @@ def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
     return [latest[key] for key in sorted(latest)]
 
 
-def _read(runs: Sequence[StoredRun]) -> list[Entry]:
+def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
     """Read the scorecards; a broken one is left out with a warning while two are left."""
     entries = []
     for run in dict.fromkeys(run.meta.run_id for run in runs):
         stored = next(one for one in runs if one.meta.run_id == run)
         try:
-            entries.append(Entry(run=stored, card=stored.card()))
+            entries.append(ComparedRun(run=stored, card=stored.card()))
         except StoreProblem as problem:
             click.echo(f"WARNING: {problem.message}; left out", err=True)
     if len(entries) < 2:

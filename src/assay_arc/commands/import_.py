@@ -16,8 +16,6 @@ from assay_arc.store import Store
 
 
 class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
-    """The command line of `assay arc import`."""
-
     sessions: Path | None
 
 

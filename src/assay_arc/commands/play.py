@@ -15,7 +15,7 @@ import click
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay_arc.catalog import list_games, pick_game
+from assay_arc.catalog import find_game
 from assay_arc.client import GameConnection
 from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
@@ -27,8 +27,6 @@ HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"
 
 
 class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
-    """The command line of `assay arc play`."""
-
     seed: int | None
     max_steps: int | None
 
@@ -47,7 +45,7 @@ def command(game: str, **given: Any) -> None:
     need_toolkit()
     options = PlayOptions(**given)
     place = options.open()
-    info = pick_game(game, list_games(place.games).games, place.games)
+    info = find_game(game, place.games)
     seed = place.config.default_seed if options.seed is None else options.seed
     name = f"{info.game_id}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     log = place.store.root / "plays" / name
@@ -128,25 +126,13 @@ def _say_result(log: Path) -> None:
 
 MOUSE_ON, MOUSE_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
 CLICK = re.compile(r"\x1b\[<0;(\d+);(\d+)M")
-_ACTIONS = {
-    "\x1b[A": 1,
-    "w": 1,
-    "\x1b[B": 2,
-    "s": 2,
-    "\x1b[D": 3,
-    "a": 3,
-    "\x1b[C": 4,
-    "d": 4,
-    " ": 5,
-    "u": 7,
-    **{str(n): n for n in (1, 2, 3, 4, 5, 7)},
-}
+_ARROWS = {"\x1b[A": 1, "\x1b[B": 2, "\x1b[D": 3, "\x1b[C": 4}
+_LETTERS = {"w": 1, "s": 2, "a": 3, "d": 4, " ": 5, "u": 7}
+_ACTIONS = {**_ARROWS, **_LETTERS, **{str(n): n for n in (1, 2, 3, 4, 5, 7)}}
 KEYS: dict[str, dict[str, Any]] = {
     **{key: {"op": "act", "action": f"ACTION{n}"} for key, n in _ACTIONS.items()},
     "r": {"op": "reset"},
-    "q": {"op": "quit"},
-    "\x03": {"op": "quit"},
-    "\x04": {"op": "quit"},
+    **{key: {"op": "quit"} for key in ("q", "\x03", "\x04")},
 }
 
 

@@ -17,8 +17,6 @@ HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 
 
 class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
-    """The command line of `assay arc replay`."""
-
     trial: int
     fps: float
     first: int

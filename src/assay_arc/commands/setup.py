@@ -17,7 +17,7 @@ from assay.records.recording import TurnEnd
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
-from assay_arc.store import CONFIG, Config, read_config, write_json
+from assay_arc.store import CONFIG, StoreConfig, read_config, write_json
 from assay_arc.world import GameWorld
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -66,7 +66,7 @@ def _toolkit() -> Check:
         return "arc-agi", False, f"{error.message}: {error.hint}"
 
 
-def _write_config(root: Path, env_dir: Path | None) -> tuple[Config, bool]:
+def _write_config(root: Path, env_dir: Path | None) -> tuple[StoreConfig, bool]:
     is_new = not (root / CONFIG).is_file()
     config = read_config(root)
     now = datetime.now(UTC).isoformat()

@@ -14,7 +14,7 @@ from assay.errors import PluginError
 from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
-from assay_arc.store import FOLDER, Config, Store, games_folder, read_config
+from assay_arc.store import FOLDER, Store, StoreConfig, games_folder, read_config
 
 PROBE = (sys.executable, "-m", "assay_arc.engine_process", "probe")
 PROBE_S = 300.0
@@ -37,20 +37,15 @@ place_options: list[Decorator] = [games_option, store_option, debug_option]
 
 
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What store_options say."""
-
     root: Path
     debug: bool
 
     @property
     def store(self) -> Store:
-        """The folder of all runs."""
         return Store(self.root.absolute())
 
 
 class PlaceOptions(StoreOptions, frozen=True, kw_only=True):
-    """What place_options say."""
-
     env_dir: Path | None
 
     def open(self) -> "Place":
@@ -63,12 +58,11 @@ class Place:
     """The store of this folder, its configuration and its games."""
 
     store: Store
-    config: Config
+    config: StoreConfig
     games: Path
 
 
 def open_place(root: Path, env_dir: Path | None) -> Place:
-    """Read what the options of place_options say."""
     root = root.absolute()
     config = read_config(root)
     return Place(Store(root), config, games_folder(root, config, env_dir))
