@@ -181,7 +181,7 @@ def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
 
 
 def _environment(game: GameRow) -> EnvironmentScore:
-    best = game.best or PlayRow(number_of_levels=game.n_levels)
+    best = game.best
     return EnvironmentScore(
         game_id=game.id,
         title=game.title,

@@ -297,11 +297,10 @@ def _status(
 
 
 def _level_deltas(before: GameRow, now: GameRow) -> list[LevelDelta]:
-    old = before.best.level_scores if before.best else []
-    new = now.best.level_scores if now.best else []
+    pairs = zip_longest(before.best.level_scores, now.best.level_scores)
     return [
         LevelDelta(level_index=level, baseline_score=a, current_score=b, delta=_minus(b, a))
-        for level, (a, b) in enumerate(zip_longest(old, new), 1)
+        for level, (a, b) in enumerate(pairs, 1)
     ]
 
 
@@ -350,7 +349,7 @@ def _interval(game: GameRow | None) -> Interval | None:
 
 
 def _levels(game: GameRow | None) -> int | None:
-    return game.best.levels_completed if game and game.best else None
+    return game.best.levels_completed if game and game.runs else None
 
 
 def _share(percent: float | None) -> float | None:

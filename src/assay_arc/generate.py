@@ -26,7 +26,6 @@ class HarnessPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_resets: int | None
     ref_run_id: str
     generated: str
-    games_dir: Path
     with_games: bool
 
 

@@ -14,6 +14,7 @@ import msgspec
 from assay.errors import OutputError
 from assay.plugin import Machine
 from assay_arc.cards import LOGS, PLAYED, PlayedTrial, write_scores
+from assay_arc.catalog import GameInfo
 from assay_arc.log import GameLog, Header, StopReason, read_log
 from assay_arc.problems import ResultProblem
 from assay_arc.replay import check_logs
@@ -52,15 +53,10 @@ GAME = (
 LEVEL = ("level_index", "completed", "actions_taken", "baseline_actions")
 
 
-class KnownGame(msgspec.Struct, frozen=True, kw_only=True):
-    """Our own copy of a game: the only source of levels and baselines."""
+class KnownGame(GameInfo, frozen=True, kw_only=True):
+    """Our own copy of a game, its levels counted: the only source of levels and baselines."""
 
-    game_id: str
-    title: str
-    tags: tuple[str, ...]
-    source_sha256: str
     level_count: int | None
-    baselines: tuple[int, ...] | None
 
 
 class ClaimedGame(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,7 +302,7 @@ def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> N
 
 
 def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
-    """Copy a log; one that was told no baselines gets ours, one with others is refused."""
+    """Copy a log; one without baselines gets ours, one with others is refused."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(fd, "rb") as file:
         if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES:

@@ -9,7 +9,7 @@ import msgspec
 
 from assay.plugin import Machine
 from assay_arc.catalog import GameInfo, list_games
-from assay_arc.engine import Engine, Observation, engine_env
+from assay_arc.engine import Observation, ToolkitEngine, engine_env
 from assay_arc.log import Answer, Event, GameLog, Header, read_log
 from assay_arc.problems import ArcProblem
 from assay_arc.scoring import Tally
@@ -35,7 +35,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Said beside the verdict: another toolkit than the one that wrote the log."""
 
 
-def replay_log(log: GameLog, info: GameInfo, engine: Engine) -> ReplayResult:
+def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
     """Check that a log is what this engine answers to the same actions in our copy of the game."""
     difference = header_difference(log.header, info)
     if difference:
@@ -43,7 +43,7 @@ def replay_log(log: GameLog, info: GameInfo, engine: Engine) -> ReplayResult:
     return replay_events(log, engine)
 
 
-def replay_events(log: GameLog, engine: Engine) -> ReplayResult:
+def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
     """Do every action of the log again, comparing answers and counters."""
     tally, n = Tally(), 0
     for event in log.events:
@@ -71,7 +71,9 @@ def header_difference(header: Header, info: GameInfo) -> str | None:
     return None
 
 
-def _replay_event(event: Event, engine: Engine, tally: Tally, *, is_first: bool) -> str | None:
+def _replay_event(
+    event: Event, engine: ToolkitEngine, tally: Tally, *, is_first: bool
+) -> str | None:
     if event.outcome == "rejected":
         tally.rejected += 1
     if event.outcome not in ("executed", "failed") or event.action is None:

@@ -124,24 +124,17 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
 
 
 def _breakdown(card: Scorecard) -> list[str]:
-    rows = []
-    for game in by_score(card):
-        best = game.best
-        trials = game.trials
-        actions = sum(t.actions for t in trials) if trials else (best.actions if best else 0)
-        resets = sum(t.resets for t in trials) if trials else (best.resets if best else 0)
-        done = best.levels_completed if best else 0
-        state = best.state if best else "NOT_PLAYED"
-        rows.append(
-            [
-                game.id,
-                number(game.percent),
-                f"{done}/{game.n_levels}",
-                str(actions),
-                str(resets),
-                state,
-            ]
-        )
+    rows = [
+        [
+            game.id,
+            number(game.percent),
+            f"{game.best.levels_completed}/{game.n_levels}",
+            str(game.actions),
+            str(game.resets),
+            game.best.state,
+        ]
+        for game in by_score(card)
+    ]
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
     unscored = [game for game in card.games if game.percent is None and game.score_reason]
     return [*lines, *(f"- {game.id}: no score: {game.score_reason}" for game in unscored)]
@@ -151,7 +144,7 @@ def _levels(card: Scorecard) -> list[str]:
     lines: list[str] = []
     for game in by_score(card):
         play = game.best
-        if play is None:
+        if not game.runs:
             continue
         rows = []
         for i, taken in enumerate(play.level_actions):
@@ -177,30 +170,28 @@ def _analysis(card: Scorecard) -> list[str]:
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
         lines.append(f"- Level {level}: {done}/{of} ({100 * done / of:.0f}%)")
-    bests = [(game, game.best) for game in card.games if game.best]
-    over = [(game, p.levels_completed + 1) for game, p in bests if p.state == "GAME_OVER"]
-    if over:
+    lost = [game for game in card.games if game.best.state == "GAME_OVER"]
+    if lost:
         lines += ["", "**Failure Analysis**:"]
-        lines += [f"- {game.id}: failed at level {n}" for game, n in over]
+        lines += [f"- {g.id}: failed at level {g.best.levels_completed + 1}" for g in lost]
     return lines
 
 
 def _game_json(game: GameRow) -> dict[str, Any]:
     play = game.best
-    pairs = completed_levels(play) if play else []
     return {
         "game_id": game.id,
         "score": game.percent,
         "score_reason": game.score_reason,
-        "levels_completed": play.levels_completed if play else 0,
+        "levels_completed": play.levels_completed,
         "num_levels": game.n_levels,
-        "actions": sum(t.actions for t in game.trials) or (play.actions if play else 0),
-        "resets": sum(t.resets for t in game.trials) or (play.resets if play else 0),
-        "state": play.state if play else "NOT_PLAYED",
-        "level_scores": [s * 100 for s in play.level_scores] if play else [],
-        "level_actions": play.level_actions if play else [],
-        "level_baselines": play.level_baseline_actions if play else [],
-        "efficiency": [taken / usual for taken, usual in pairs],
+        "actions": game.actions,
+        "resets": game.resets,
+        "state": play.state,
+        "level_scores": [s * 100 for s in play.level_scores],
+        "level_actions": play.level_actions,
+        "level_baselines": play.level_baseline_actions,
+        "efficiency": [taken / usual for taken, usual in completed_levels(play)],
         "stop_reasons": [trial.stop_reason for trial in game.trials],
     }
 
@@ -235,14 +226,8 @@ def all_trials(card: Scorecard) -> list[TrialRow]:
 
 def efficiency(games: Sequence[GameRow]) -> Efficiency:
     """Add up the completed levels of the best play of each game."""
-    actions = baseline = 0
-    for game in games:
-        play = game.best
-        if play is None:
-            continue
-        for taken, usual in completed_levels(play):
-            actions, baseline = actions + taken, baseline + usual
-    return Efficiency(actions, baseline)
+    pairs = [pair for game in games for pair in completed_levels(game.best)]
+    return Efficiency(sum(taken for taken, _ in pairs), sum(usual for _, usual in pairs))
 
 
 def completed_levels(play: PlayRow) -> list[tuple[int, int]]:
@@ -286,7 +271,7 @@ def cost_per_level(card: Scorecard) -> float | None:
 
 def _seed_trial(game: GameRow) -> list[TrialRow]:
     play = game.best
-    if play is None:
+    if not game.runs:
         return []
     return [
         TrialRow(
@@ -398,14 +383,12 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """Say it in the seed's line."""
-        meta, best = self.run.meta, self.game.best
-        score = number(self.game.percent)
-        done = best.levels_completed if best else 0
-        actions = sum(t.actions for t in self.game.trials) or (best.actions if best else 0)
+        meta, game = self.run.meta, self.game
         mark = " [unverified]" if is_unverified(self.run) else ""
         return (
-            f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score {score}, "
-            f"Levels {done}/{self.game.n_levels}, {actions} actions{mark}"
+            f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score "
+            f"{number(game.percent)}, Levels {game.best.levels_completed}/{game.n_levels}, "
+            f"{game.actions} actions{mark}"
         )
 
 

@@ -36,7 +36,7 @@ class PlayTally:
         self.observe(answer)
 
     def observe(self, answer: Answer) -> None:
-        """Take over where the game stands now."""
+        """Note where the game stands now."""
         self.state = answer.state
         if answer.levels_completed != self.levels_completed:
             self.marks.append((answer.levels_completed, self.actions))

@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class Listener:
-    """Serves until told to stop; a player that goes away is only a closed connection."""
+    """Serves until it is to stop; a player that goes away is only a closed connection."""
 
     def __init__(self, path: Path, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
         self._answer = answer

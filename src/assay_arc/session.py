@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from assay_arc.engine import Engine, Observation
+from assay_arc.engine import Observation, ToolkitEngine
 from assay_arc.log import (
     SIDE,
     End,
@@ -34,7 +34,7 @@ class GameSession:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ToolkitEngine,
         log: LogWriter,
         limits: Limits,
         now: Callable[[], str],
@@ -301,16 +301,15 @@ def _of(used: int, most: int | None) -> str:
 
 
 def resume_session(
-    log: GameLog, expected: Header, engine: Engine, writer: LogWriter, now: Callable[[], str]
+    log: GameLog, expected: Header, engine: ToolkitEngine, writer: LogWriter, now: Callable[[], str]
 ) -> GameSession:
     """Replay a log and give the session at its end; refuse when anything differs."""
     _same_header(log.header, expected)
-    last = _LastSeen(engine)
-    replay = replay_events(log, last)
+    replay = replay_events(log, engine)
     if not replay.replayed:
         message = f"the log can not be resumed: {replay.difference}"
         raise LogProblem(message)
-    seen = last.seen if last.seen is not None else engine.start()
+    seen = engine.seen or engine.start()
     if seen is None:
         message = "the log can not be resumed: the game gives no first picture"
         raise LogProblem(message)
@@ -331,20 +330,3 @@ def _same_header(logged: Header, expected: Header) -> None:
                 f"and this game process has {getattr(ours, field)!r}"
             )
             raise LogProblem(message)
-
-
-class _LastSeen:
-    """Passes everything on to an engine and remembers its last answer."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.seen: Observation | None = None
-
-    def start(self) -> Observation | None:
-        self.seen = self._engine.start()
-        return self.seen
-
-    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        seen = self._engine.act(action, x, y)
-        self.seen = seen or self.seen
-        return seen

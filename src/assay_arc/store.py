@@ -136,16 +136,27 @@ class GameRow(msgspec.Struct, kw_only=True):
         return None if self.score is None else self.score * 100
 
     @property
-    def best(self) -> PlayRow | None:
-        """The play that is shown: the best one."""
-        if not self.runs:
-            return None
-        return max(self.runs, key=lambda run: (run.score_percent or run.score or 0, -run.actions))
+    def best(self) -> PlayRow:
+        """The play that is shown: the best one; an empty one when nothing was played."""
+
+        def merit(play: PlayRow) -> tuple[float, int]:
+            return play.score_percent or play.score or 0, -play.actions
+
+        return max(self.runs, key=merit, default=PlayRow())
 
     @property
     def n_levels(self) -> int:
-        best = self.best
-        return self.level_count or (best.number_of_levels if best else 0)
+        return self.level_count or self.best.number_of_levels
+
+    @property
+    def actions(self) -> int:
+        """Of all trials; a card of the seed has none, there it is the play that is shown."""
+        return sum(trial.actions for trial in self.trials) or self.best.actions
+
+    @property
+    def resets(self) -> int:
+        """The same of resets."""
+        return sum(trial.resets for trial in self.trials) or self.best.resets
 
 
 class Scorecard(msgspec.Struct, kw_only=True):
@@ -288,7 +299,7 @@ class Store:
         raise _not_found(name, completed)
 
     def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
-        """Read the runs of a folder; what is not a run is passed over."""
+        """Read the runs of a folder; what is not a run is skipped."""
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -318,7 +329,7 @@ CONFIG = "config.json"
 
 
 class CrossHarness(msgspec.Struct, kw_only=True):
-    """What is spoken with other harnesses."""
+    """Which harnesses results are exchanged with, and in which schema."""
 
     result_schema_version: str = "1.0.0"
     supported_harnesses: list[str] = msgspec.field(default_factory=lambda: list(HARNESSES))

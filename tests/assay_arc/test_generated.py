@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from assay_arc.catalog import BUILT_IN
 from assay_arc.generate import TEMPLATES, HarnessPlan, generate, instructions
 from assay_arc.generated import collect_results, game_driver
 from assay_arc.log import read_log
@@ -28,7 +27,6 @@ def make_plan(games, names=("ky01-v1",), **changes) -> HarnessPlan:
         "max_resets": 10,
         "ref_run_id": "none",
         "generated": "2026-01-01T00:00:00+00:00",
-        "games_dir": BUILT_IN,
         "with_games": True,
     }
     return HarnessPlan(**fields | changes)

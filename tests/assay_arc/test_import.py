@@ -24,14 +24,7 @@ LEVELS = {"gd01": 4, "ky01": 5, "mx01": 4, "od01": 5, "so01": 4, "tg01": 5}
 @pytest.fixture
 def known(games) -> dict[str, KnownGame]:
     by_id = {
-        game_id: KnownGame(
-            game_id=game_id,
-            title=info.title,
-            tags=info.tags,
-            source_sha256=info.source_sha256,
-            level_count=LEVELS[info.base_id],
-            baselines=info.baselines,
-        )
+        game_id: KnownGame(**msgspec.structs.asdict(info), level_count=LEVELS[info.base_id])
         for game_id, info in games.items()
     }
     return by_id | {game_id.split("-")[0]: game for game_id, game in by_id.items()}

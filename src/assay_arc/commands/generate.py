@@ -106,6 +106,5 @@ def _plan(
         max_resets=pick("max_resets", config.default_max_resets),
         ref_run_id=meta.run_id if meta else "none",
         generated=datetime.now(UTC).isoformat(),
-        games_dir=place.games,
         with_games=is_built_in(place.games) if chosen is None else chosen,
     )

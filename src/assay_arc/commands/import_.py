@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
-from assay_arc.catalog import GameInfo, list_games, pick_game
+from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
 from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
@@ -57,18 +58,10 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     """Give our games by id, and the newest of each by the id without its version."""
     games = list_games(place.games).games
     levels = count_levels(games, place.store)
-
-    def known(info: GameInfo) -> KnownGame:
-        return KnownGame(
-            game_id=info.game_id,
-            title=info.title,
-            tags=info.tags,
-            source_sha256=info.source_sha256,
-            level_count=levels[info.game_id],
-            baselines=info.baselines,
-        )
-
-    by_id = {info.game_id: known(info) for info in games}
+    by_id = {
+        info.game_id: KnownGame(**msgspec.structs.asdict(info), level_count=levels[info.game_id])
+        for info in games
+    }
     for base in {info.base_id for info in games}:
         by_id.setdefault(base, by_id[pick_game(base, games, place.games).game_id])
     return by_id
