@@ -14,7 +14,7 @@ demo: setup
 	@$(BIN)/assay demo
 
 test: setup
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --reruns 1
+	@$(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
 test-core: setup
 	@scripts/test_core.sh -n auto --maxprocesses 4 --dist loadfile --reruns 1

@@ -137,7 +137,7 @@ def _program(path: Path) -> Path:
         raise InputError(msg, hint=f"give a file or one of: {', '.join(names('assay.graders'))}")
     if path.suffix != ".py" and not os.access(path, os.X_OK):
         msg = f"Grader cannot be executed: {path.resolve()}"
-        hint = f"chmod +x {path}; its first line says what runs it, such as #!/usr/bin/env node"
+        hint = f"run chmod +x {path}, and name its interpreter on line 1, as in #!/usr/bin/env node"
         raise InputError(msg, hint=hint)
     return path.resolve()
 
@@ -177,7 +177,7 @@ def _options(name: str, said: str) -> dict[str, Any]:
         keys = "|".join(re.escape(key).replace("_", "[-_]") for key in kinds)
         pairs = re.split(rf"(?:^|,)({keys})=", said)
         if pairs[0] and len(pairs) > 1:
-            msg = f"{name}: {said!r} can be read in two ways"
+            msg = f"{name}: {said!r} is ambiguous"
             raise InputError(msg, hint=f"name every option: {name}:{next(iter(kinds))}=…,KEY=VALUE")
         given = {} if len(pairs) > 1 else {next(iter(kinds)): said}
         for key, value in zip(pairs[1::2], pairs[2::2], strict=True):
@@ -191,16 +191,14 @@ def _json_options(name: str, said: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(said, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{name}: options that begin with {{ are JSON: {error}"
-        raise InputError(
-            msg, hint=f"a text that begins with {{ is given as {name}:KEY=…"
-        ) from error
+        msg = f"{name}: options that begin with {{ must be JSON: {error}"
+        raise InputError(msg, hint=f"give a text that begins with {{ as {name}:KEY=…") from error
 
 
 def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     if key not in kinds:
         msg = f"{name} has no option {key!r}"
-        raise InputError(msg, hint=f"it has: {', '.join(kinds)}")
+        raise InputError(msg, hint=f"its options are: {', '.join(kinds)}")
     if _is_list(kinds[key]) and not isinstance(value, list):
         value = [value]
     if kinds[key] is Any:
@@ -273,7 +271,7 @@ def _load(group: str, name: str) -> Any:
         return getattr(import_module(module_name), attribute)
     except ImportError as error:
         msg = f"plugin {name!r} ({target}) failed to import: {error}"
-        raise PluginError(msg, hint="reinstall the package that brings it") from error
+        raise PluginError(msg, hint="reinstall the package that provides it") from error
 
 
 def _installed(group: str, name: str) -> str:
@@ -283,7 +281,7 @@ def _installed(group: str, name: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        msg = f"no {group.removeprefix('assay.').removesuffix('s')} is called {name!r}"
+        msg = f"there is no {group.removeprefix('assay.').removesuffix('s')} called {name!r}"
         raise PluginError(msg, hint=f"installed: {', '.join(names(group)) or 'none'}")
-    msg = f"{name!r} in {group} is claimed by {' and '.join(found)}"
+    msg = f"{name!r} in {group} is provided by {' and '.join(found)}"
     raise PluginError(msg, hint="uninstall one of the two packages")

@@ -254,7 +254,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
         stored = msgspec.json.decode(data, type=list[PlayedTrial])
         return [_again(folder, one) for one in stored], {}
     if not (folder / RESULTS).is_file():
-        msg = f"{folder}: neither {RESULTS} nor {PLAYED}; nothing to score from"
+        msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
     played, lost = [], {}
     for place, line in read_lines(folder / RESULTS):

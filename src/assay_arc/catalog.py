@@ -157,7 +157,7 @@ def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
     games = list_games(folder).games
     if not games:
         msg = f"No ARC-AGI environments found in {folder}."
-        raise GameProblem(msg, hint="see: assay arc setup")
+        raise GameProblem(msg, hint="check the installation with: assay arc setup")
     names = [name for word in words for name in word.replace(",", " ").split()]
     if not names or ALL in names:
         return list(games)

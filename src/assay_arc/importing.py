@@ -287,7 +287,7 @@ def import_logs(
             sessions.append(_compare(read_log(copy), copy, claim, seed))
         elif claim.session_sha256 is not None:
             msg = f"{path} is missing, but the result was collected from it"
-            raise ResultProblem(msg, hint="bring the whole sessions folder along")
+            raise ResultProblem(msg, hint="copy the whole sessions folder as well")
     return sessions
 
 
@@ -425,7 +425,7 @@ def check_result(
         errors += found
         game = games.get(row["game_id"]) if isinstance(row.get("game_id"), str) else None
         if game is not None and game.game_id in seen:
-            errors.append(f"{place}.game_id: {game.game_id} is there twice")
+            errors.append(f"{place}.game_id: {game.game_id} appears twice")
         elif game is not None:
             seen.add(game.game_id)
             if not found:
@@ -478,7 +478,7 @@ def _check_game(row: dict[str, Any], place: str, games: Mapping[str, KnownGame])
     if "levels" in row and not isinstance(levels, list):
         yield f"{place}.levels must be an array"
     elif isinstance(levels, list) and len(levels) > 1000:
-        yield f"{place}.levels has {len(levels)} entries; no game has so many"
+        yield f"{place}.levels has {len(levels)} entries; more than any game has"
     elif isinstance(levels, list):
         faults = [fault for j, level in enumerate(levels) for fault in _level(level, place, j)]
         yield from faults
@@ -493,7 +493,7 @@ def _level(level: Any, place: str, j: int) -> Iterator[str]:
         return
     yield from _missing(level, LEVEL, f"{here}.")
     if "level_index" in level and level["level_index"] != j + 1:
-        yield f"{here}.level_index must be {j + 1}: levels stand in order, from 1"
+        yield f"{here}.level_index must be {j + 1}: levels must be in order, from 1"
     if "completed" in level and not isinstance(level["completed"], bool):
         yield f"{here}.completed must be true or false"
     if "actions_taken" in level and not _is_int(level["actions_taken"], 0, MOST):
@@ -516,7 +516,7 @@ def _check_sense(row: dict[str, Any], place: str, game: KnownGame) -> Iterator[s
     if (row["state"] == "WIN") != (played and done == total):
         yield f"{place}.state is {row['state']} with {done} of {total} levels completed"
     if [level["completed"] for level in levels[:done]] != [True] * done:
-        yield f"{place}.levels: the first {done} must be there and completed"
+        yield f"{place}.levels: the first {done} must be present and completed"
     if any(level["completed"] for level in levels[done:]):
         yield f"{place}.levels: more are completed than levels_completed says"
     spent = sum(level["actions_taken"] for level in levels)

@@ -307,11 +307,11 @@ def resume_session(
     _same_header(log.header, expected)
     replay = replay_events(log, engine)
     if not replay.replayed:
-        message = f"the log can not be resumed: {replay.difference}"
+        message = f"the log cannot be resumed: {replay.difference}"
         raise LogProblem(message)
     seen = engine.seen or engine.start()
     if seen is None:
-        message = "the log can not be resumed: the game gives no first picture"
+        message = "the log cannot be resumed: the game gives no first picture"
         raise LogProblem(message)
     session = GameSession(engine, writer, log.header.limits, now, seen)
     session.resume(log)
@@ -326,7 +326,7 @@ def _same_header(logged: Header, expected: Header) -> None:
     for field in Header.__struct_fields__:
         if getattr(logged, field) != getattr(ours, field):
             message = (
-                f"the log can not be resumed: its {field} is {getattr(logged, field)!r} "
+                f"the log cannot be resumed: its {field} is {getattr(logged, field)!r} "
                 f"and this game process has {getattr(ours, field)!r}"
             )
             raise LogProblem(message)

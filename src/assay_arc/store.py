@@ -241,7 +241,9 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
             return read_json(self.folder / CARD, Scorecard)
         except StoreProblem as problem:
             msg = f"run {self.meta.run_id}: {problem.message} (status: {self.meta.status})"
-            raise StoreProblem(msg, hint="make it again with: assay arc rescore --write") from None
+            raise StoreProblem(
+                msg, hint="create it again with: assay arc rescore --write"
+            ) from None
 
     @property
     def label(self) -> str:
@@ -283,10 +285,10 @@ class Store:
             place = -1 if name == "latest" else -2
             if not completed:
                 msg = "No completed runs found."
-                raise StoreProblem(msg, hint="play first: assay arc run random --games all")
+                raise StoreProblem(msg, hint="play first with: assay arc run random --games all")
             if len(completed) < -place:
                 msg = "Only one completed run exists."
-                raise StoreProblem(msg, hint="play another: assay arc run AGENT")
+                raise StoreProblem(msg, hint="play another one with: assay arc run AGENT")
             return completed[place]
         matches = [r for r in (*self.native(), *self.imported()) if r.meta.run_id.startswith(name)]
         exact = [run for run in matches if run.meta.run_id == name]
@@ -294,7 +296,7 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            msg = f"Run {name} is not clear: {', '.join(run.meta.run_id for run in found)}"
+            msg = f"Run {name} is ambiguous: {', '.join(run.meta.run_id for run in found)}"
             raise StoreProblem(msg, hint="give more of the id")
         raise _not_found(name, completed)
 
@@ -320,7 +322,9 @@ def _sorted(runs: Iterator[StoredRun]) -> list[StoredRun]:
 def _not_found(name: str, completed: list[StoredRun]) -> StoreProblem:
     msg = f"Run {name} not found."
     if not completed:
-        return StoreProblem(msg, hint="there are no completed runs; play: assay arc run random")
+        return StoreProblem(
+            msg, hint="there are no completed runs; play first with: assay arc run random"
+        )
     lines = [f"{r.meta.run_id}  {r.meta.harness}  {r.meta.timestamp[:16]}" for r in completed[-10:]]
     return StoreProblem(msg, hint="Available runs:\n    " + "\n    ".join(lines))
 
@@ -404,7 +408,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
-        raise OutputError(msg, hint="check folder, permissions and free space") from error
+        raise OutputError(
+            msg, hint="check the folder, its permissions and the free space"
+        ) from error
 
 
 def read_json[T](path: Path, kind: type[T]) -> T:
@@ -418,5 +424,5 @@ def read_json[T](path: Path, kind: type[T]) -> T:
         msg = f"{path}: cannot be read: {error.strerror}"
         raise StoreProblem(msg) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path}: not what it should be: {error}"
+        msg = f"{path}: has an unexpected format: {error}"
         raise StoreProblem(msg) from error

@@ -81,7 +81,7 @@ def test_no_sub_command_shows_the_table():
         assert f"assay arc {name}" in done.out
     wrong = arc("comprae")
     assert wrong.code == 2
-    assert "did you mean 'compare'?" in wrong.out
+    assert "Did you mean 'compare'?" in wrong.out
 
 
 def test_a_run_has_the_seeds_files_with_scores_from_its_logs(here, read_rows):
@@ -316,7 +316,7 @@ def test_a_person_plays_from_a_pipe(tmp_path, monkeypatch):
 def test_wrong_usage_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert arc("run").code == 2
-    assert "no adapter is called" in arc("run", "nobody", "--games", "ky01").out
+    assert "there is no adapter called 'nobody'" in arc("run", "nobody", "--games", "ky01").out
     assert "Game zz77 not found" in arc("run", "random", "--games", "zz77").out
     assert "the seed must be a number" in arc("run", "random:x", "--games", "ky01").out
     assert arc("run", "random", "--resume", "latest").code == 2

@@ -33,7 +33,7 @@ class Batch:
         self._shared = setting(agent, options, keep_raw=keep_raw)
         rows = read_prompts(path)
         if not rows:
-            click.echo(f"{path}: no prompts, nothing to run\n  {HINT}", err=True)
+            click.echo(f"{path}: no prompts, so there is nothing to run\n  {HINT}", err=True)
         names = folder_names(prompt.id for prompt, _ in rows)
         chosen = choose(rows, options["filters"], options["limit"])
         self.specs: list[TrialSpec] = plan(chosen, names, self._shared, k)
@@ -78,13 +78,13 @@ class Batch:
         if left > 0:
             limit = self._options["max_cost"]
             click.echo(
-                f"stopped at --max-cost {limit:g}: {left} trials not run; "
-                "go on with --resume, for which the limit counts anew",
+                f"Stopped at --max-cost {limit:g}: {left} trials were not run. "
+                "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
         if progress.n_grader_failures:
             click.echo(
-                f"{progress.n_grader_failures} trials are not graded: their grader failed "
+                f"{progress.n_grader_failures} trials were not graded because a grader failed "
                 "(see graderFailures in the rows)",
                 err=True,
             )

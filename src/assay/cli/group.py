@@ -48,8 +48,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see: assay --help"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+            hint = f"Did you mean {close[0]!r}?" if close else "See assay --help."
+            ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -64,6 +64,11 @@ def _plugin_command(name: str) -> click.Command | None:
         return None
     command: click.Command = plugins.command(name)
     return command
+
+
+def examples(*lines: str) -> str:
+    """Give the end of a command's help: command lines that work as they stand."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 @click.group(cls=LazyGroup)
@@ -83,7 +88,7 @@ def run_command(words: list[str]) -> int:
         error.show()
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _say("interrupted: every finished row is saved; go on with --resume")
+        _say("Interrupted. Every finished row is saved; continue with --resume.")
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import Batch
+from assay.cli.group import examples
 from assay.cli.options import (
     agent_options,
     agent_ref,
@@ -20,15 +21,33 @@ from assay.records.rows import encode_row
 from assay.records.spec import PluginRef
 
 
-@click.command(short_help="Run prompts and write the agent's raw output.")
+@click.command(
+    short_help="Run prompts and write the agent's raw output.",
+    epilog=examples(
+        "assay run evals/prompts.jsonl -s demo -o raw.jsonl",
+        "assay run evals/prompts.jsonl --simple 'echo {}' -o echo.jsonl",
+        "assay run evals/prompts.jsonl --shell 'echo \"$PROMPT\" | wc -w' -o words.jsonl",
+    ),
+)
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options)
-@click.option("--simple", metavar="COMMAND", help="Command with {} for the prompt; no shell.")
-@click.option("--shell", metavar="COMMAND", help='Shell command with the prompt in "$PROMPT".')
+@click.option(
+    "--simple",
+    metavar="COMMAND",
+    help="Run this command, with {} replaced by the prompt; no shell is involved.",
+)
+@click.option(
+    "--shell",
+    metavar="COMMAND",
+    help='Run this shell command, with the prompt in the variable "$PROMPT".',
+)
 @with_options(output_options, run_options)
 @click.help_option("-h", "--help")
 def command(**options: Any) -> None:
-    """Run every prompt of PROMPTS (stdin if none); write one raw row per trial for extract."""
+    """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
+
+    Writes one JSON line per trial, which `assay extract` turns into a trajectory.
+    """
     agent = _agent(options)
     path = prompt_path(options["prompts"], from_stdin=not options["prompts"])
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
@@ -51,5 +70,5 @@ def _agent(options: dict[str, Any]) -> PluginRef:
     for name in ("simple", "shell"):
         if options[name]:
             return PluginRef(name=name, options={"template": options[name]})
-    msg = "which agent? give -s SCHEMA, --simple COMMAND or --shell COMMAND"
+    msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
     raise click.UsageError(msg)

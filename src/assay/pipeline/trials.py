@@ -168,19 +168,25 @@ class TrialStore:
         hashes = {spec.prompt.id: spec.hash for spec in specs}
         for prompt_id in self._entries.keys() & hashes.keys():
             if self._hashes[prompt_id] != hashes[prompt_id]:
-                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
+                msg = (
+                    f'{self._path}: trials of "{prompt_id}" were made from another prompt or agent'
+                )
                 raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
+                    msg, hint="resume with the same prompts and agent, or use another -o"
                 )
             most = max(entry.trial_num for entry in self._entries[prompt_id])
             if most > k:
                 msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {k}'
-                raise InputError(msg, hint=f"go on with the -k of that run, at least {most}")
+                raise InputError(
+                    msg, hint=f"resume with the -k of that run, which is at least {most}"
+                )
 
     def _refuse_surprise(self, path: Path) -> None:
         if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
-            msg = f"{path} holds finished trials of a run that was broken off"
-            raise OutputError(msg, hint="--resume goes on with them, --overwrite starts anew")
+            msg = f"{path} holds finished trials of an interrupted run"
+            raise OutputError(
+                msg, hint="use --resume to continue that run, or --overwrite to start again"
+            )
 
     def _load(self) -> None:
         assert self._path is not None

@@ -129,7 +129,7 @@ def _raw_folder(spec: TrialSpec) -> Iterator[str]:
         _make_anew(folder)
     except OSError as error:
         msg = f"cannot make {folder} for the raw streams: {error.strerror}"
-        raise OutputError(msg, hint="make room or choose another --raw-dir") from error
+        raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
     yield folder
 
 

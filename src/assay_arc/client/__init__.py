@@ -41,7 +41,7 @@ class GameConnection:
                 is_closed = isinstance(error, FileNotFoundError)
                 patience_s = min(RETRY_CLOSED_S, self._retry_s) if is_closed else self._retry_s
                 if time.monotonic() - began > patience_s:
-                    message = f"the game can not be reached: {error}"
+                    message = f"the game cannot be reached: {error}"
                     raise GameGone(message) from error
                 time.sleep(0.1)
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
@@ -34,16 +35,37 @@ class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
     source: bool
 
 
-@click.command(short_help="List the games, or look at one.")
+@click.command(
+    short_help="List the games, or show one.",
+    epilog=examples(
+        "assay arc browse",
+        "assay arc browse --tag keyboard",
+        "assay arc browse ky01",
+    ),
+)
 @click.argument("game", required=False)
-@click.option("--filter", "prefix", default="", metavar="PREFIX", help="Ids that begin so.")
-@click.option("--tag", help="Games with this tag.")
-@click.option("--seed", type=int, default=0, help="Of the picture that is shown; 0.")
-@click.option("--source", is_flag=True, help="Also show the game's source: it gives the game away.")
+@click.option(
+    "--filter",
+    "prefix",
+    default="",
+    metavar="PREFIX",
+    help="List only games whose id starts with this.",
+)
+@click.option("--tag", metavar="NAME", help="List only games with this tag.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Seed of the first frame that is shown. Default: 0.",
+)
+@click.option(
+    "--source", is_flag=True, help="Also print the source of the game, which reveals its solution."
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(game: str | None, **given: Any) -> None:
-    """List all games with levels, tags, baselines and the best score so far; or look at GAME."""
+    """List all games with levels, tags, baselines and the best score so far, or show GAME."""
     options = BrowseOptions(**given)
     place = options.open()
     if game is not None:
@@ -59,7 +81,7 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
     found = list_games(place.games)
     if not found.games:
         msg = f"No ARC-AGI environments found in {place.games}."
-        raise GameProblem(msg, hint="see: assay arc setup")
+        raise GameProblem(msg, hint="check the installation with: assay arc setup")
     chosen = [info for info in found.games if info.game_id.startswith(prefix)]
     if tag is not None:
         chosen = [info for info in chosen if info in tagged(found.games, tag)]
@@ -111,7 +133,7 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
         ("Tags", ", ".join(info.tags) or "-"),
         ("Levels", str(first.win_levels)),
         ("Level tags", " | ".join(levels) or "-"),
-        ("Baselines", ", ".join(map(str, info.baselines or ())) or "none: it can not be scored"),
+        ("Baselines", ", ".join(map(str, info.baselines or ())) or "none: it cannot be scored"),
         ("Grid", "64x64"),
         ("State", first.state),
         ("Seed", "changes the game" if seed_used else "not used by this game"),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
@@ -31,31 +32,47 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
     form: str
 
 
-@click.command(short_help="Compare runs, across harnesses too.")
+@click.command(
+    short_help="Compare runs, also of different harnesses.",
+    epilog=examples(
+        "assay arc compare previous latest",
+        "assay arc compare --all --format json",
+    ),
+)
 @click.argument("runs", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="The latest run of each harness.")
+@click.option("--all", "everything", is_flag=True, help="Compare the latest run of each harness.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, max=99),
     default=1.0,
-    help="Points of 100 that count as no change; 1.",
+    metavar="POINTS",
+    help="Treat a smaller change of a score (0 to 100 points) as no change. Default: 1.",
 )
-@click.option("--allow-unverified", is_flag=True, help="Rank unverified runs with the others.")
-@click.option("--format", "form", type=click.Choice(["markdown", "json"]), default="markdown")
+@click.option(
+    "--allow-unverified", is_flag=True, help="Rank unverified runs together with verified ones."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json"]),
+    default="markdown",
+    help="Output format. Default: markdown.",
+)
 @with_options(store_options)
 @click.help_option("-h", "--help")
 def command(runs: Sequence[str], **given: Any) -> None:
-    """Compare RUNS with the first of them: ids, beginnings of ids, latest, previous.
+    """Compare RUNS with the first of them. Without any, compare the two latest.
 
-    The comparison is also kept as a file in comparisons/.
+    A run is given by its id, the beginning of its id, `latest` or `previous`. The comparison is
+    also written to a file in the folder comparisons/ of the store.
     """
     options = CompareOptions(**given)
     store = options.store
     if options.everything and runs:
-        msg = "--all chooses the runs itself; leave them out"
+        msg = "Give runs or --all, not both."
         raise click.UsageError(msg)
     if not options.everything and len(runs) == 1:
-        msg = "a comparison needs at least 2 runs: assay arc compare RUN1 RUN2"
+        msg = "Give at least 2 runs: assay arc compare RUN1 RUN2."
         raise click.UsageError(msg)
     chosen = [store.find(name) for name in runs] or _choose(store, everything=options.everything)
     if len(chosen) < 2:
@@ -95,7 +112,7 @@ def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
         try:
             entries.append(ComparedRun(run=stored, card=stored.card()))
         except StoreProblem as problem:
-            click.echo(f"WARNING: {problem.message}; left out", err=True)
+            click.echo(f"WARNING: {problem.message}; the run is left out", err=True)
     if len(entries) < 2:
         msg = "fewer than 2 of these runs can be read, or they are the same run"
         raise StoreProblem(msg, hint="see: assay arc report RUN")

@@ -13,7 +13,12 @@ RUN = ["random", "search", "--env-dir", "builtin", "--max-steps", "800", "--max-
 
 @click.command(short_help="Play the built-in games with the built-in players.")
 @click.option(
-    "-o", "--output", "folder", type=click.Path(path_type=Path), default="demo-out", help="Folder."
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    default="demo-out",
+    help="Folder to write the runs to. Default: demo-out.",
 )
 @click.help_option("-h", "--help")
 def command(folder: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
 from assay_arc.catalog import list_games, pick_game
@@ -20,21 +21,28 @@ class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
     sessions: Path | None
 
 
-@click.command(short_help="Take over, check and score another harness's result.")
+@click.command(
+    short_help="Import, check and score the result of another harness.",
+    epilog=examples(
+        "assay arc import codex codex/result.json",
+        "assay arc import gemini gemini",
+    ),
+)
 @click.argument("harness", callback=check_harness)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--sessions",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of session logs; sessions/ beside the file if there is one.",
+    metavar="DIR",
+    help="Folder of session logs. Default: the folder sessions beside the result, if it exists.",
 )
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(harness: str, path: Path, **given: Any) -> None:
-    """Import the result at PATH: a file, or a folder with result.json and sessions/ in it.
+    """Import the result at PATH: a file, or a folder that contains result.json and sessions/.
 
-    Every value is checked and every score computed anew. Session logs are replayed in the real
-    engine: the run is then verified, or refused with the first difference.
+    Every value is checked, and every score is computed again. Session logs are replayed in the
+    engine; the run is then marked as verified, or refused with the first difference.
     """
     options = ImportOptions(**given)
     place, sessions = options.open(), options.sessions

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
@@ -23,7 +24,7 @@ from assay_arc.observe import frame_ansi, grid_frame
 from assay_arc.scoring import derive_result, score_game
 from assay_arc.world import GameWorld
 
-HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"
+HELP = "arrow keys: 1-4, space: 5, mouse click: 6, u: 7, or the digits; r: reset, q: quit"
 
 
 class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
@@ -31,16 +32,32 @@ class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
     max_steps: int | None
 
 
-@click.command(short_help="Play a game yourself, in this terminal.")
+@click.command(
+    short_help="Play a game yourself, in the terminal.",
+    epilog=examples(
+        "assay arc play ky01",
+        "echo ACTION1 | assay arc play ky01 --seed 0",
+    ),
+)
 @click.argument("game")
-@click.option("--seed", type=int, help="For games that take one.")
-@click.option("--max-steps", type=click.IntRange(min=1), help="Most actions; no limit.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Seed for games that use one. Default: that of the configuration, normally 0.",
+)
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Allow at most N actions. Default: no limit.",
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(game: str, **given: Any) -> None:
-    """Play GAME: arrow keys, space, mouse, or lines like `ACTION1` and `click 3 4` from a pipe.
+    """Play GAME with arrow keys, space and mouse, or with lines such as `click 3 4` from a pipe.
 
-    The log is kept in plays/ beside the runs, and the score is shown at the end.
+    The log is kept in the folder plays/ of the store, and the score is printed at the end.
     """
     need_toolkit()
     options = PlayOptions(**given)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
@@ -23,25 +24,55 @@ class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
     text: bool
 
 
-@click.command(short_help="Watch a game again.")
+@click.command(
+    short_help="Watch a game of a run again.",
+    epilog=examples(
+        "assay arc replay latest ky01 --fps 10",
+        "assay arc replay latest ky01 --text --from 3",
+    ),
+)
 @click.argument("run")
 @click.argument("game")
-@click.option("--trial", type=click.IntRange(min=1), default=1, help="Which trial; 1.")
 @click.option(
-    "--fps", type=click.FloatRange(min=0, min_open=True), default=5.0, help="Pictures a second; 5."
+    "--trial",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Number of the trial to show. Default: 1.",
 )
-@click.option("--from", "first", type=click.IntRange(min=0), default=0, help="First action; 0.")
-@click.option("--text", is_flag=True, help="As text, what changed at each action; no animation.")
+@click.option(
+    "--fps",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    metavar="N",
+    help="Frames per second. Default: 5.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Start at this action. Default: 0.",
+)
+@click.option(
+    "--text",
+    is_flag=True,
+    help="Print what changed at each action as text, instead of an animation.",
+)
 @with_options(store_options)
 @click.help_option("-h", "--help")
 def command(run: str, game: str, **given: Any) -> None:
-    """Show what happened in GAME of RUN, picture by picture; Ctrl-C ends it."""
+    """Show what happened in GAME of RUN, frame by frame, until the end or Ctrl-C.
+
+    RUN is an id, the beginning of an id, `latest` or `previous`.
+    """
     options = ReplayOptions(**given)
     stored = options.store.find(run)
     row, trial = _find(stored, game, options.trial)
     if trial.log is None:
         msg = f"{row.id} of run {stored.meta.run_id} has no log: it was imported without one"
-        raise StoreProblem(msg, hint="only games with a log can be shown again")
+        raise StoreProblem(msg, hint="only games with a log can be replayed")
     log = read_log(stored.folder / trial.log)
     events = [event for event in log.events if event.answer is not None]
     title = f"{row.id}, {stored.label}, trial {trial.trial}"

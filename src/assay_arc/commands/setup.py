@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.errors import AssayError
 from assay.pipeline.machine import local_machine
@@ -24,19 +25,25 @@ AGENTS = ("claude", "codex", "gemini", "opencode")
 type Check = tuple[str, bool, str]
 
 
-@click.command(short_help="Check this machine and write the configuration.")
+@click.command(
+    short_help="Check this machine and write the configuration.",
+    epilog=examples(
+        "assay arc setup",
+        "assay arc setup --env-dir builtin",
+    ),
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(root: Path, env_dir: Path | None, debug: bool) -> None:
-    """Check Python, arc-agi, games and agents; play a move for real; write config.json.
+    """Check Python, arc-agi, the games and the agents, play one action, and write config.json.
 
-    Running it again changes nothing but the time of the last check.
+    Running it again keeps the configuration and updates only the time of the last check.
     """
     place = open_place(root, env_dir)
     checks = [_python(), _toolkit()]
     config, is_new = _write_config(place.store.root, env_dir)
     found = list_games(place.games)
-    where = "of the package" if place.games == BUILT_IN else f"in {place.games}"
+    where = "built in" if place.games == BUILT_IN else f"in {place.games}"
     checks.append(("Games", bool(found.games), f"{len(found.games)} {where}"))
     if all(ok for _, ok, _ in checks):
         levels = count_levels(found.games, place.store)
@@ -50,7 +57,7 @@ def command(root: Path, env_dir: Path | None, debug: bool) -> None:
     verb = "written" if is_new else "kept, checked again"
     checks.append(("Config", True, f"{place.store.root / CONFIG} ({verb})"))
     agents = [name for name in AGENTS if shutil.which(name)]
-    checks.append(("Agents", True, ", ".join(agents) or "none on PATH; random and search play"))
+    checks.append(("Agents", True, ", ".join(agents) or "none on PATH; random and search can play"))
     _summary(checks, list(found.problems))
 
 

@@ -24,14 +24,19 @@ store_option: Decorator = click.option(
     "root",
     type=click.Path(path_type=Path, file_okay=False),
     default=FOLDER,
-    help=f"Folder of all runs; {FOLDER}.",
+    metavar="DIR",
+    help=f"Folder that holds all runs. Default: {FOLDER}.",
 )
 games_option: Decorator = click.option(
     "--env-dir",
     type=click.Path(path_type=Path),
-    help="Folder of games; environment_files if there is one, else those of the package (builtin).",
+    metavar="DIR",
+    help="Folder of games, or `builtin` for the games that ship with Assay. "
+    "Default: environment_files if it has games, otherwise builtin.",
 )
-debug_option: Decorator = click.option("--debug", is_flag=True, help="Show tracebacks.")
+debug_option: Decorator = click.option(
+    "--debug", is_flag=True, help="Show a traceback if the command fails."
+)
 store_options: list[Decorator] = [store_option, debug_option]
 place_options: list[Decorator] = [games_option, store_option, debug_option]
 

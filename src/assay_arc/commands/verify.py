@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.pipeline.machine import local_machine
 from assay.records.rows import read_lines
@@ -16,14 +17,21 @@ from assay_arc.replay import ReplayResult, changed_logs, check_logs
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
 
-@click.command(short_help="Replay a run's logs in the real engine.")
+@click.command(
+    short_help="Verify a run by replaying its logs in the engine.",
+    epilog=examples(
+        "assay arc verify",
+        "assay arc verify previous --env-dir builtin",
+    ),
+)
 @click.argument("run", default="latest")
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
-    """Do every action of RUN again with our copies of its games, and compare all answers.
+    """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
-    Ends with 0 when everything agrees, with 1 at any difference; the run is marked accordingly.
+    The exit code is 0 if everything agrees and 1 at any difference. The run is marked as verified
+    or unverified.
     """
     need_toolkit()
     place = open_place(root, env_dir)
@@ -32,7 +40,7 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     logged = [one for one in played if one.log is not None]
     if not logged:
         msg = f"run {stored.meta.run_id} has no logs: it was imported without them"
-        raise StoreProblem(msg, hint="import it again with its session logs")
+        raise StoreProblem(msg, hint="import it again, with its session logs")
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
     replays = check_logs(logs, place.games, local_machine())
