@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -242,7 +243,13 @@ TIME_KEYS = (
     "start|end|timestamp|duration|firstResponse|sessionCreation|startMs|endMs|t|ms|"
     "duration_seconds|duration_s|durationS"
 )
-MASKS: dict[str, list[tuple[str, str]]] = {
+
+
+def _grader_version(found: re.Match[str]) -> str:
+    return found[0] if found["agent"] else f'"version":{found["space"]}"<grader>"'
+
+
+MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     "times": [
         (rf'"({TIME_KEYS})":( ?){NUMBER}', r'"\1":\2<time>'),
         (r'("timing":\{[^}]*?"total":)\d+', r"\1<time>"),
@@ -255,7 +262,10 @@ MASKS: dict[str, list[tuple[str, str]]] = {
         (r"\b20\d\d-\d\d-\d\d\b", "<day>"),
         (r"-20\d{6}-\d{6}\b", "-<date>"),
     ],
-    "graders": [(r'(?<!",)"version":( ?)"[^"]*"', r'"version":\1"<grader>"')],
+    "graders": [
+        # The version of an agent stands behind its adapter; every other one is a grader's.
+        (r'(?P<agent>"adapter": ?"[^"]*", ?)?"version":(?P<space> ?)"[^"]*"', _grader_version),
+    ],
     "spec": [(r'"specHash":( ?)"[0-9a-f]{16}"', r'"specHash":\1"<spec>"')],
     "hex": [(r'"(id|token)":( ?)"[0-9a-f]{32}"', r'"\1":\2"<hex>"')],
     "descriptions": [(r'"description":( ?)"(?:[^"\\]|\\.)*"', r'"description":\1"<text>"')],
