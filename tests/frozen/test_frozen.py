@@ -9,8 +9,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ARC = {"arc", "arc-runs"}
-"""Checked with the tests of assay_arc; arc-runs takes half a minute of processor time and is checked
-by `python tests/frozen/freeze.py check arc-runs` alone."""
+"""Checked with the tests of assay_arc. The second takes half a minute of processor time: run
+`python tests/frozen/freeze.py check arc-runs`."""
 GROUPS = [name for name in tomllib.loads((HERE / "cases.toml").read_text()) if name not in ARC]
 
 
