@@ -250,8 +250,10 @@ def _parameters(factory: Any) -> dict[str, Any]:
 
 def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
-    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
-    return sorted({*built_in, *_entry_points(group=group).names})
+    table = BUILT_IN.get(group, {})
+    built_in = {name for name, target in table.items() if _is_present(target)}
+    # A package that was taken away may still stand in the metadata of the wheel that brought it.
+    return sorted({*built_in, *(_entry_points(group=group).names - table.keys())})
 
 
 def _entry_points(**wanted: Any) -> "EntryPoints":

@@ -19,8 +19,6 @@ engine and agreed; or nobody could check it."""
 
 
 class HarnessConfig(msgspec.Struct, kw_only=True):
-    """What the agent was set up with."""
-
     model: str = "unknown"
     plugins: list[str] = []
     skills: list[str] = []
@@ -28,8 +26,6 @@ class HarnessConfig(msgspec.Struct, kw_only=True):
 
 
 class RunMeta(msgspec.Struct, kw_only=True):
-    """One run of one agent over some games."""
-
     run_id: str
     harness: str
     timestamp: str
@@ -140,22 +136,30 @@ class GameRow(msgspec.Struct, kw_only=True):
         return None if self.score is None else self.score * 100
 
     @property
-    def best(self) -> PlayRow | None:
-        """The play that is shown: the best one."""
-        if not self.runs:
-            return None
-        return max(self.runs, key=lambda run: (run.score_percent or run.score or 0, -run.actions))
+    def best(self) -> PlayRow:
+        """The play that is shown: the best one; an empty one when nothing was played."""
+
+        def merit(play: PlayRow) -> tuple[float, int]:
+            return play.score_percent or play.score or 0, -play.actions
+
+        return max(self.runs, key=merit, default=PlayRow())
 
     @property
     def n_levels(self) -> int:
-        """How many levels the game has."""
-        best = self.best
-        return self.level_count or (best.number_of_levels if best else 0)
+        return self.level_count or self.best.number_of_levels
+
+    @property
+    def actions(self) -> int:
+        """Of all trials; a card of the seed has none, there it is the play that is shown."""
+        return sum(trial.actions for trial in self.trials) or self.best.actions
+
+    @property
+    def resets(self) -> int:
+        """The same of resets."""
+        return sum(trial.resets for trial in self.trials) or self.best.resets
 
 
 class Scorecard(msgspec.Struct, kw_only=True):
-    """What a run achieved."""
-
     card_id: str = ""
     source_url: str | None = None
     tags: list[str] = []
@@ -187,8 +191,6 @@ class Scorecard(msgspec.Struct, kw_only=True):
 
 
 class LevelScore(msgspec.Struct, kw_only=True):
-    """A level in environment-scores.json."""
-
     level_index: int
     score: float
     actions_taken: int
@@ -197,8 +199,6 @@ class LevelScore(msgspec.Struct, kw_only=True):
 
 
 class EnvironmentScore(msgspec.Struct, kw_only=True):
-    """A game in environment-scores.json."""
-
     game_id: str
     title: str
     tags: list[str]
@@ -217,8 +217,6 @@ class EnvironmentScore(msgspec.Struct, kw_only=True):
 
 
 class EnvironmentScores(msgspec.Struct, kw_only=True):
-    """The whole of environment-scores.json."""
-
     run_id: str
     overall_score: float | None
     environments: list[EnvironmentScore]
@@ -239,7 +237,6 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     imported: bool = False
 
     def card(self) -> Scorecard:
-        """Read its scorecard."""
         try:
             return read_json(self.folder / CARD, Scorecard)
         except StoreProblem as problem:
@@ -263,7 +260,6 @@ class Store:
         self.cross_dir = root / "cross-harness"
 
     def import_dir(self, harness: str) -> Path:
-        """Where imported runs of a harness are kept."""
         return self.cross_dir / harness / "runs"
 
     def native(self) -> list[StoredRun]:
@@ -305,7 +301,7 @@ class Store:
         raise _not_found(name, completed)
 
     def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
-        """Read the runs of a folder; what is not a run is passed over."""
+        """Read the runs of a folder; what is not a run is skipped."""
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -337,15 +333,13 @@ CONFIG = "config.json"
 
 
 class CrossHarness(msgspec.Struct, kw_only=True):
-    """What is spoken with other harnesses."""
+    """Which harnesses results are exchanged with, and in which schema."""
 
     result_schema_version: str = "1.0.0"
-    supported_harnesses: list[str] = msgspec.field(
-        default_factory=lambda: ["codex", "gemini", "opencode"]
-    )
+    supported_harnesses: list[str] = msgspec.field(default_factory=lambda: list(HARNESSES))
 
 
-class Config(msgspec.Struct, kw_only=True):
+class StoreConfig(msgspec.Struct, kw_only=True):
     """The seed's settings; the toolkit is always used offline here."""
 
     version: str = "1.0.0"
@@ -364,13 +358,13 @@ class Config(msgspec.Struct, kw_only=True):
     cached_env_count: int | None = None
 
 
-def read_config(root: Path) -> Config:
+def read_config(root: Path) -> StoreConfig:
     """Read config.json; without one the defaults hold."""
     path = root / CONFIG
-    return read_json(path, Config) if path.is_file() else Config()
+    return read_json(path, StoreConfig) if path.is_file() else StoreConfig()
 
 
-def games_folder(root: Path, config: Config, given: Path | None = None) -> Path:
+def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> Path:
     """Find the games: the folder that was given, the configured one, or the package's own."""
     if given is not None:
         if str(given) == "builtin":

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from assay.cli.group import run_command
 from assay.errors import AssayError
 from assay_arc.commands import COMMANDS, command
 from assay_arc.commands import demo as arc_demo
@@ -357,7 +358,7 @@ def games_of(process: subprocess.Popen) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
-            if "serve_game" in " ".join(child.cmdline()):
+            if "engine_process" in " ".join(child.cmdline()):
                 found.append(child)
         except psutil.Error:
             pass
@@ -446,7 +447,7 @@ def test_game_and_player_are_killed_in_mid_game(tmp_path, start, read_rows):
 def test_the_demo_plays_and_compares(tmp_path, monkeypatch, capsys):
     few = ["random", "search", "--games", "ky01", "--max-steps", "15", "-q"]
     monkeypatch.setattr(arc_demo, "RUN", few)
-    assert arc_demo.play_and_compare(tmp_path) == 0
+    assert run_command(["arc", "demo", "-o", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "$ assay arc compare" in said
     assert "## Verdict" in said

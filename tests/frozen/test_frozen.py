@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SLOW = {"arc-runs"}
-"""Takes half a minute of processor time: run `python tests/frozen/freeze.py check arc-runs`."""
-GROUPS = [name for name in tomllib.loads((HERE / "cases.toml").read_text()) if name not in SLOW]
+ARC = {"arc", "arc-runs"}
+"""Checked with the tests of assay_arc. The second takes half a minute of processor time: run
+`python tests/frozen/freeze.py check arc-runs`."""
+GROUPS = [name for name in tomllib.loads((HERE / "cases.toml").read_text()) if name not in ARC]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -1,11 +1,11 @@
 """assay demo: the whole flow with agents that ship with Assay; no key, no network."""
 
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
+from assay import plugins
 from assay.cli.group import examples, run_command
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.records.capture import Capture
@@ -66,14 +66,12 @@ def command(folder: Path) -> None:
 
 
 def _play(folder: Path) -> None:
-    """Play the built-in games with the two built-in players, where arc-agi is installed."""
+    """Let the command `arc` show itself, where it is installed; it is a plugin like any other."""
     click.secho("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
-    if find_spec("arc_agi") is None:
-        click.echo("  skipped: pip install 'assay[arc]'")
+    if "arc" not in plugins.names("assay.commands"):
+        click.echo("  skipped: the command arc is not installed")
         return
-    from assay_arc.commands.demo import play_and_compare
-
-    code = play_and_compare(folder)
+    code = run_command(["arc", "demo", "-o", str(folder)])
     if code != 0:
         raise click.exceptions.Exit(code)
 

@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
 from types import FrameType
 
 import click
 
-from assay.cli.main import COMMANDS, help_page
+from assay.cli.main import COMMANDS, SHIPPED, help_page
 from assay.errors import AssayError, Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -56,6 +57,9 @@ def _plugin_command(name: str) -> click.Command | None:
     """Give a command that another package brings; asked only for names that are not ours."""
     from assay import plugins  # late: our own commands load it themselves if they need it
 
+    if name in SHIPPED and not PathFinder.find_spec(SHIPPED[name][0]):
+        msg = f"the command {name!r} is not installed: there is no package {SHIPPED[name][0]}"
+        raise click.UsageError(msg)
     if name not in plugins.names("assay.commands"):
         return None
     command: click.Command = plugins.command(name)

@@ -23,6 +23,8 @@ COMMANDS = {
     "rescore": ("[RUN] [--formula F]", "Score a stored run again with any formula."),
 }
 """Syntax and purpose: the table that `assay arc` shows."""
+HIDDEN = ("demo",)
+"""Sub-commands that the table leaves out."""
 EXAMPLES = examples(
     "assay arc browse",
     "assay arc run random --games ky01 --max-steps 50",
@@ -38,8 +40,7 @@ class ArcGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one sub-command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         module = "import_" if cmd_name == "import" else cmd_name  # `import` is a keyword
         found: click.Command = import_module(f"assay_arc.commands.{module}").command
@@ -53,7 +54,7 @@ class ArcGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such sub-command."""
-        if not args[0].startswith("-") and args[0] not in COMMANDS:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, n=1)
@@ -63,7 +64,6 @@ class ArcGroup(click.Group):
 
 
 def table() -> str:
-    """Write the table of sub-commands."""
     rows = [("Sub-command", "Syntax", "Purpose")]
     rows += [
         (name, f"assay arc {name} {syntax}".rstrip(), purpose)

@@ -10,16 +10,29 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.run.host import LocalHost
-from assay_arc.catalog import GameInfo, list_games, pick_game, tagged
-from assay_arc.commands.shared import Place, count_levels, need_toolkit, open_place, place_options
+from assay.pipeline.machine import local_machine
+from assay_arc.catalog import GameInfo, find_game, list_games, tagged
+from assay_arc.commands.shared import (
+    Place,
+    PlaceOptions,
+    count_levels,
+    need_toolkit,
+    place_options,
+)
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
 from assay_arc.problems import GameProblem
 from assay_arc.report import best_percent, number, past_of_games, table
 
-LOOK = (sys.executable, "-m", "assay_arc.look_game")
+LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
+
+
+class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
+    prefix: str
+    tag: str | None
+    seed: int
+    source: bool
 
 
 @click.command(
@@ -51,16 +64,17 @@ LOOK = (sys.executable, "-m", "assay_arc.look_game")
 )
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(game: str | None, **options: Any) -> None:
+def command(game: str | None, **given: Any) -> None:
     """List all games with levels, tags, baselines and the best score so far, or show GAME."""
-    place = open_place(options["root"], options["env_dir"])
+    options = BrowseOptions(**given)
+    place = options.open()
     if game is not None:
-        info = pick_game(game, list_games(place.games).games, place.games)
-        _detail(place, info, options["seed"])
-        if options["source"]:
+        info = find_game(game, place.games)
+        _detail(place, info, options.seed)
+        if options.source:
             click.echo("\n" + info.source.read_text(encoding="utf-8", errors="replace"))
     else:
-        _listing(place, options["prefix"], options["tag"])
+        _listing(place, options.prefix, options.tag)
 
 
 def _listing(place: Place, prefix: str, tag: str | None) -> None:
@@ -106,7 +120,7 @@ def _baselines(info: GameInfo, levels: int | None) -> str:
 def _detail(place: Place, info: GameInfo, seed: int) -> None:
     need_toolkit()
     argv = (*LOOK, str(info.folder.resolve()), str(seed))
-    done = LocalHost().run(argv, env=engine_env(), timeout_s=120.0)
+    done = local_machine().run(argv, env=engine_env(), timeout_s=120.0)
     if done.exit_code != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
         raise GameProblem(words[0])

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +10,8 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay_arc.commands.shared import store_options
-from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.commands.shared import StoreOptions, store_options
+from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
 from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
 
@@ -24,6 +23,13 @@ To get started:
 3. Run the benchmark on the target harness
 4. Import results: assay arc import HARNESS RESULT-FILE
 5. Compare: assay arc compare --all"""
+
+
+class CompareOptions(StoreOptions, frozen=True, kw_only=True):
+    everything: bool
+    tolerance: float
+    allow_unverified: bool
+    form: str
 
 
 @click.command(
@@ -54,21 +60,21 @@ To get started:
 )
 @with_options(store_options)
 @click.help_option("-h", "--help")
-def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
+def command(runs: Sequence[str], **given: Any) -> None:
     """Compare RUNS with the first of them. Without any, compare the two latest.
 
     A run is given by its id, the beginning of its id, `latest` or `previous`. The comparison is
     also written to a file in the folder comparisons/ of the store.
     """
-    root: Path = options["root"]
-    store = Store(root.absolute())
-    if everything and runs:
+    options = CompareOptions(**given)
+    store = options.store
+    if options.everything and runs:
         msg = "Give runs or --all, not both."
         raise click.UsageError(msg)
-    if not everything and len(runs) == 1:
+    if not options.everything and len(runs) == 1:
         msg = "Give at least 2 runs: assay arc compare RUN1 RUN2."
         raise click.UsageError(msg)
-    chosen = [store.find(name) for name in runs] if runs else _all(store, everything=everything)
+    chosen = [store.find(name) for name in runs] or _choose(store, everything=options.everything)
     if len(chosen) < 2:
         click.echo(HELP, err=True)
         raise click.exceptions.Exit(1)
@@ -77,17 +83,17 @@ def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
         entries,
         str(uuid.uuid4()),
         datetime.now(UTC).isoformat(),
-        tolerance=options["tolerance"],
-        rank_all=options["allow_unverified"],
+        tolerance=options.tolerance,
+        rank_all=options.allow_unverified,
     )
     write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
-    if options["form"] == "json":
+    if options.form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2))
     else:
         click.echo(comparison_markdown(compared, entries), nl=False)
 
 
-def _all(store: Store, *, everything: bool) -> list[StoredRun]:
+def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
     """Give the latest run of each harness; without --all the latest two runs of any."""
     completed = store.completed()
     if not everything:
@@ -98,13 +104,13 @@ def _all(store: Store, *, everything: bool) -> list[StoredRun]:
     return [latest[key] for key in sorted(latest)]
 
 
-def _read(runs: Sequence[StoredRun]) -> list[Entry]:
+def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
     """Read the scorecards; a broken one is left out with a warning while two are left."""
     entries = []
     for run in dict.fromkeys(run.meta.run_id for run in runs):
         stored = next(one for one in runs if one.meta.run_id == run)
         try:
-            entries.append(Entry(run=stored, card=stored.card()))
+            entries.append(ComparedRun(run=stored, card=stored.card()))
         except StoreProblem as problem:
             click.echo(f"WARNING: {problem.message}; the run is left out", err=True)
     if len(entries) < 2:

@@ -2,20 +2,26 @@
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay_arc.commands.shared import store_options
+from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
 from assay_arc.problems import StoreProblem
-from assay_arc.store import GameRow, Store, StoredRun, TrialRow
+from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
+
+
+class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
+    trial: int
+    fps: float
+    first: int
+    text: bool
 
 
 @click.command(
@@ -56,24 +62,24 @@ HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 )
 @with_options(store_options)
 @click.help_option("-h", "--help")
-def command(run: str, game: str, **options: Any) -> None:
+def command(run: str, game: str, **given: Any) -> None:
     """Show what happened in GAME of RUN, frame by frame, until the end or Ctrl-C.
 
     RUN is an id, the beginning of an id, `latest` or `previous`.
     """
-    root: Path = options["root"]
-    stored = Store(root.absolute()).find(run)
-    row, trial = _find(stored, game, options["trial"])
+    options = ReplayOptions(**given)
+    stored = options.store.find(run)
+    row, trial = _find(stored, game, options.trial)
     if trial.log is None:
         msg = f"{row.id} of run {stored.meta.run_id} has no log: it was imported without one"
         raise StoreProblem(msg, hint="only games with a log can be replayed")
     log = read_log(stored.folder / trial.log)
     events = [event for event in log.events if event.answer is not None]
     title = f"{row.id}, {stored.label}, trial {trial.trial}"
-    if options["text"] or not sys.stdout.isatty():
-        _tell(title, events, options["first"])
+    if options.text or not sys.stdout.isatty():
+        _tell(title, events, options.first)
     else:
-        _animate(title, events, options["first"], 1 / options["fps"])
+        _animate(title, events, options.first, 1 / options.fps)
     click.echo(
         f"{trial.levels_completed}/{trial.total_levels} levels, {trial.actions} actions, "
         f"{trial.resets} resets, stopped: {trial.stop_reason}"

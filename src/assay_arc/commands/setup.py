@@ -13,12 +13,12 @@ import click
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.errors import AssayError
+from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay.run.host import LocalHost
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
-from assay_arc.store import CONFIG, Config, read_config, write_json
+from assay_arc.store import CONFIG, StoreConfig, read_config, write_json
 from assay_arc.world import GameWorld
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -73,7 +73,7 @@ def _toolkit() -> Check:
         return "arc-agi", False, f"{error.message}: {error.hint}"
 
 
-def _write_config(root: Path, env_dir: Path | None) -> tuple[Config, bool]:
+def _write_config(root: Path, env_dir: Path | None) -> tuple[StoreConfig, bool]:
     is_new = not (root / CONFIG).is_file()
     config = read_config(root)
     now = datetime.now(UTC).isoformat()
@@ -95,7 +95,7 @@ def _smoke(games: list[GameInfo]) -> Check:
                 games[0],
                 folder / "l" / "log.jsonl",
                 folder,
-                LocalHost(),
+                local_machine(),
                 seed=0,
                 limits=Limits(),
                 mcp=False,

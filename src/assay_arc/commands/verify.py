@@ -8,12 +8,12 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.pipeline.machine import local_machine
 from assay.records.rows import read_lines
-from assay.run.host import LocalHost
-from assay_arc.cards import PLAYED, RESULTS, Played, derive_played, write_scores
+from assay_arc.cards import PLAYED, RESULTS, PlayedTrial, derive_played, write_scores
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.problems import StoreProblem
-from assay_arc.replay import Replay, changed_logs, check_logs
+from assay_arc.replay import ReplayResult, changed_logs, check_logs
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
 
@@ -43,7 +43,7 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
         raise StoreProblem(msg, hint="import it again, with its session logs")
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
-    replays = check_logs(logs, place.games, LocalHost())
+    replays = check_logs(logs, place.games, local_machine())
     problems = []
     for one, replay in zip(logged, replays, strict=True):
         why = changed.get(str(one.log)) or replay.difference
@@ -56,7 +56,7 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     click.echo(f"Run {stored.meta.run_id}: verified: {stored.meta.verified}")
 
 
-def _line(one: Played, replay: Replay, why: str | None) -> str:
+def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
     name = f"{one.result.game_id} trial {one.trial}"
     if why:
         return f"{name}: DIFFERS: {why}"
@@ -64,11 +64,11 @@ def _line(one: Played, replay: Replay, why: str | None) -> str:
     return f"{name}: replayed, {replay.n_actions} actions agree{note}"
 
 
-def _expected(stored: StoredRun, logged: Sequence[Played]) -> dict[str, str]:
+def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
     """Give the fingerprints that were written down when the logs were finished."""
     source = stored.folder / RESULTS
     if not source.is_file():
-        kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[Played])
+        kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
         return {str(one.log): str(one.log_sha256) for one in kept if one.log}
     found = {}
     for _, line in read_lines(source):
@@ -79,7 +79,7 @@ def _expected(stored: StoredRun, logged: Sequence[Played]) -> dict[str, str]:
 
 
 def _mark(
-    stored: StoredRun, played: Sequence[Played], problems: Sequence[str], n_logged: int
+    stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[str], n_logged: int
 ) -> None:
     """Write down what was found, in the run and in its scores."""
     meta = stored.meta
