@@ -6,9 +6,12 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 import threading
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,6 +154,22 @@ class GameWorld:
             while not self._process.ended and time.monotonic() < until_s:
                 time.sleep(0.01)
             self._process.end()
+
+
+@contextmanager
+def open_world(
+    info: GameInfo, log: Path | None, host: Machine, *, seed: int, limits: Limits
+) -> Iterator[GameWorld]:
+    """Run a game for a player in this process; without a path its log is thrown away at the end."""
+    with tempfile.TemporaryDirectory(prefix="arc-") as name:
+        folder = Path(name)
+        log = log or folder / "l" / "game.jsonl"
+        world = GameWorld(info, log, folder, host, seed=seed, limits=limits, mcp=False)
+        try:
+            world.open()
+            yield world
+        finally:
+            world.close()
 
 
 def _reason(last: TurnEnd | None) -> tuple[str, str]:

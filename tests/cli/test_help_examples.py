@@ -63,7 +63,7 @@ def test_examples_of_demo_run_where_the_games_are_not_installed(examples, tmp_pa
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_ARC)
     monkeypatch.setitem(examples.env, "PYTHONPATH", str(tmp_path))
     first, *others = examples.of("demo")
-    assert "skipped: pip install" in examples.run(first, tmp_path)
+    assert "skipped: " in examples.run(first, tmp_path)
     for line in others:
         examples.run(line, tmp_path)
 

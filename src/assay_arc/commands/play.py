@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +21,7 @@ from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
 from assay_arc.observe import frame_ansi, grid_frame
 from assay_arc.scoring import derive_result, score_game
-from assay_arc.world import GameWorld
+from assay_arc.world import open_world
 
 HELP = "arrow keys: 1-4, space: 5, mouse click: 6, u: 7, or the digits; r: reset, q: quit"
 
@@ -66,24 +65,12 @@ def command(game: str, **given: Any) -> None:
     seed = place.config.default_seed if options.seed is None else options.seed
     name = f"{info.game_id}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     log = place.store.root / "plays" / name
-    with tempfile.TemporaryDirectory(prefix="arc-") as folder:
-        world = GameWorld(
-            info,
-            log,
-            Path(folder),
-            local_machine(),
-            seed=seed,
-            limits=Limits(max_steps=options.max_steps),
-            mcp=False,
-        )
-        click.echo(f"Starting {info.game_id} ...", err=True)
-        try:
-            world.open()
-            with closing(world.connect()) as connection:
-                _play(connection)
-            world.evidence(TurnEnd())
-        finally:
-            world.close()
+    limits = Limits(max_steps=options.max_steps)
+    click.echo(f"Starting {info.game_id} ...", err=True)
+    with open_world(info, log, local_machine(), seed=seed, limits=limits) as world:
+        with closing(world.connect()) as connection:
+            _play(connection)
+        world.evidence(TurnEnd())
     _say_result(log)
 
 

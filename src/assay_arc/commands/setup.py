@@ -3,7 +3,6 @@
 import platform
 import shutil
 import sys
-import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
 from assay_arc.store import CONFIG, StoreConfig, read_config, write_json
-from assay_arc.world import GameWorld
+from assay_arc.world import open_world
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
 type Check = tuple[str, bool, str]
@@ -89,26 +88,12 @@ def _smoke(games: list[GameInfo]) -> Check:
     if not games:
         return "Test play", False, "no game can be started"
     try:
-        with tempfile.TemporaryDirectory(prefix="arc-") as name:
-            folder = Path(name)
-            world = GameWorld(
-                games[0],
-                folder / "l" / "log.jsonl",
-                folder,
-                local_machine(),
-                seed=0,
-                limits=Limits(),
-                mcp=False,
-            )
-            try:
-                world.open()
-                with closing(world.connect()) as game:
-                    action = game.ask(op="status")["availableActions"][0]
-                    place = {"x": 0, "y": 0} if action == "ACTION6" else {}
-                    done = game.ask(op="act", action=action, **place)
-                played = world.evidence(TurnEnd())["result"]["steps"]
-            finally:
-                world.close()
+        with open_world(games[0], None, local_machine(), seed=0, limits=Limits()) as world:
+            with closing(world.connect()) as game:
+                action = game.ask(op="status")["availableActions"][0]
+                place = {"x": 0, "y": 0} if action == "ACTION6" else {}
+                done = game.ask(op="act", action=action, **place)
+            played = world.evidence(TurnEnd())["result"]["steps"]
     except AssayError as error:
         return "Test play", False, error.message
     return "Test play", done["ok"] and played == 1, f"{games[0].game_id}: one action, log written"
