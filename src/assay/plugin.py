@@ -184,7 +184,7 @@ class Started(Protocol):
         ...
 
     def end(self) -> None:
-        """End it with all its kin; nothing happens when it has ended already."""
+        """Kill its whole process tree; nothing happens when it has ended already."""
         ...
 
     def last_words(self) -> str:

@@ -160,8 +160,8 @@ def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
         if n is not None
     ]
     bound = f"You have at most {' and '.join(most)}." if most else "There is no limit on actions."
-    ways = [MCP, SHELL] if mcp else [SHELL]
-    return "\n\n".join([TASK.format(limits=bound), *ways, END])
+    access = [MCP, SHELL] if mcp else [SHELL]
+    return "\n\n".join([TASK.format(limits=bound), *access, END])
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from assay.records.spec import PluginRef
 
 
 class CommandBatch:
-    """The batch of one command line, and what a person is told of it; with k, so many trials."""
+    """The batch of one command line, its progress and its exit code; k trials of each prompt."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     planned, work = plan_captures(ctx, options, options.k)
     mode, graded = planned.mode, bool(work.graders)
     with (
-        open_sink(options.output, mode) as sink,
+        open_sink(options.output, mode, k=options.k) as sink,
         TrialRows(sink, options.output, mode, options.k, graded=graded) as rows,
     ):
         progress = run_batch(planned.batch, work, rows, planned.show)

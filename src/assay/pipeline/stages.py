@@ -50,7 +50,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Give what is known of a trial whose worker died."""
-        return _read(spec, lost_trial(why, Cause.WORKER_LOST))
+        return _read(spec, lost_trial(why))
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
         """Give what is known of a trial whose worker died."""
-        return raw_output(spec.prompt, lost_trial(why, Cause.WORKER_LOST))
+        return raw_output(spec.prompt, lost_trial(why))
 
 
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:

@@ -4,14 +4,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
+from assay.pipeline.batch import Rows
 from assay.records.capture import Capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import decode_row, read_lines
@@ -85,24 +85,13 @@ def _set_pass_numbers(result: TrialResult) -> None:
     result.per_k = prompt_pass_k(n_passed, n_measured)
 
 
-class PromptRows(Protocol):
-    """The output file: one row per prompt."""
-
-    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
-        """Give the trials of prompts that have no row yet."""
-        ...
-
-    def add(self, spec: TrialSpec, result: TrialResult) -> None:
-        """Write the row of one prompt."""
-        ...
-
-
 class TrialRows:
     """Holds finished trials until their prompt is complete; a kill -9 loses none of them."""
 
     def __init__(
-        self, rows: PromptRows, output: Path | None, mode: Mode, k: int, *, graded: bool
+        self, rows: Rows[TrialResult], output: Path | None, mode: Mode, k: int, *, graded: bool
     ) -> None:
+        """Rows is the output, which has one row per prompt."""
         self._rows = rows
         self._k = k
         self._graded = graded
@@ -126,14 +115,9 @@ class TrialRows:
                 self._load(self._path)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._journal is not None:
-            self._journal.__exit__(kind, error, trace)
+            self._journal.__exit__(*error)
         if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -144,7 +128,7 @@ class TrialRows:
         Trials of prompts that are not in specs belong to a part of the run that was not asked for
         this time, and are kept for later.
         """
-        wanted = self._rows.missing(specs, self._k)
+        wanted = self._rows.missing(specs)
         by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
         ours = {spec.prompt.id for spec in specs}

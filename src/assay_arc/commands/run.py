@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from glob import escape
@@ -222,13 +222,7 @@ def unfinished(place: Place, name: str) -> StoredRun:
 
 def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
-    plain = options.progress or options.debug
-    card = run.play(
-        concurrency=options.concurrency,
-        retries=options.retries,
-        max_cost=options.max_cost,
-        show=partial(Progress, plain=plain, quiet=options.quiet),
-    )
+    card = run.play(options)
     say_result(run, card)
     if run.meta.status != "completed":
         click.echo(
@@ -319,27 +313,20 @@ class ArcRun:
         # nothing leads to logs and scores.
         self._away = Path(tempfile.gettempdir(), f"assay-{self._token}")
 
-    def play(
-        self,
-        *,
-        concurrency: int,
-        retries: int,
-        max_cost: float | None,
-        show: Callable[[int], Progress],
-    ) -> Scorecard:
+    def play(self, options: RunOptions) -> Scorecard:
         """Run what is missing, then write the seed's files."""
         began_s = time.monotonic()
+        show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
+        work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
+        batch = Batch(
+            specs=self._specs(),
+            run_token=self._token,
+            resume=True,
+            workers=options.concurrency,
+            max_cost=options.max_cost,
+        )
         with open_sink(self.folder / RESULTS, "resume") as sink:
-            batch = Batch(
-                specs=self._specs(),
-                run_token=self._token,
-                resume=True,
-                workers=concurrency,
-                max_cost=max_cost,
-            )
-            graders = plugins.benchmark(self._benchmark()).graders()
             rows = _HomeRows(sink, self._away, self.folder)
-            work = CaptureTrial(graders, retries)
             tally = run_batch(batch, work, rows, show, self._own_folder()).tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
