@@ -43,7 +43,7 @@ class CommandBatch:
         rows = read_prompts(benchmark)
         if not rows:
             hint = f"\n  {HINT}" if benchmark.name == "prompts" else ""
-            click.echo(f"{self._source}: no prompts, nothing to run{hint}", err=True)
+            click.echo(f"{self._source}: no prompts, so there is nothing to run{hint}", err=True)
         names = folder_names(prompt.id for prompt, _ in rows)
         self.batch = Batch(
             specs=plan(choose(rows, options.filters, options.limit), names, shared, k),
@@ -72,13 +72,13 @@ class CommandBatch:
         left = tally.total - tally.n_done
         if left > 0:
             click.echo(
-                f"stopped at --max-cost {options.max_cost:g}: {left} trials not run; "
-                "go on with --resume, for which the limit counts anew",
+                f"Stopped at --max-cost {options.max_cost:g}: {left} trials were not run. "
+                "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
         if tally.n_grader_failures:
             click.echo(
-                f"{tally.n_grader_failures} trials are not graded: their grader failed "
+                f"{tally.n_grader_failures} trials were not graded because a grader failed "
                 "(see graderFailures in the rows)",
                 err=True,
             )

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import plan_captures
+from assay.cli.group import examples
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
@@ -20,19 +21,27 @@ from assay.pipeline.batch import run_batch
 
 
 @click.command(
-    cls=AfterDashes, short_help="Run prompts against an agent and record full trajectories."
+    cls=AfterDashes,
+    short_help="Run prompts against an agent and record full trajectories.",
+    epilog=examples(
+        "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl",
+        "assay capture evals/prompts.jsonl -s demo -o results.jsonl --resume",
+        "assay capture evals/prompts.jsonl -j 4 -o acp.jsonl -- assay headless -s demo",
+    ),
 )
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options, output_options, grader_options)
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
+)
 @with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:
-    """Run every prompt of PROMPTS against an agent; write one JSON line per trial.
+    """Run every prompt in the file PROMPTS against an agent and write one JSON line per trial.
 
-    The agent is a schema file or the name of an adapter (-s), or, behind --, a command that
-    speaks the Agent Client Protocol on stdio:  assay capture PROMPTS -- COMMAND ARGS...
+    The agent is a schema file or the name of an adapter (-s), or a command after -- that
+    speaks the Agent Client Protocol on stdio.
     """
     options = CaptureOptions(**values)
     planned, work = plan_captures(ctx, options)

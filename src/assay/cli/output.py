@@ -17,7 +17,7 @@ from assay.records.rows import encode_row
 from assay.records.spec import TrialSpec
 
 _BLOCK = 1 << 20
-_HINT = "check folder, permissions and free space"
+_HINT = "check the folder, its permissions and the free space"
 
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
@@ -26,7 +26,7 @@ def refuse_same_file(source: Path | None, output: Path | None) -> None:
         return
     there = os.access(source, os.F_OK) and os.access(output, os.F_OK)
     if there and output.samefile(source):
-        msg = f"-o is the file that is read: {output}"
+        msg = f"-o is the same file as the input: {output}"
         raise click.UsageError(msg)
 
 
@@ -40,7 +40,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             return
         if path.is_file() and path.stat().st_size > 0 and not overwrite:
             msg = f"{path} already exists"
-            raise OutputError(msg, hint="--overwrite replaces it")
+            raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
             with path.open("wb") as target, _copied_at_end(target.fileno()) as file:
@@ -123,7 +123,7 @@ class Sink:
         if self._journal is not None:
             self._journal.append(line)
         else:
-            with open_stdout("with -o FILE a run can be resumed") as out:
+            with open_stdout("use -o FILE, so that the run can be resumed") as out:
                 out.buffer.write(line + b"\n")
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
@@ -141,11 +141,11 @@ class Sink:
             if spec is not None and key.spec_hash not in (None, spec.hash):
                 msg = f'{self._journal.path}: row "{key.id}" was made from another prompt or agent'
                 raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
+                    msg, hint="resume with the same prompts and agent, or use another -o"
                 )
             if spec is not None and self._k is not None and key.k != self._k:
                 msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {self._k}'
-                raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
+                raise InputError(msg, hint=f"resume with -k {key.k}, or use another -o")
             done.add(key.id)
         return [spec for spec in specs if spec.prompt.id not in done]
 

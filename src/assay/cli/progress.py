@@ -45,11 +45,6 @@ class Progress:
             self._write_event("interrupted" if kind else "ended", **self._numbers())
 
     @property
-    def cost_usd(self) -> float:
-        """What they cost, as far as is known."""
-        return self.tally.cost_usd
-
-    @property
     def watches(self) -> bool:
         """Whether anybody wants to know about single steps."""
         return self._live is not None or self._json

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import CommandBatch, prompt_file
+from assay.cli.group import examples
 from assay.cli.options import (
     BatchOptions,
     agent_options,
@@ -26,15 +27,33 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
     shell: str | None
 
 
-@click.command(short_help="Run prompts and write the agent's raw output.")
+@click.command(
+    short_help="Run prompts and write the agent's raw output.",
+    epilog=examples(
+        "assay run evals/prompts.jsonl -s demo -o raw.jsonl",
+        "assay run evals/prompts.jsonl --simple 'echo {}' -o echo.jsonl",
+        "assay run evals/prompts.jsonl --shell 'echo \"$PROMPT\" | wc -w' -o words.jsonl",
+    ),
+)
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options)
-@click.option("--simple", metavar="COMMAND", help="Command with {} for the prompt; no shell.")
-@click.option("--shell", metavar="COMMAND", help='Shell command with the prompt in "$PROMPT".')
+@click.option(
+    "--simple",
+    metavar="COMMAND",
+    help="Run this command, with {} replaced by the prompt; no shell is involved.",
+)
+@click.option(
+    "--shell",
+    metavar="COMMAND",
+    help='Run this shell command, with the prompt in the variable "$PROMPT".',
+)
 @with_options(output_options, run_options)
 @click.help_option("-h", "--help")
 def command(**values: Any) -> None:
-    """Run every prompt of PROMPTS (stdin if none); write one raw row per trial for extract."""
+    """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
+
+    Writes one JSON line per trial, which `assay extract` turns into a trajectory.
+    """
     options = RunOptions(**values)
     agent = _agent(options)
     source = prompt_file(options.prompts, from_stdin=not options.prompts)
@@ -51,5 +70,5 @@ def _agent(options: RunOptions) -> PluginRef:
     for name, template in (("simple", options.simple), ("shell", options.shell)):
         if template:
             return PluginRef(name=name, options={"template": template})
-    msg = "which agent? give -s SCHEMA, --simple COMMAND or --shell COMMAND"
+    msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
     raise click.UsageError(msg)

@@ -123,7 +123,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
 
 _BLOCK = 1024 * 1024
 _LINE_FEED = ord("\n")
-_HINT = "compare reads the output of capture, grade or trials"
+_HINT = "assay compare reads the output of capture, grade or trials"
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
@@ -280,7 +280,7 @@ def rows_about(kind: Kind, category_key: str) -> type[Any]:
         about = msgspec.defstruct("About", fields, namespace=known, frozen=True)
     except ValueError as error:
         msg = f"--by {category_key!r}: {error}"
-        raise InputError(msg, hint="choose another field of the metadata") from error
+        raise InputError(msg, hint="choose another metadata key") from error
     return msgspec.defstruct(
         row.__name__, [("metadata", about, about())], bases=(row,), kw_only=True
     )
@@ -329,7 +329,7 @@ def _decode_block(
     decoder: msgspec.json.Decoder[Any], path: Path, buffer: bytearray, end: int, *, look: bool
 ) -> list[Any]:
     """Decode a block; look at its line feeds too, at the beginning and the end of a file."""
-    why = "a row does not stand on a line of its own"
+    why = "a row is not on a line of its own"
     try:
         rows = decoder.decode_lines(memoryview(buffer)[:end])
         if not look or _one_each(buffer, end, len(rows)):
@@ -712,7 +712,7 @@ def _check(columns: dict[str, NDArray[Any]], path: Path) -> None:
     for name, what in _AMOUNTS:
         least = -_LARGEST if name == "first_response_ms" else 0.0  # two clocks may disagree
         _refuse(path, columns[name], least, np.inf, f"{what} cannot be negative, got {{:g}}")
-        said = f"{what} of {{:g}} is no measurement"
+        said = f"{what} of {{:g}} is not a measurement"
         _refuse(path, columns[name], -np.inf, _LARGEST, said)
 
 
@@ -720,7 +720,7 @@ def _refuse(path: Path, values: NDArray[Any], least: float, most: float, said: s
     wrong = values[(values < least) | (values > most)]
     if wrong.size:
         msg = f"{path}: {said.format(wrong[0])} ({wrong.size} times)"
-        raise InputError(msg, hint="grade the rows again, or mend them")
+        raise InputError(msg, hint="grade the rows again, or fix them")
 
 
 def _old_cause(row: CaptureRow) -> str:

@@ -1,5 +1,6 @@
 """The one loop that runs a batch of trials: what is missing, workers, budget, rows, progress."""
 
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
@@ -42,6 +43,10 @@ class Work[R](Protocol):
         """Give the result of a trial whose worker died."""
         ...
 
+    def cost_usd(self, result: R) -> float:
+        """Say what a trial cost, as far as is known."""
+        ...
+
 
 class Rows[R](Protocol):
     """Where results go."""
@@ -57,11 +62,6 @@ class Rows[R](Protocol):
 
 class BatchProgress(AbstractContextManager[object, None], Protocol):
     """Tells a person how far the batch is."""
-
-    @property
-    def cost_usd(self) -> float:
-        """What the finished trials cost, as far as is known."""
-        ...
 
     @property
     def watches(self) -> bool:
@@ -95,9 +95,9 @@ def run_batch[R, S: BatchProgress](
         with (progress := show(len(missing))):
             workers = max(1, min(batch.workers, len(missing)))
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
-            items = _affordable(missing, progress, batch.max_cost)
+            budget = _Budget(work, batch.max_cost)
             hear = progress.on_step if progress.watches else None
-            with closing(run_all(items, work, executor, hear)) as done:
+            with closing(run_all(budget.affordable(missing), budget, executor, hear)) as done:
                 for spec, result in done:
                     rows.add(spec, result)
                     progress.finished(spec, result)
@@ -137,10 +137,24 @@ def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
     return spec, work.lost(spec, why)
 
 
-def _affordable(
-    specs: Iterable[TrialSpec], progress: BatchProgress, max_cost: float | None
-) -> Iterator[TrialSpec]:
-    for spec in specs:
-        if max_cost is not None and progress.cost_usd >= max_cost:
-            return
-        yield spec
+class _Budget[R]:
+    """Does the work and counts its cost before the worker asks for the next trial."""
+
+    def __init__(self, work: Work[R], max_cost: float | None) -> None:
+        self._max_cost = max_cost
+        self._spent = 0.0
+        self._lock = threading.Lock()
+        self._work = work
+        self.lost, self.cost_usd = work.lost, work.cost_usd
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        result = self._work.run(spec, on_step)
+        with self._lock:
+            self._spent += self._work.cost_usd(result)
+        return result
+
+    def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        for spec in specs:
+            if self._max_cost is not None and self._spent >= self._max_cost:
+                return
+            yield spec

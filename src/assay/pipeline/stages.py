@@ -52,6 +52,10 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         """Give what is known of a trial whose worker died."""
         return _read(spec, lost_trial(why))
 
+    def cost_usd(self, result: Capture) -> float:
+        """Say what the last attempt cost; those before it failed for want of a provider."""
+        return (result.usage.cost_usd or 0.0) if result.usage else 0.0
+
 
 class RunTrial(msgspec.Struct, frozen=True):
     """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
@@ -71,6 +75,10 @@ class RunTrial(msgspec.Struct, frozen=True):
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
         """Give what is known of a trial whose worker died."""
         return raw_output(spec.prompt, lost_trial(why))
+
+    def cost_usd(self, result: RawOutput) -> float:
+        """Raw lines are not read for their cost."""
+        return 0.0
 
 
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:

@@ -144,19 +144,23 @@ class TrialRows:
         """Refuse trials that were made from other prompts or agents, or for another k."""
         for prompt_id in self._entries.keys() & specs.keys():
             if self._hashes[prompt_id] != specs[prompt_id].hash:
-                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
+                what = "were made from another prompt or agent"
+                msg = f'{self._path}: trials of "{prompt_id}" {what}'
                 raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
+                    msg, hint="resume with the same prompts and agent, or use another -o"
                 )
             most = max(entry.trial_num for entry in self._entries[prompt_id])
             if most > self._k:
                 msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {self._k}'
-                raise InputError(msg, hint=f"go on with the -k of that run, at least {most}")
+                hint = f"resume with the -k of that run, which is at least {most}"
+                raise InputError(msg, hint=hint)
 
     def _refuse_surprise(self, path: Path) -> None:
         if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
-            msg = f"{path} holds finished trials of a run that was broken off"
-            raise OutputError(msg, hint="--resume goes on with them, --overwrite starts anew")
+            msg = f"{path} holds finished trials of an interrupted run"
+            raise OutputError(
+                msg, hint="use --resume to continue that run, or --overwrite to start again"
+            )
 
     def _load(self, path: Path) -> None:
         for place, line in read_lines(path):

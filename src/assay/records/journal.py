@@ -15,9 +15,11 @@ from assay.errors import InputError, OutputError
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 _BLOCK = 64 * 1024
-RESUMABLE = "--resume runs only what is missing in it, --append adds to it, --overwrite starts anew"
+RESUMABLE = (
+    "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
+)
 """How to go on with an output that is there, for commands that can resume."""
-DERIVED = "choose another -o, or --overwrite what is there"
+DERIVED = "choose another -o, or use --overwrite to replace it"
 """The same for commands whose output can be made again."""
 
 
@@ -61,7 +63,7 @@ class Journal:
                 msg = f"{self.path} was removed while it was being written"
                 if error is None:
                     raise OutputError(
-                        msg, hint="every row was put back there; raw streams may be missing"
+                        msg, hint="all rows were written to it again; raw streams may be missing"
                     )
         finally:
             os.close(self._fd)
@@ -79,7 +81,8 @@ class Journal:
                     os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             msg = f"cannot write to {self.path}: {error.strerror}"
             raise OutputError(
-                msg, hint="every earlier row is intact: make room, then go on with --resume"
+                msg,
+                hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
 
     def rows(self) -> Iterator[_Key]:
@@ -91,7 +94,7 @@ class Journal:
                     yield decoder.decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     msg = f"{self.path}:{number}: not a result row: {error}"
-                    raise InputError(msg, hint="mend the line, or use --overwrite") from error
+                    raise InputError(msg, hint="fix the line, or use --overwrite") from error
 
     def _put_back(self) -> None:
         """Write all rows to their place again: until we close it, a removed file is still there."""
@@ -103,7 +106,9 @@ class Journal:
                     done += file.write(chunk)
         except OSError as error:
             msg = f"{self.path} was removed while it was being written: {error.strerror}"
-            raise OutputError(msg, hint="its rows are lost; choose an -o that stays") from error
+            raise OutputError(
+                msg, hint="its rows are lost; choose an -o that is not removed"
+            ) from error
 
     def _lock(self) -> None:
         if not self._regular:
@@ -111,8 +116,8 @@ class Journal:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            msg = f"{self.path} is being written by another assay"
-            raise OutputError(msg, hint="wait for it, or choose another -o") from error
+            msg = f"{self.path} is being written by another assay process"
+            raise OutputError(msg, hint="wait until it ends, or choose another -o") from error
 
 
 def _open(path: Path, mode: Mode, ways: str) -> int:
@@ -124,7 +129,7 @@ def _open(path: Path, mode: Mode, ways: str) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
         msg = f"cannot open {path}: {error.strerror}"
-        raise OutputError(msg, hint="check folder and permissions") from error
+        raise OutputError(msg, hint="check the folder and its permissions") from error
 
 
 def _repair(fd: int) -> None:

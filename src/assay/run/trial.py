@@ -135,7 +135,7 @@ def _make_raw_folder(folder: str) -> str:
             Path(folder).mkdir()
     except OSError as error:
         msg = f"cannot make {folder} for the raw streams: {error.strerror}"
-        raise OutputError(msg, hint="make room or choose another --raw-dir") from error
+        raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
     return folder
 
 

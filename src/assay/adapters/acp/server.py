@@ -114,7 +114,9 @@ class Session:
     def begin(self) -> None:
         """Claim the session for a prompt; call hold next, then end."""
         if not self._busy.acquire(blocking=False):
-            raise RpcError(INVALID_REQUEST, "Invalid request: the session has a prompt under way")
+            raise RpcError(
+                INVALID_REQUEST, "Invalid request: a prompt is already running in this session"
+            )
         self._conversation.cancelled.clear()
 
     def end(self) -> None:
@@ -392,7 +394,7 @@ def _block_text(block: dict[str, Any]) -> str:
         return f"[{block.get('name') or block['uri']}]({block['uri']})"
     if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("text"), str):
         return f'<context uri="{resource.get("uri", "")}">\n{resource["text"]}\n</context>'
-    msg = f"Invalid params: this agent takes no prompt block of type {kind!r}"
+    msg = f"Invalid params: this agent does not support prompt blocks of type {kind!r}"
     raise RpcError(INVALID_PARAMS, msg)
 
 
