@@ -3,7 +3,7 @@ PYTHON := $(shell sh scripts/find_python.sh)
 STAMP  := .venv/.setup-stamp
 BIN    := .venv/bin
 
-.PHONY: setup demo test lint bench golden clean
+.PHONY: setup demo test test-core lint bench golden clean
 
 setup: $(STAMP)
 
@@ -14,7 +14,10 @@ demo: setup
 	@$(BIN)/assay demo
 
 test: setup
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --reruns 1
+	@$(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
+
+test-core: setup
+	@scripts/test_core.sh -n auto --maxprocesses 4 --dist loadfile --reruns 1
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

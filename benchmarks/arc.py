@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
-from assay_arc.client.launcher import write_launchers
 from assay_arc.log import read_log, unpack_frames
-from assay_arc.world import GamePlan, close_game, plan_game, wait_ready
+from assay_arc.world import GamePlan, close_game, plan_game, wait_ready, write_launchers
 
 TOKEN = re.compile(r"\d{1,3}|[A-Za-z]+|[^\sA-Za-z0-9]")
 """A rough count of what a model's tokenizer makes of text; the same for both sides."""

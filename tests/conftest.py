@@ -1,18 +1,27 @@
-"""What the tests of the whole flow share: a scripted agent, and assay as a child process."""
+"""What the tests of the whole flow share: a scripted agent, assay as a child process, and the four
+real agents at pinned versions, installed once into a cache folder."""
 
+import fcntl
+import hashlib
 import json
 import os
+import platform
+import shutil
+import signal
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import click
 import pytest
 
+from assay.cli.group import cli
 from assay.records.prompt import Prompt
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 
@@ -26,6 +35,11 @@ with open(sys.argv[1], "w") as file:
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Take two workers for each core: most tests wait for processes that they started."""
+    return min(2 * (os.cpu_count() or 1), 8)
 
 
 @dataclass(frozen=True)
@@ -239,3 +253,192 @@ def _command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+STAYS = ("assay view ", "assay mock-model ")
+"""Commands that serve until Ctrl-C."""
+CTRL_C = 130
+GATE_CODES = (0, 3, 4)
+"""What --fail-on may say about data that the examples make at random."""
+
+
+class Examples:
+    """Reads the examples of a command out of its help, and runs them in a folder."""
+
+    def __init__(self) -> None:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        # The browser of `view --open` is a program that does nothing.
+        self.env = os.environ | {"PATH": path, "BROWSER": "true"}
+        self._started: list[subprocess.Popen[str]] = []
+
+    def of(self, *names: str) -> list[str]:
+        """Give the lines below "Examples:", which must be the end of the help."""
+        command: click.Command = cli
+        ctx = click.Context(cli)
+        for name in names:
+            assert isinstance(command, click.Group)
+            found = command.get_command(ctx, name)
+            assert found is not None
+            command, ctx = found, click.Context(found, info_name=name, parent=ctx)
+        _, title, rest = command.get_help(ctx).partition("Examples:\n")
+        assert title, f"assay {' '.join(names)} --help has no examples"
+        lines = [line.strip() for line in rest.rstrip("\n").split("\n")]
+        assert all(line.startswith(("assay ", "cat ", "echo ")) for line in lines), lines
+        return lines
+
+    def run(self, line: str, folder: Path) -> str:
+        """Run one example to its end, or until it has printed its first line; give its stdout."""
+        stays = line.startswith(STAYS)
+        process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", f"exec {line}" if stays else line],
+            cwd=folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        if stays:
+            assert process.stdout is not None
+            assert "http://127.0.0.1" in process.stdout.readline(), process.communicate()[1]
+            process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+        expected = (0, CTRL_C) if stays else GATE_CODES if "--fail-on" in line else (0,)
+        assert process.returncode in expected, f"{line}\n{stdout}\n{stderr}"
+        return stdout
+
+    def run_all(self, *names: str, folder: Path) -> None:
+        """Run all examples of a command, in their order."""
+        for line in self.of(*names):
+            self.run(line, folder)
+
+    def close(self) -> None:
+        """End what a failed test left running."""
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+
+@pytest.fixture(scope="module")
+def examples() -> Iterator[Examples]:
+    """Give the means to read and run examples."""
+    made = Examples()
+    yield made
+    made.close()
+
+
+PINS = {
+    "claude": "@anthropic-ai/claude-code@2.1.325",
+    "codex": "@openai/codex@0.166.0",
+    "gemini": "@google/gemini-cli@0.61.0",
+    "opencode": "opencode-ai@1.18.33",
+}
+INSTALL_LIMIT_S = 900
+
+
+@dataclass(frozen=True)
+class RealAgents:
+    """Where the programs are, and a scratch folder for one run."""
+
+    folder: Path
+
+    def program(self, name: str) -> Path:
+        """Give the program to start: the native binary where there is one."""
+        found = sorted(self.folder.glob(f"node_modules/{_program_glob(name)}"))
+        assert found, f"{name} is not in {self.folder}; remove that folder and run the tests again"
+        return found[0]
+
+    def version(self, name: str) -> str:
+        """Give the pinned version."""
+        return PINS[name].rsplit("@", 1)[1]
+
+
+@pytest.fixture(scope="session")
+def real_agents() -> RealAgents:
+    """Install the agents unless the cache has them; parallel workers wait for the first."""
+    root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
+    digest = hashlib.sha256(json.dumps(PINS, sort_keys=True).encode()).hexdigest()[:12]
+    folder = root / f"agents-{digest}"
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / f"agents-{digest}.lock"):
+        if not folder.exists():
+            _install(folder)
+    return RealAgents(folder)
+
+
+@pytest.fixture
+def one_per_core(real_agents: RealAgents) -> Iterator[None]:
+    """Let as many tests start real agents as there are cores: each start takes a whole core."""
+    with ExitStack() as files:
+        names = [f"core-{n}.lock" for n in range(os.cpu_count() or 1)]
+        slots = [files.enter_context((real_agents.folder / name).open("w")) for name in names]
+        while not any(_try_lock(slot) for slot in slots):
+            time.sleep(0.05)
+        yield
+
+
+@pytest.fixture
+def agent_program(real_agents: RealAgents, one_per_core: None) -> Callable[[str], Path]:
+    """Find an agent's program, for a test that runs it now."""
+    return real_agents.program
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock a file until it is closed, unless another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _install(folder: Path) -> None:
+    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", *PINS.values()]
+    said = " ".join([*command[:2], "--prefix", "DIR", *command[2:]])
+    if shutil.which("npm") is None:
+        _unavailable(f"npm is missing; install Node.js >= 20, then: {said}")
+    beside = folder.with_suffix(".part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    command[2:2] = ["--prefix", str(beside)]
+    done = subprocess.run(
+        command, cwd=beside, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False
+    )
+    if done.returncode:
+        _unavailable(f"the agents cannot be installed with: {said}\n{done.stderr[-2000:]}")
+    beside.rename(folder)
+
+
+def _unavailable(why: str) -> None:
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
+
+
+def _program_glob(name: str) -> str:
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(
+        platform.machine().lower(), platform.machine().lower()
+    )
+    target = f"{platform.system().lower()}-{machine}"
+    baseline = "-baseline" if machine == "x64" and not _has_avx2() else ""
+    return {
+        "claude": f"@anthropic-ai/claude-code-{target}/claude",
+        "codex": f"@openai/codex-{target}/vendor/*/bin/codex",
+        "gemini": ".bin/gemini",
+        "opencode": f"opencode-{target}{baseline}/bin/opencode",
+    }[name]
+
+
+def _has_avx2() -> bool:
+    cpu = Path("/proc/cpuinfo")
+    return not cpu.exists() or " avx2" in cpu.read_text()

@@ -18,13 +18,14 @@ def test_the_table_of_built_ins_equals_the_entry_points():
 
 
 @pytest.mark.parametrize("group", plugins.BUILT_IN)
-def test_every_built_in_can_be_loaded(group):
-    for name in plugins.BUILT_IN[group]:
-        assert callable(plugins._load(group, name))
+def test_every_built_in_of_assay_can_be_loaded(group):
+    for name, target in plugins.BUILT_IN[group].items():
+        if target.startswith("assay."):
+            assert callable(plugins._load(group, name))
 
 
 def test_an_unknown_plugin_is_named_with_what_there_is():
-    with pytest.raises(PluginError, match="no adapter is called 'nope'") as error:
+    with pytest.raises(PluginError, match="there is no adapter called 'nope'") as error:
         plugins.adapter(PluginRef(name="nope"))
     assert "demo" in error.value.hint
 

@@ -26,53 +26,16 @@ from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
 
+# fmt: off
 __all__ = [
-    "Adapter",
-    "AgentInfo",
-    "AnyStep",
-    "Ask",
-    "AssayError",
-    "Benchmark",
-    "Capture",
-    "Cause",
-    "Command",
-    "Dialogue",
-    "Events",
-    "Executor",
-    "Failure",
-    "Finished",
-    "Grade",
-    "Grader",
-    "Host",
-    "InputError",
-    "Interrupted",
-    "Limits",
-    "Machine",
-    "Message",
-    "OutputError",
-    "Plan",
-    "PluginError",
-    "PluginRef",
-    "Prompt",
-    "PromptRow",
-    "RawLine",
-    "Reading",
-    "Recording",
-    "Served",
-    "SpawnError",
-    "Started",
-    "Surroundings",
-    "Thought",
-    "ToolCall",
-    "Trial",
-    "TrialSpec",
-    "Turn",
-    "TurnEnd",
-    "Usage",
-    "UsageError",
-    "Watch",
-    "World",
+    "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
+    "Command", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade", "Grader", "Host",
+    "InputError", "Interrupted", "Limits", "Machine", "Message", "OutputError", "Plan",
+    "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served",
+    "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn",
+    "TurnEnd", "Usage", "UsageError", "Watch", "World",
 ]
+# fmt: on
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +184,7 @@ class Started(Protocol):
         ...
 
     def end(self) -> None:
-        """End it with all its kin; nothing happens when it has ended already."""
+        """Kill its whole process tree; nothing happens when it has ended already."""
         ...
 
     def last_words(self) -> str:

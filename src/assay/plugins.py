@@ -161,7 +161,7 @@ def _program(path: Path) -> Path:
         raise InputError(msg, hint=f"give a file or one of: {', '.join(names('assay.graders'))}")
     if path.suffix != ".py" and not os.access(path, os.X_OK):
         msg = f"Grader cannot be executed: {path.resolve()}"
-        hint = f"chmod +x {path}; its first line says what runs it, such as #!/usr/bin/env node"
+        hint = f"run chmod +x {path}, and name its interpreter on line 1, as in #!/usr/bin/env node"
         raise InputError(msg, hint=hint)
     return path.resolve()
 
@@ -199,7 +199,7 @@ def _options(group: str, name: str, said: str) -> dict[str, Any]:
         keys = "|".join(re.escape(key).replace("_", "[-_]") for key in kinds)
         pairs = re.split(rf"(?:^|,)({keys})=", said)
         if pairs[0] and len(pairs) > 1:
-            msg = f"{name}: {said!r} can be read in two ways"
+            msg = f"{name}: {said!r} is ambiguous"
             raise InputError(msg, hint=f"name every option: {name}:{next(iter(kinds))}=…,KEY=VALUE")
         given = {} if len(pairs) > 1 else {next(iter(kinds)): said}
         for key, value in zip(pairs[1::2], pairs[2::2], strict=True):
@@ -213,10 +213,8 @@ def _json_options(name: str, said: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(said, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{name}: options that begin with {{ are JSON: {error}"
-        raise InputError(
-            msg, hint=f"a text that begins with {{ is given as {name}:KEY=…"
-        ) from error
+        msg = f"{name}: options that begin with {{ must be JSON: {error}"
+        raise InputError(msg, hint=f"give a text that begins with {{ as {name}:KEY=…") from error
 
 
 def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
@@ -235,7 +233,7 @@ def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
 
 def _no_option(name: str, key: str, kinds: dict[str, Any]) -> InputError:
     msg = f"{name} has no option {key!r}"
-    return InputError(msg, hint=f"it has: {', '.join(kinds) or 'none'}")
+    return InputError(msg, hint=f"its options are: {', '.join(kinds) or 'none'}")
 
 
 def _is_list(kind: Any) -> bool:
@@ -252,8 +250,10 @@ def _parameters(factory: Any) -> dict[str, Any]:
 
 def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
-    built_in = {name for name, target in BUILT_IN.get(group, {}).items() if _is_present(target)}
-    return sorted({*built_in, *_entry_points(group=group).names})
+    table = BUILT_IN.get(group, {})
+    built_in = {name for name, target in table.items() if _is_present(target)}
+    # A package that was taken away may still stand in the metadata of the wheel that brought it.
+    return sorted({*built_in, *(_entry_points(group=group).names - table.keys())})
 
 
 def _entry_points(**wanted: Any) -> "EntryPoints":
@@ -298,7 +298,7 @@ def _load(group: str, name: str) -> Any:
         return getattr(import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         msg = f"plugin {name!r} ({target}) failed to import: {error}"
-        raise PluginError(msg, hint="reinstall the package that brings it") from error
+        raise PluginError(msg, hint="reinstall the package that provides it") from error
 
 
 def _installed(group: str, name: str) -> str:
@@ -306,7 +306,7 @@ def _installed(group: str, name: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        msg = f"no {group.removeprefix('assay.').removesuffix('s')} is called {name!r}"
+        msg = f"there is no {group.removeprefix('assay.').removesuffix('s')} called {name!r}"
         raise PluginError(msg, hint=f"installed: {', '.join(names(group)) or 'none'}")
-    msg = f"{name!r} in {group} is claimed by {' and '.join(found)}"
+    msg = f"{name!r} in {group} is provided by {' and '.join(found)}"
     raise PluginError(msg, hint="uninstall one of the two packages")

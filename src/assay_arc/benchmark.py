@@ -109,7 +109,7 @@ class ArcBenchmark:
         planned = spec.prompt.metadata.get("sourceSha256", info.source_sha256)
         if planned != info.source_sha256:
             message = f"{info.source} has changed since this run was planned"
-            raise GameProblem(message, hint="begin a new run with the game as it is now")
+            raise GameProblem(message, hint="start a new run with the game as it is now")
         return info
 
     def _log_path(self, spec: TrialSpec) -> tuple[Path | None, str]:
@@ -160,8 +160,8 @@ def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
         if n is not None
     ]
     bound = f"You have at most {' and '.join(most)}." if most else "There is no limit on actions."
-    ways = [MCP, SHELL] if mcp else [SHELL]
-    return "\n\n".join([TASK.format(limits=bound), *ways, END])
+    access = [MCP, SHELL] if mcp else [SHELL]
+    return "\n\n".join([TASK.format(limits=bound), *access, END])
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class ArcGrader:
         evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
         if evidence.get("benchmark") != "arc":
             msg = "this trial has no evidence of an ARC game"
-            raise PluginError(msg, hint="grade what `assay arc run` wrote")
+            raise PluginError(msg, hint="grade only the output of `assay arc run`")
         result: dict[str, Any] = evidence["result"]
         score: dict[str, Any] = evidence["scores"][self.formula]
         done, total = result["levelsCompleted"], result["levelCount"]

@@ -12,12 +12,13 @@ from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
 from assay_arc.log import read_log
 from assay_arc.problems import StoreProblem
-from assay_arc.result import GameResult, derive_result
 from assay_arc.scoring import (
     FIRST_PLAY,
     OFFICIAL,
     SEED,
+    GameResult,
     Score,
+    derive_result,
     mean_percent,
     score_game,
 )
@@ -37,7 +38,7 @@ from assay_arc.store import (
 )
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One trial of one game: its result, and what is known around it."""
 
     result: GameResult
@@ -51,9 +52,9 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     verified: str | None = None
 
 
-def build_card(run_id: str, played: Sequence[Played], formula: str = OFFICIAL) -> Scorecard:
+def build_card(run_id: str, played: Sequence[PlayedTrial], formula: str = OFFICIAL) -> Scorecard:
     """Build scorecard.json; formula is what score_percent is computed with."""
-    by_game: dict[str, list[Played]] = {}
+    by_game: dict[str, list[PlayedTrial]] = {}
     for one in sorted(played, key=lambda one: (one.result.game_id, one.trial)):
         by_game.setdefault(one.result.game_id, []).append(one)
     games = [_game_row(game_id, ones, formula) for game_id, ones in by_game.items()]
@@ -81,7 +82,6 @@ def build_card(run_id: str, played: Sequence[Played], formula: str = OFFICIAL) -
 
 
 def build_environment_scores(card: Scorecard) -> EnvironmentScores:
-    """Build environment-scores.json from a scorecard."""
     return EnvironmentScores(
         run_id=card.card_id,
         overall_score=None if card.score is None else card.score * 100,
@@ -102,7 +102,7 @@ def progress_of(result: GameResult) -> list[int]:
     return reached
 
 
-def _game_row(game_id: str, ones: Sequence[Played], formula: str) -> GameRow:
+def _game_row(game_id: str, ones: Sequence[PlayedTrial], formula: str) -> GameRow:
     first = ones[0]
     scores = [score_game(one.result, formula) for one in ones]
     fractions = [score_game(one.result, SEED).score_fraction for one in ones]
@@ -126,7 +126,7 @@ def _game_row(game_id: str, ones: Sequence[Played], formula: str) -> GameRow:
     )
 
 
-def _trial_row(one: Played, percent: float | None, fraction: float | None) -> TrialRow:
+def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) -> TrialRow:
     result = one.result
     return TrialRow(
         trial=one.trial,
@@ -150,7 +150,7 @@ def _trial_row(one: Played, percent: float | None, fraction: float | None) -> Tr
     )
 
 
-def _play_rows(one: Played, formula: str) -> list[PlayRow]:
+def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
     """Give the plays of a trial; a guid follows from log and place, so it is always the same."""
     result = one.result
     rows = []
@@ -181,7 +181,7 @@ def _play_rows(one: Played, formula: str) -> list[PlayRow]:
 
 
 def _environment(game: GameRow) -> EnvironmentScore:
-    best = game.best or PlayRow(number_of_levels=game.n_levels)
+    best = game.best
     return EnvironmentScore(
         game_id=game.id,
         title=game.title,
@@ -247,13 +247,14 @@ class _Row(msgspec.Struct, rename="camel"):
     failure: Failure | None = None
 
 
-def derive_played(folder: Path, meta: RunMeta) -> tuple[list[Played], dict[str, str]]:
+def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
     """Give every measured trial of a run, and the others with what kept them from being one."""
     if (folder / PLAYED).is_file():
         data = (folder / PLAYED).read_bytes()
-        return [_again(folder, one) for one in msgspec.json.decode(data, type=list[Played])], {}
+        stored = msgspec.json.decode(data, type=list[PlayedTrial])
+        return [_again(folder, one) for one in stored], {}
     if not (folder / RESULTS).is_file():
-        msg = f"{folder}: neither {RESULTS} nor {PLAYED}; nothing to score from"
+        msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
     played, lost = [], {}
     for place, line in read_lines(folder / RESULTS):
@@ -273,9 +274,8 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[Played], dict[str, 
 
 
 def write_scores(
-    folder: Path, run_id: str, played: list[Played], formula: str = OFFICIAL
+    folder: Path, run_id: str, played: list[PlayedTrial], formula: str = OFFICIAL
 ) -> Scorecard:
-    """Write the seed's two score files."""
     card = build_card(run_id, played, formula)
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
@@ -284,13 +284,13 @@ def write_scores(
 
 def _from_log(
     folder: Path, name: str, trial: int, cost: float | None, verified: str | None
-) -> Played:
+) -> PlayedTrial:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         msg = f"{path}: the log of a trial is missing"
         raise StoreProblem(msg)
     log = read_log(path)
-    return Played(
+    return PlayedTrial(
         result=derive_result(log),
         trial=trial,
         title=log.header.title,
@@ -302,7 +302,7 @@ def _from_log(
     )
 
 
-def _again(folder: Path, one: Played) -> Played:
+def _again(folder: Path, one: PlayedTrial) -> PlayedTrial:
     """Derive an imported game from its log where it has one."""
     if one.log is None:
         return one

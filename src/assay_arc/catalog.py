@@ -37,7 +37,6 @@ class GameInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def base_id(self) -> str:
-        """The id without its version."""
         return self.game_id.split("-", 1)[0]
 
 
@@ -105,14 +104,14 @@ def _find_source(folder: Path, metadata: _Metadata) -> Path:
 BUILT_IN = Path(__file__).parent / "games"
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class GameListing(msgspec.Struct, frozen=True, kw_only=True):
     """The games of a folder in order of their ids, and what could not be read, each with why."""
 
     games: tuple[GameInfo, ...]
     problems: tuple[str, ...] = ()
 
 
-def list_games(folder: Path = BUILT_IN) -> Listing:
+def list_games(folder: Path = BUILT_IN) -> GameListing:
     """Read every metadata.json below a folder; a broken game is a problem, not an end."""
     if not folder.is_dir():
         message = f"{folder}: no such folder of games"
@@ -129,7 +128,7 @@ def list_games(folder: Path = BUILT_IN) -> Listing:
             problems.append(f"{path}: {info.game_id} is also in {games[info.game_id].folder}")
         else:
             games[info.game_id] = info
-    return Listing(games=tuple(games[key] for key in sorted(games)), problems=tuple(problems))
+    return GameListing(games=tuple(games[key] for key in sorted(games)), problems=tuple(problems))
 
 
 def find_game(name: str, folder: Path = BUILT_IN) -> GameInfo:
@@ -158,7 +157,7 @@ def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
     games = list_games(folder).games
     if not games:
         msg = f"No ARC-AGI environments found in {folder}."
-        raise GameProblem(msg, hint="see: assay arc setup")
+        raise GameProblem(msg, hint="check the installation with: assay arc setup")
     names = [name for word in words for name in word.replace(",", " ").split()]
     if not names or ALL in names:
         return list(games)
@@ -177,7 +176,7 @@ def tagged(games: Sequence[GameInfo], tag: str) -> list[GameInfo]:
     return [info for info in games if wanted in (known.lower() for known in info.tags)]
 
 
-# Starts probe_games.py for some games and gives {sha256 of source: levels or None if it fails}.
+# Asks the engine about some games; gives {sha256 of source: levels or None if it fails}.
 Probe = Callable[[Sequence[GameInfo]], Mapping[str, int | None]]
 
 

@@ -1,6 +1,7 @@
 """Runs of different harnesses side by side, as numbers and in words."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -24,20 +25,11 @@ from assay_arc.report import (
 from assay_arc.store import GameRow, Scorecard, StoredRun
 
 SEED = 20260414
-REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED = (
-    "Regressed",
-    "Improved",
-    "New",
-    "Unchanged",
-    "Missing",
-    "Not scored",
-)
-ORDER = (REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED)
+ORDER = ("Regressed", "Improved", "New", "Unchanged", "Missing", "Not scored")
+REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED = ORDER
 
 
-class Side(msgspec.Struct, kw_only=True):
-    """One run of a comparison."""
-
+class RunSummary(msgspec.Struct, kw_only=True):
     run_id: str
     harness: str
     timestamp: str
@@ -66,8 +58,6 @@ class LevelDelta(msgspec.Struct, kw_only=True):
 
 
 class GameDelta(msgspec.Struct, kw_only=True):
-    """One game in both runs."""
-
     game_id: str
     status: str
     baseline_score: float | None
@@ -83,7 +73,7 @@ class GameDelta(msgspec.Struct, kw_only=True):
     same_version: bool | None = None
 
 
-class Pair(msgspec.Struct, kw_only=True):
+class RunPair(msgspec.Struct, kw_only=True):
     """The first run against another, over the games both have."""
 
     baseline_run_id: str
@@ -99,20 +89,20 @@ class Comparison(msgspec.Struct, kw_only=True):
 
     comparison_id: str
     timestamp: str
-    runs: list[Side]
+    runs: list[RunSummary]
     overall_delta: dict[str, Any]
     environment_deltas: list[GameDelta]
     config_diff: dict[str, Any]
     summary: dict[str, int]
     tolerance_points: float
     warnings: list[str]
-    pairs: list[Pair]
+    pairs: list[RunPair]
     ranking: list[str]
     scale: str = "scores are shares of 1; names with percent or points are of 100"
     seed: int = SEED
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run with its card, as they were read."""
 
     run: StoredRun
@@ -120,12 +110,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def games(self) -> dict[str, GameRow]:
-        """The games by their ids."""
         return {game.id: game for game in self.card.games}
 
 
 def compare_runs(
-    entries: Sequence[Entry],
+    entries: Sequence[ComparedRun],
     comparison_id: str,
     timestamp: str,
     *,
@@ -150,10 +139,10 @@ def compare_runs(
     )
 
 
-def rank(entries: Sequence[Entry], *, rank_all: bool) -> list[Entry]:
+def rank(entries: Sequence[ComparedRun], *, rank_all: bool) -> list[ComparedRun]:
     """Order runs by score; one that nobody could check stands below all that were checked."""
 
-    def place(entry: Entry) -> tuple[bool, bool, float]:
+    def place(entry: ComparedRun) -> tuple[bool, bool, float]:
         percent = entry.card.percent
         below = is_unverified(entry.run) and not rank_all
         return below, percent is None, -(percent or 0.0)
@@ -161,7 +150,7 @@ def rank(entries: Sequence[Entry], *, rank_all: bool) -> list[Entry]:
     return sorted(entries, key=place)
 
 
-def game_deltas(first: Entry, second: Entry, tolerance: float) -> list[GameDelta]:
+def game_deltas(first: ComparedRun, second: ComparedRun, tolerance: float) -> list[GameDelta]:
     """Compare two runs game by game, in the seed's order."""
     before, now = first.games, second.games
     deltas = [
@@ -186,7 +175,7 @@ def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
     return diff
 
 
-def find_warnings(entries: Sequence[Entry]) -> list[str]:
+def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
     """Say everything that makes runs less comparable than their numbers look."""
     first, warnings = entries[0], []
     for other in entries[1:]:
@@ -200,7 +189,8 @@ def find_warnings(entries: Sequence[Entry]) -> list[str]:
         ):
             left, right = getattr(a, field), getattr(b, field)
             if left != right:
-                warnings.append(f"{names} have different {what}: {_word(left)} and {_word(right)}")
+                values = " and ".join("none" if v is None else str(v) for v in (left, right))
+                warnings.append(f"{names} have different {what}: {values}")
         versions = {a.arc_agi_version, b.arc_agi_version} - {"unknown"}
         if len(versions) > 1:
             warnings.append(f"{names} used different arc-agi versions: {' and '.join(versions)}")
@@ -215,7 +205,7 @@ def find_warnings(entries: Sequence[Entry]) -> list[str]:
     return warnings
 
 
-def _game_warnings(first: Entry, other: Entry, names: str) -> list[str]:
+def _game_warnings(first: ComparedRun, other: ComparedRun, names: str) -> list[str]:
     mine, theirs = first.games, other.games
     found = []
     if set(mine) != set(theirs):
@@ -234,10 +224,10 @@ def same_version(a: GameRow, b: GameRow) -> bool | None:
     return a.source_sha256 == b.source_sha256
 
 
-def _side(entry: Entry) -> Side:
+def _side(entry: ComparedRun) -> RunSummary:
     meta, card = entry.run.meta, entry.card
     curve = progress_curve(card)
-    return Side(
+    return RunSummary(
         run_id=meta.run_id,
         harness=meta.harness,
         timestamp=meta.timestamp,
@@ -256,7 +246,7 @@ def _side(entry: Entry) -> Side:
     )
 
 
-def _overall(first: Entry, second: Entry) -> dict[str, Any]:
+def _overall(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     before, now = _share(first.card.percent), _share(second.card.percent)
     delta = _minus(now, before)
     relative = delta / before * 100 if delta is not None and before else None
@@ -307,19 +297,14 @@ def _status(
 
 
 def _level_deltas(before: GameRow, now: GameRow) -> list[LevelDelta]:
-    old = before.best.level_scores if before.best else []
-    new = now.best.level_scores if now.best else []
-    rows = []
-    for i in range(max(len(old), len(new))):
-        a = old[i] if i < len(old) else None
-        b = new[i] if i < len(new) else None
-        rows.append(
-            LevelDelta(level_index=i + 1, baseline_score=a, current_score=b, delta=_minus(b, a))
-        )
-    return rows
+    pairs = zip_longest(before.best.level_scores, now.best.level_scores)
+    return [
+        LevelDelta(level_index=level, baseline_score=a, current_score=b, delta=_minus(b, a))
+        for level, (a, b) in enumerate(pairs, 1)
+    ]
 
 
-def _pairs(entries: Sequence[Entry], tolerance: float) -> list[Pair]:
+def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
     first = entries[0]
     compared = [_paired(first, other) for other in entries[1:]]
     known = [one.p_value for one in compared if one.p_value is not None]
@@ -333,7 +318,7 @@ def _pairs(entries: Sequence[Entry], tolerance: float) -> list[Pair]:
         )
         words = verdict.words.replace("prompts", "games").replace("prompt", "game")
         pairs.append(
-            Pair(
+            RunPair(
                 baseline_run_id=first.run.meta.run_id,
                 current_run_id=other.run.meta.run_id,
                 paired=paired,
@@ -344,8 +329,8 @@ def _pairs(entries: Sequence[Entry], tolerance: float) -> list[Pair]:
     return pairs
 
 
-def _paired(first: Entry, other: Entry) -> PairedDifference:
-    """Pair by game; only games of the same version that both have a score for."""
+def _paired(first: ComparedRun, other: ComparedRun) -> PairedDifference:
+    """RunPair by game; only games of the same version that both have a score for."""
     mine, theirs = first.games, other.games
     both = [
         (a, b)
@@ -364,11 +349,15 @@ def _interval(game: GameRow | None) -> Interval | None:
 
 
 def _levels(game: GameRow | None) -> int | None:
-    return game.best.levels_completed if game and game.best else None
+    return game.best.levels_completed if game and game.runs else None
 
 
 def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
 
 
 def _minus(a: float | None, b: float | None) -> float | None:
@@ -379,12 +368,7 @@ def _summary_name(status: str) -> str:
     return f"total_{status.lower().replace(' ', '_')}"
 
 
-def _word(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def comparison_markdown(comparison: Comparison, entries: Sequence[Entry]) -> str:
-    """Write all of it."""
+def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
     sections = [
         ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
         _warnings(comparison),
@@ -398,7 +382,7 @@ def comparison_markdown(comparison: Comparison, entries: Sequence[Entry]) -> str
     return "\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n"
 
 
-def _ranking(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     by_id = {entry.run.meta.run_id: entry for entry in entries}
     rows = []
     for place, run_id in enumerate(comparison.ranking, 1):
@@ -423,7 +407,7 @@ def _warnings(comparison: Comparison) -> list[str]:
     return ["## Warnings", "", *(f"- WARNING: {text}" for text in comparison.warnings)]
 
 
-def _verdicts(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     by_id = {entry.run.meta.run_id: entry for entry in entries}
     lines = []
     for pair in comparison.pairs:
@@ -449,23 +433,23 @@ def _verdicts(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def _games(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
+def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     rows = [
         [
             delta.game_id,
             _score(delta.baseline_score, delta.baseline_interval),
             _score(delta.current_score, delta.current_interval),
             signed(delta.score_delta_points),
-            f"{_count(delta.baseline_levels_completed)} -> "
-            f"{_count(delta.current_levels_completed)}",
+            f"{number(delta.baseline_levels_completed, 0)} -> "
+            f"{number(delta.current_levels_completed, 0)}",
             delta.status,
         ]
         for delta in comparison.environment_deltas
     ]
     head = ["Game", _name(entries[0]), _name(entries[1]), "Delta", "Levels", "Status"]
-    counts = comparison.summary
-    told = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in counts.items() if n)
-    return [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {told}"]
+    summary = comparison.summary.items()
+    counts = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in summary if n)
+    return [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
 
 
 def _level_tables(comparison: Comparison) -> list[str]:
@@ -482,15 +466,12 @@ def _level_tables(comparison: Comparison) -> list[str]:
 
 
 def _level_table(delta: GameDelta) -> list[str]:
-    def percent(share: float | None) -> float | None:
-        return None if share is None else share * 100
-
     rows = [
         [
             str(level.level_index),
-            number(percent(level.baseline_score)),
-            number(percent(level.current_score)),
-            signed(percent(level.delta)),
+            number(_percent(level.baseline_score)),
+            number(_percent(level.current_score)),
+            signed(_percent(level.delta)),
         ]
         for level in delta.level_deltas
     ]
@@ -508,27 +489,20 @@ def _config(comparison: Comparison) -> list[str]:
     return ["## Configuration Changes", "", *lines] if lines else []
 
 
-def _effort(comparison: Comparison, entries: Sequence[Entry]) -> list[str]:
-    def row(name: str, tell: list[str]) -> list[str]:
-        return [name, *tell]
-
-    sides: list[Side] = comparison.runs
+def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    runs = comparison.runs
     rows = [
-        row("Cost", [money(side.cost_usd) for side in sides]),
-        row("Cost per level", [money(side.cost_per_level_usd) for side in sides]),
-        row(
-            "Actions for one of a person's",
-            [number(side.actions_per_baseline, 2) for side in sides],
-        ),
+        ["Cost", *(money(run.cost_usd) for run in runs)],
+        ["Cost per level", *(money(run.cost_per_level_usd) for run in runs)],
+        ["Actions for one of a person's", *(number(run.actions_per_baseline, 2) for run in runs)],
     ]
     for budget in BUDGETS:
-        shares = [side.progress[str(budget)] for side in sides]
-        told = [number(None if share is None else share * 100, 0, "%") for share in shares]
-        rows.append(row(f"Levels within {budget} actions", told))
+        shares = [number(_percent(run.progress[str(budget)]), 0, "%") for run in runs]
+        rows.append([f"Levels within {budget} actions", *shares])
     return table(["", *(_name(entry) for entry in entries)], rows)
 
 
-def _trend(entries: Sequence[Entry]) -> list[str]:
+def _trend(entries: Sequence[ComparedRun]) -> list[str]:
     """The seed's two tables for three runs and more."""
     if len(entries) < 3:
         return []
@@ -544,16 +518,11 @@ def _trend(entries: Sequence[Entry]) -> list[str]:
     shared = sorted(set.intersection(*(set(entry.games) for entry in entries)))
     games = [[g, *(number(entry.games[g].percent) for entry in entries)] for g in shared]
     head = ["Game", *(_name(entry) for entry in entries)]
-    return [
-        "## Trend",
-        "",
-        *table(["Run", "Date", "Score", "Delta"], rows),
-        "",
-        *table(head, games),
-    ]
+    trend = table(["Run", "Date", "Score", "Delta"], rows)
+    return ["## Trend", "", *trend, "", *table(head, games)]
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: ComparedRun) -> str:
     return entry.run.label + (" [unverified]" if is_unverified(entry.run) else "")
 
 
@@ -569,7 +538,3 @@ def _points(difference: float, interval: Interval | None) -> str:
     if interval is None:
         return f"{difference * 100:+.2f}"
     return f"{difference * 100:+.2f} ({interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
-
-
-def _count(levels: int | None) -> str:
-    return "-" if levels is None else str(levels)

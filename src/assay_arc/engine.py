@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,11 +26,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> bytes:
-        """The picture as it is now."""
         return self.frames[-1]
 
     def to_answer(self) -> Answer:
-        """Make the record of this observation for the log."""
         return Answer(
             state=self.state,
             levels_completed=self.levels_completed,
@@ -43,27 +41,18 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Engine(Protocol):
-    """One game, started; None means the game itself broke on the action."""
-
-    def start(self) -> Observation | None:
-        """Give the first observation: the toolkit resets once when it makes a game."""
-        ...
-
-    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        """Do ACTION1 to ACTION7, or RESET."""
-        ...
-
-
 def toolkit_versions() -> tuple[str, str]:
-    """Give the versions of arc_agi and of its engine."""
     return version("arc-agi"), version("arcengine")
 
 
 class ToolkitEngine:
-    """One game of one folder; keeps the toolkit's own scorecard beside it."""
+    """One game of one folder; keeps the toolkit's own scorecard beside it.
+
+    seen is its last answer. An action gives None when the game itself broke on it.
+    """
 
     def __init__(self, info: GameInfo, seed: int = 0) -> None:
+        self.seen: Observation | None = None
         logger = silence_toolkit()
         from arc_agi import Arcade, OperationMode
         from arcengine import GameAction
@@ -91,14 +80,18 @@ class ToolkitEngine:
 
     def start(self) -> Observation | None:
         """Give the observation of the reset that the toolkit did by itself."""
-        return _observe(self._env.observation_space)
+        return self._see(self._env.observation_space)
 
     def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        """Do one action; a click carries its place."""
         if action == "RESET":
-            return _observe(self._env.reset())
+            return self._see(self._env.reset())
         data = {"x": x, "y": y} if x is not None else None
-        return _observe(self._env.step(self._actions[action], data=data))
+        return self._see(self._env.step(self._actions[action], data=data))
+
+    def _see(self, raw: Any) -> Observation | None:
+        seen = _observe(raw)
+        self.seen = seen or self.seen
+        return seen
 
     def official_scorecard(self) -> Any:
         """Give the toolkit's own scorecard of this process; a test oracle, never a source."""

@@ -16,8 +16,8 @@ MARK = "SETTINGS: dict[str, Any] = {}  # filled in by: assay arc generate\n"
 GAMES = "environment_files"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be generated."""
+class HarnessPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The games and rules that another harness is to play by."""
 
     harness: str
     games: tuple[GameInfo, ...]
@@ -26,34 +26,33 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     max_resets: int | None
     ref_run_id: str
     generated: str
-    games_dir: Path
     with_games: bool
 
 
-def generate(order: Order, folder: Path) -> dict[str, Any]:
+def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
     """Write all files; give the seed's summary of them."""
     settings = {
-        "harness": order.harness,
-        "seed": order.seed,
-        "max_steps": order.max_steps,
-        "max_resets": order.max_resets,
-        "games": {info.game_id: info.source_sha256 for info in order.games},
+        "harness": plan.harness,
+        "seed": plan.seed,
+        "max_steps": plan.max_steps,
+        "max_resets": plan.max_resets,
+        "games": {info.game_id: info.source_sha256 for info in plan.games},
     }
     for name in PROGRAMS:
         write_bytes(folder / name, fill_program(TEMPLATES / name, settings))
         (folder / name).chmod(0o755)
-    if order.with_games:
-        copy_games(order.games, folder / GAMES)
-    write_bytes(folder / "instructions.md", instructions(order).encode())
+    if plan.with_games:
+        copy_games(plan.games, folder / GAMES)
+    write_bytes(folder / "instructions.md", instructions(plan).encode())
     (folder / "runs").mkdir(exist_ok=True)
     return {
         "status": "generated",
         "instructions": str(folder / "instructions.md"),
         "game_driver": str(folder / PROGRAMS[0]),
         "collect_results": str(folder / PROGRAMS[1]),
-        "game_count": len(order.games),
-        "seed": order.seed,
-        "ref_run_id": order.ref_run_id,
+        "game_count": len(plan.games),
+        "seed": plan.seed,
+        "ref_run_id": plan.ref_run_id,
     }
 
 
@@ -79,30 +78,30 @@ def copy_games(games: Sequence[GameInfo], target: Path) -> None:
         write_bytes(home / "metadata.json", msgspec.json.format(msgspec.json.encode(metadata)))
 
 
-def instructions(order: Order) -> str:
+def instructions(plan: HarnessPlan) -> str:
     """Fill in the instructions; placeholders are replaced as text, nothing is interpreted."""
-    ids = [info.game_id for info in order.games]
-    if order.with_games:
+    ids = [info.game_id for info in plan.games]
+    if plan.with_games:
         note, env_dir = f", and `{GAMES}/` with the games", GAMES
         text = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
     else:
         note, env_dir = "", "<folder of your environment files>"
         text = "Have the games' files on this machine and tell the driver where they are:"
     values = {
-        "harness": order.harness,
-        "generated": order.generated,
-        "ref_run_id": order.ref_run_id,
+        "harness": plan.harness,
+        "generated": plan.generated,
+        "ref_run_id": plan.ref_run_id,
         "game_count": str(len(ids)),
-        "seed": str(order.seed),
-        "max_steps": _most(order.max_steps),
-        "max_resets": _most(order.max_resets),
+        "seed": str(plan.seed),
+        "max_steps": _most(plan.max_steps),
+        "max_resets": _most(plan.max_resets),
         "game_ids_text": ", ".join(ids),
         "game_ids_json": msgspec.json.encode(ids).decode(),
         "games_note": note,
         "games_text": text,
         "env_dir": env_dir,
     }
-    guidance = (TEMPLATES / f"guidance_{order.harness}.md").read_text(encoding="utf-8")
+    guidance = (TEMPLATES / f"guidance_{plan.harness}.md").read_text(encoding="utf-8")
     text = (TEMPLATES / "instructions.md").read_text(encoding="utf-8")
     text = text.replace("{{guidance}}", guidance.strip())
     for name, value in values.items():

@@ -4,7 +4,8 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.plugin import Machine
-from assay_arc.cards import LOGS, PLAYED, Played, write_scores
-from assay_arc.claims import Claim, KnownGame, check_result
+from assay_arc.cards import LOGS, PLAYED, PlayedTrial, write_scores
+from assay_arc.catalog import GameInfo
 from assay_arc.log import GameLog, Header, StopReason, read_log
 from assay_arc.problems import ResultProblem
 from assay_arc.replay import check_logs
-from assay_arc.result import GameResult, LevelResult, PlayResult, derive_result
+from assay_arc.scoring import GameResult, LevelResult, PlayResult, derive_result
 from assay_arc.store import (
     META,
     REPLAYED,
@@ -32,112 +33,61 @@ from assay_arc.store import (
 )
 
 MAX_LOG_BYTES = 1024 * 1024 * 1024
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+STAGING = ".import-"
+SCHEMA_VERSION = "1.0.0"
+MOST = 10**9
+MOST_GAMES = 10_000
+MAX_TEXT = 10_000
+STATES = ("NOT_PLAYED", "NOT_FINISHED", "PLAYING", "WIN", "GAME_OVER")
+TOP = ("schema_version", "harness", "timestamp", "seed", "games", "metadata")
+GAME = (
+    "game_id",
+    "state",
+    "levels_completed",
+    "total_levels",
+    "total_actions",
+    "total_resets",
+    "levels",
+)
+LEVEL = ("level_index", "completed", "actions_taken", "baseline_actions")
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class KnownGame(GameInfo, frozen=True, kw_only=True):
+    """Our own copy of a game, its levels counted: the only source of levels and baselines."""
+
+    level_count: int | None
+
+
+class ClaimedGame(msgspec.Struct, frozen=True, kw_only=True):
+    """What a result says of one game, after all checks."""
+
+    game: KnownGame
+    state: str
+    levels_completed: int
+    total_actions: int
+    total_resets: int
+    actions: tuple[int, ...]
+    """Of each level that was reported, in order."""
+    session_sha256: str | None = None
+
+
+class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
     """A log that was copied into the run, and what follows from it."""
 
-    claim: Claim
+    claim: ClaimedGame
     path: Path
     header: Header
     result: GameResult
 
 
-def take_sessions(claims: Sequence[Claim], source: Path, target: Path, seed: int) -> list[Session]:
-    """Copy the log of each game that has one; refuse what does not fit the result."""
-    sessions = []
-    for claim in claims:
-        path = source / f"{claim.game.game_id}.jsonl"
-        if path.is_symlink():
-            msg = f"{path} is a symbolic link; give the log itself"
-            raise ResultProblem(msg)
-        if path.is_file():
-            copy = _copy(path, target / path.name, claim)
-            sessions.append(_compare(read_log(copy), copy, claim, seed))
-        elif claim.session_sha256 is not None:
-            msg = f"{path} is missing, but the result was collected from it"
-            raise ResultProblem(msg, hint="bring the whole sessions folder along")
-    return sessions
-
-
-def replay_sessions(sessions: Sequence[Session], games: Path, host: Machine) -> None:
-    """Do every action again in the real engine; refuse at the first difference."""
-    replays = check_logs([session.path for session in sessions], games, host)
-    for session, replay in zip(sessions, replays, strict=True):
-        if not replay.replayed:
-            name = session.claim.game.game_id
-            msg = f"{name}: the session log does not replay here: {replay.difference}"
-            raise ResultProblem(msg, hint="nothing was imported")
-
-
-def _copy(path: Path, target: Path, claim: Claim) -> Path:
-    """Copy a log; one that was told no baselines gets ours, one with others is refused."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    with os.fdopen(fd, "rb") as file:
-        if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES:
-            msg = f"{path}: larger than {MAX_LOG_BYTES} bytes; not a session log"
-            raise ResultProblem(msg)
-        data = file.read()
-    if claim.session_sha256 not in (None, hashlib.sha256(data).hexdigest()):
-        msg = f"{path}: not the log the result was collected from (its sha256 differs)"
-        raise ResultProblem(msg)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-    header = read_log(target).header
-    if header.baselines is None and claim.game.baselines is not None:
-        ours = msgspec.structs.replace(header, baselines=claim.game.baselines)
-        rest = data.partition(b"\n")[2]
-        target.write_bytes(msgspec.json.encode(ours) + b"\n" + rest)
-    return target
-
-
-def _compare(log: GameLog, path: Path, claim: Claim, seed: int) -> Session:
-    """Compare what the result claims with what follows from its log."""
-    result, header = derive_result(log), log.header
-    best = best_play(result)
-    pairs = [
-        ("game id", claim.game.game_id, header.game_id),
-        ("sha256 of the game's source", claim.game.source_sha256, header.source_sha256),
-        ("baselines", claim.game.baselines, header.baselines),
-        ("seed", seed, header.seed),
-        ("state", claim.state, best.state if best else "NOT_PLAYED"),
-        ("levels_completed", claim.levels_completed, best.levels_completed if best else 0),
-        ("total_actions", claim.total_actions, result.steps),
-        ("total_resets", claim.total_resets, result.resets),
-    ]
-    levels = best.levels if best else ()
-    for i, actions in enumerate(claim.actions):
-        logged_actions = levels[i].actions if i < len(levels) else None
-        pairs.append((f"level {i + 1} actions", actions, logged_actions))
-    for name, claimed, logged in pairs:
-        if claimed != logged:
-            what = "our game has" if name in ("sha256 of the game's source", "baselines") else ""
-            where = f"{what or 'the result says'} {claimed!r}, the log {logged!r}"
-            msg = f"{claim.game.game_id}: {name}: {where}"
-            raise ResultProblem(msg, hint="nothing was imported")
-    return Session(claim=claim, path=path, header=header, result=result)
-
-
-def best_play(result: GameResult) -> PlayResult | None:
-    """Choose the play that a result reports, as the collector does."""
-    if not result.plays:
-        return None
-    return max(result.plays, key=lambda play: (play.levels_completed, -play.actions))
-
-
-MAX_RESULT_BYTES = 64 * 1024 * 1024
-STAGING = ".import-"
-
-
-class Imported(msgspec.Struct, kw_only=True):
-    """What an import left behind."""
-
+class ImportedRun(msgspec.Struct, kw_only=True):
     run: StoredRun
     card: Scorecard
     warnings: list[str]
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ImportSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where a result comes from, and the games it is checked against."""
 
     harness: str
@@ -148,8 +98,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """By id, and by id without version."""
 
 
-def import_result(source: Source, store: Store, host: Machine) -> Imported:
-    """Take a result over, or raise and leave nothing behind."""
+def import_result(source: ImportSource, store: Store, host: Machine) -> ImportedRun:
+    """Import a result, or raise and leave nothing behind."""
     data, raw = read_result(source.result)
     claims, errors, warnings = check_result(data, source.harness, source.games)
     if errors:
@@ -165,9 +115,9 @@ def import_result(source: Source, store: Store, host: Machine) -> Imported:
         _clear_old(parent)
         staging.mkdir(parents=True)
         write_bytes(staging / "result.json", raw)
-        sessions = _take(source, claims, staging, data["seed"], host)
+        sessions = _checked_logs(source, claims, staging, data["seed"], host)
         meta = _meta(data, claims, sessions, source, run_id, content)
-        played = _played(claims, sessions, data, meta)
+        played = _played(claims, sessions, data)
         write_bytes(staging / PLAYED, msgspec.json.encode(played))
         card = write_scores(staging, run_id, played)
         meta.games_played = sum(bool(one.result.plays) for one in played)
@@ -181,7 +131,7 @@ def import_result(source: Source, store: Store, host: Machine) -> Imported:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     run = StoredRun(folder=folder, meta=meta, imported=True)
-    return Imported(run=run, card=card, warnings=warnings)
+    return ImportedRun(run=run, card=card, warnings=warnings)
 
 
 def read_result(path: Path) -> tuple[Any, bytes]:
@@ -204,25 +154,25 @@ def read_result(path: Path) -> tuple[Any, bytes]:
         raise ResultProblem(msg) from error
 
 
-def _take(
-    source: Source, claims: Sequence[Claim], staging: Path, seed: int, host: Machine
-) -> list[Session]:
+def _checked_logs(
+    source: ImportSource, claims: Sequence[ClaimedGame], staging: Path, seed: int, host: Machine
+) -> list[SessionLog]:
     if source.sessions is None:
         return []
     if source.sessions.is_symlink():
         msg = f"{source.sessions} is a symbolic link; give the folder itself"
         raise ResultProblem(msg)
-    sessions = take_sessions(claims, source.sessions, staging / LOGS, seed)
+    sessions = import_logs(claims, source.sessions, staging / LOGS, seed)
     if sessions:
-        replay_sessions(sessions, source.games_dir, host)
+        replay_logs(sessions, source.games_dir, host)
     return sessions
 
 
 def _meta(
     data: dict[str, Any],
-    claims: Sequence[Claim],
-    sessions: Sequence[Session],
-    source: Source,
+    claims: Sequence[ClaimedGame],
+    sessions: Sequence[SessionLog],
+    source: ImportSource,
     run_id: str,
     content: str,
 ) -> RunMeta:
@@ -254,7 +204,9 @@ def _meta(
     )
 
 
-def _verdict(played: Sequence[Claim], sessions: Sequence[Session]) -> tuple[str, str | None]:
+def _verdict(
+    played: Sequence[ClaimedGame], sessions: Sequence[SessionLog]
+) -> tuple[str, str | None]:
     """A run is verified only if every game that was played is."""
     missing = len(played) - len(sessions)
     if played and missing <= 0:
@@ -265,8 +217,8 @@ def _verdict(played: Sequence[Claim], sessions: Sequence[Session]) -> tuple[str,
 
 
 def _played(
-    claims: Sequence[Claim], sessions: Sequence[Session], data: dict[str, Any], meta: RunMeta
-) -> list[Played]:
+    claims: Sequence[ClaimedGame], sessions: Sequence[SessionLog], data: dict[str, Any]
+) -> list[PlayedTrial]:
     logged = {session.claim.game.game_id: session for session in sessions}
     played = []
     for claim in claims:
@@ -276,7 +228,7 @@ def _played(
         )
         digest = hashlib.sha256(session.path.read_bytes()).hexdigest() if session else None
         played.append(
-            Played(
+            PlayedTrial(
                 result=result,
                 title=game.title,
                 tags=game.tags,
@@ -320,7 +272,91 @@ def _sync(folder: Path) -> None:
         os.close(fd)
 
 
-def claimed_result(claim: Claim, seed: int, timestamp: str) -> GameResult:
+def import_logs(
+    claims: Sequence[ClaimedGame], source: Path, target: Path, seed: int
+) -> list[SessionLog]:
+    """Copy the log of each game that has one; refuse what does not fit the result."""
+    sessions = []
+    for claim in claims:
+        path = source / f"{claim.game.game_id}.jsonl"
+        if path.is_symlink():
+            msg = f"{path} is a symbolic link; give the log itself"
+            raise ResultProblem(msg)
+        if path.is_file():
+            copy = _copy(path, target / path.name, claim)
+            sessions.append(_compare(read_log(copy), copy, claim, seed))
+        elif claim.session_sha256 is not None:
+            msg = f"{path} is missing, but the result was collected from it"
+            raise ResultProblem(msg, hint="copy the whole sessions folder as well")
+    return sessions
+
+
+def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> None:
+    """Do every action again in the real engine; refuse at the first difference."""
+    replays = check_logs([session.path for session in sessions], games, host)
+    for session, replay in zip(sessions, replays, strict=True):
+        if not replay.replayed:
+            name = session.claim.game.game_id
+            msg = f"{name}: the session log does not replay here: {replay.difference}"
+            raise ResultProblem(msg, hint="nothing was imported")
+
+
+def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
+    """Copy a log; one without baselines gets ours, one with others is refused."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(fd, "rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES:
+            msg = f"{path}: larger than {MAX_LOG_BYTES} bytes; not a session log"
+            raise ResultProblem(msg)
+        data = file.read()
+    if claim.session_sha256 not in (None, hashlib.sha256(data).hexdigest()):
+        msg = f"{path}: not the log the result was collected from (its sha256 differs)"
+        raise ResultProblem(msg)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    header = read_log(target).header
+    if header.baselines is None and claim.game.baselines is not None:
+        ours = msgspec.structs.replace(header, baselines=claim.game.baselines)
+        rest = data.partition(b"\n")[2]
+        target.write_bytes(msgspec.json.encode(ours) + b"\n" + rest)
+    return target
+
+
+def _compare(log: GameLog, path: Path, claim: ClaimedGame, seed: int) -> SessionLog:
+    """Compare what the result claims with what follows from its log."""
+    result, header = derive_result(log), log.header
+    best = best_play(result)
+    pairs = [
+        ("game id", claim.game.game_id, header.game_id),
+        ("sha256 of the game's source", claim.game.source_sha256, header.source_sha256),
+        ("baselines", claim.game.baselines, header.baselines),
+        ("seed", seed, header.seed),
+        ("state", claim.state, best.state if best else "NOT_PLAYED"),
+        ("levels_completed", claim.levels_completed, best.levels_completed if best else 0),
+        ("total_actions", claim.total_actions, result.steps),
+        ("total_resets", claim.total_resets, result.resets),
+    ]
+    levels = best.levels if best else ()
+    for i, actions in enumerate(claim.actions):
+        logged_actions = levels[i].actions if i < len(levels) else None
+        pairs.append((f"level {i + 1} actions", actions, logged_actions))
+    for name, claimed, logged in pairs:
+        if claimed != logged:
+            what = "our game has" if name in ("sha256 of the game's source", "baselines") else ""
+            where = f"{what or 'the result says'} {claimed!r}, the log {logged!r}"
+            msg = f"{claim.game.game_id}: {name}: {where}"
+            raise ResultProblem(msg, hint="nothing was imported")
+    return SessionLog(claim=claim, path=path, header=header, result=result)
+
+
+def best_play(result: GameResult) -> PlayResult | None:
+    """Choose the play that a result reports, as the collector does."""
+    if not result.plays:
+        return None
+    return max(result.plays, key=lambda play: (play.levels_completed, -play.actions))
+
+
+def claimed_result(claim: ClaimedGame, seed: int, timestamp: str) -> GameResult:
     """Make the result of one game from what was claimed; levels and baselines are ours."""
     game = claim.game
     count = game.level_count or len(claim.actions)
@@ -344,7 +380,7 @@ def claimed_result(claim: Claim, seed: int, timestamp: str) -> GameResult:
     )
 
 
-def _play(claim: Claim, count: int) -> PlayResult:
+def _play(claim: ClaimedGame, count: int) -> PlayResult:
     actions = [*claim.actions, *[0] * (count - len(claim.actions))]
     baselines = claim.game.baselines or ()
     marks = tuple((i + 1, sum(actions[: i + 1])) for i in range(claim.levels_completed))
@@ -367,3 +403,181 @@ def _play(claim: Claim, count: int) -> PlayResult:
         first_seq=0,
         last_seq=0,
     )
+
+
+def check_result(
+    data: Any, harness: str, games: Mapping[str, KnownGame]
+) -> tuple[list[ClaimedGame], list[str], list[str]]:
+    """Give the claims, the errors and the warnings; claims mean nothing while there are errors."""
+    if not isinstance(data, dict):
+        return [], ["the result must be an object"], []
+    errors = [*_missing(data, TOP, ""), *_check_top(data)]
+    warnings = list(_warnings(data, harness))
+    claims: list[ClaimedGame] = []
+    seen: set[str] = set()
+    rows = data.get("games")
+    for i, row in enumerate(rows[:MOST_GAMES] if isinstance(rows, list) else []):
+        place = f"games[{i}]"
+        if not isinstance(row, dict):
+            errors.append(f"{place} must be an object")
+            continue
+        found = [*_missing(row, GAME, f"{place}."), *_check_game(row, place, games)]
+        errors += found
+        game = games.get(row["game_id"]) if isinstance(row.get("game_id"), str) else None
+        if game is not None and game.game_id in seen:
+            errors.append(f"{place}.game_id: {game.game_id} appears twice")
+        elif game is not None:
+            seen.add(game.game_id)
+            if not found:
+                claims.append(_claim(row, game))
+    return claims, errors, warnings
+
+
+def _check_top(data: dict[str, Any]) -> Iterator[str]:
+    for name in ("schema_version", "harness", "timestamp"):
+        if name in data and not _is_text(data[name]):
+            yield f"{name} must be a string"
+    if isinstance(data.get("timestamp"), str) and not _is_time(data["timestamp"]):
+        yield "timestamp must be an ISO 8601 time"
+    if "seed" in data and not _is_int(data["seed"], -MOST, MOST):
+        yield "seed must be a whole number"
+    if "metadata" in data and not isinstance(data["metadata"], dict):
+        yield "metadata must be an object"
+    rows = data.get("games", [{}])
+    if not isinstance(rows, list):
+        yield '"games" must be an array'
+    elif not rows:
+        yield '"games" must not be empty'
+    elif len(rows) > MOST_GAMES:
+        yield f'"games" has more than {MOST_GAMES} entries'
+
+
+def _warnings(data: dict[str, Any], harness: str) -> Iterator[str]:
+    said = data.get("harness")
+    if isinstance(said, str) and said != harness:
+        yield f'Harness field in result ("{said[:80]}") does not match argument ("{harness}")'
+    version = data.get("schema_version")
+    if isinstance(version, str) and version != SCHEMA_VERSION:
+        yield f"Schema version {version[:80]} may not be fully supported (expected 1.0.0)"
+    formula = data.get("scoring_formula_version", "1.0.0")
+    if formula != "1.0.0":
+        yield f"Scoring formula {str(formula)[:80]!r} is not used: scores are always recomputed"
+
+
+def _check_game(row: dict[str, Any], place: str, games: Mapping[str, KnownGame]) -> Iterator[str]:
+    game_id = row.get("game_id")
+    game = games.get(game_id) if isinstance(game_id, str) else None
+    if "game_id" in row and game is None:
+        yield f"{place}.game_id: unknown game {str(game_id)[:80]!r}"
+    if "state" in row and row["state"] not in STATES:
+        yield f"{place}.state must be one of {', '.join(STATES)}"
+    for name in GAME[2:6]:
+        if name in row and not _is_int(row[name], 0, MOST):
+            yield f"{place}.{name} must be a whole number from 0 to {MOST}"
+    levels = row.get("levels")
+    if "levels" in row and not isinstance(levels, list):
+        yield f"{place}.levels must be an array"
+    elif isinstance(levels, list) and len(levels) > 1000:
+        yield f"{place}.levels has {len(levels)} entries; more than any game has"
+    elif isinstance(levels, list):
+        faults = [fault for j, level in enumerate(levels) for fault in _level(level, place, j)]
+        yield from faults
+        if game is not None and not faults and _is_counted(row):
+            yield from _check_sense(row, place, game)
+
+
+def _level(level: Any, place: str, j: int) -> Iterator[str]:
+    here = f"{place}.levels[{j}]"
+    if not isinstance(level, dict):
+        yield f"{here} must be an object"
+        return
+    yield from _missing(level, LEVEL, f"{here}.")
+    if "level_index" in level and level["level_index"] != j + 1:
+        yield f"{here}.level_index must be {j + 1}: levels must be in order, from 1"
+    if "completed" in level and not isinstance(level["completed"], bool):
+        yield f"{here}.completed must be true or false"
+    if "actions_taken" in level and not _is_int(level["actions_taken"], 0, MOST):
+        yield f"{here}.actions_taken must be a whole number from 0 to {MOST}"
+    baseline = level.get("baseline_actions")
+    if baseline is not None and not _is_int(baseline, 0, MOST):
+        yield f"{here}.baseline_actions must be a whole number from 0 to {MOST}, or null"
+
+
+def _check_sense(row: dict[str, Any], place: str, game: KnownGame) -> Iterator[str]:
+    """Check that the numbers of a game fit each other and the game as we have it."""
+    done, total, levels = row["levels_completed"], row["total_levels"], row["levels"]
+    played = row["state"] != "NOT_PLAYED"
+    if (played or total) and game.level_count is not None and total != game.level_count:
+        yield f"{place}.total_levels is {total}, but {game.game_id} has {game.level_count} levels"
+    if done > total:
+        yield f"{place}.levels_completed is {done} of {total} levels"
+    if len(levels) > total:
+        yield f"{place}.levels has {len(levels)} entries for {total} levels"
+    if (row["state"] == "WIN") != (played and done == total):
+        yield f"{place}.state is {row['state']} with {done} of {total} levels completed"
+    if [level["completed"] for level in levels[:done]] != [True] * done:
+        yield f"{place}.levels: the first {done} must be present and completed"
+    if any(level["completed"] for level in levels[done:]):
+        yield f"{place}.levels: more are completed than levels_completed says"
+    spent = sum(level["actions_taken"] for level in levels)
+    if spent > row["total_actions"] + row["total_resets"]:
+        yield (
+            f"{place}: its levels took {spent} actions, but only {row['total_actions']} actions "
+            f"and {row['total_resets']} resets were made"
+        )
+    if done and levels and levels[0]["actions_taken"] == 0:
+        yield f"{place}.levels[0]: completed without any action"
+    if not played and (row["total_actions"] or done):
+        yield f"{place}.state is NOT_PLAYED, but something was played"
+    yield from _check_baselines(levels, place, game)
+
+
+def _check_baselines(levels: list[dict[str, Any]], place: str, game: KnownGame) -> Iterator[str]:
+    ours = game.baselines or ()
+    for j, level in enumerate(levels):
+        claimed = level["baseline_actions"]
+        known = ours[j] if j < len(ours) else None
+        # A game without baselines was given zeros by the seed's driver.
+        if claimed is not None and claimed != (known or 0):
+            yield (
+                f"{place}.levels[{j}].baseline_actions is {claimed}, "
+                f"but the metadata of {game.game_id} says {known}"
+            )
+
+
+def _claim(row: dict[str, Any], game: KnownGame) -> ClaimedGame:
+    session = row.get("session")
+    sha256 = session.get("sha256") if isinstance(session, dict) else None
+    return ClaimedGame(
+        game=game,
+        state="NOT_FINISHED" if row["state"] == "PLAYING" else row["state"],
+        levels_completed=row["levels_completed"],
+        total_actions=row["total_actions"],
+        total_resets=row["total_resets"],
+        actions=tuple(level["actions_taken"] for level in row["levels"]),
+        session_sha256=sha256 if isinstance(sha256, str) else None,
+    )
+
+
+def _missing(row: dict[str, Any], names: tuple[str, ...], place: str) -> list[str]:
+    return [f"Missing required field: {place}{name}" for name in names if name not in row]
+
+
+def _is_counted(row: dict[str, Any]) -> bool:
+    return row.get("state") in STATES and all(_is_int(row.get(n), 0, MOST) for n in GAME[2:6])
+
+
+def _is_int(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TEXT
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

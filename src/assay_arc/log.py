@@ -7,7 +7,6 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
@@ -30,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the engine said after one action; frames are its pixels, packed (see frames.py)."""
+    """What the engine said after one action; frames are its pixels, packed (see pack_frames)."""
 
     state: str
     levels_completed: int
@@ -53,9 +52,11 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     play_resets: int = 0
 
 
-class Header(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="header", tag_field="type"
-):
+class _LogRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+    """A line of the log."""
+
+
+class Header(_LogRecord, frozen=True, kw_only=True, tag="header"):
     """The first line: which game exactly, under which rules, in which engine."""
 
     schema: str = SCHEMA
@@ -72,15 +73,7 @@ class Header(
     started_at: str
 
 
-class Event(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename="camel",
-    tag="event",
-    tag_field="type",
-    omit_defaults=True,
-):
+class Event(_LogRecord, frozen=True, kw_only=True, tag="event", omit_defaults=True):
     """One command as received, and what became of it.
 
     executed: the engine did it; failed: the engine broke on it; rejected: the engine never saw
@@ -100,9 +93,7 @@ class Event(
     counters: Counters = Counters()
 
 
-class Resumed(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="resumed", tag_field="type"
-):
+class Resumed(_LogRecord, frozen=True, kw_only=True, tag="resumed"):
     """The game process was started again and replayed everything above this line."""
 
     seq: int
@@ -110,7 +101,7 @@ class Resumed(
     replayed_actions: int
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="end", tag_field="type"):
+class End(_LogRecord, frozen=True, kw_only=True, tag="end"):
     """The game was closed on purpose; why is known only to the one who closed it."""
 
     seq: int
@@ -156,7 +147,6 @@ class GameLog(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Only the commands."""
         return tuple(record for record in self.records if isinstance(record, Event))
 
 
@@ -253,7 +243,6 @@ class LogWriter:
             raise
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -261,12 +250,7 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _lock(self) -> None:

@@ -186,42 +186,14 @@ def _hull(boxes: Sequence[Box]) -> Box:
     return min(x0), min(y0), max(x1), max(y1)
 
 
-RGB = (
-    (0xFF, 0xFF, 0xFF),
-    (0xCC, 0xCC, 0xCC),
-    (0x99, 0x99, 0x99),
-    (0x66, 0x66, 0x66),
-    (0x33, 0x33, 0x33),
-    (0x00, 0x00, 0x00),
-    (0xE5, 0x3A, 0xA3),
-    (0xFF, 0x7B, 0xCC),
-    (0xF9, 0x3C, 0x31),
-    (0x1E, 0x93, 0xFF),
-    (0x88, 0xD8, 0xF1),
-    (0xFF, 0xDC, 0x00),
-    (0xFF, 0x85, 0x1B),
-    (0x92, 0x12, 0x31),
-    (0x4F, 0xCC, 0x30),
-    (0xA3, 0x56, 0xD6),
-)
-NAMES = (
-    "white",
-    "light-grey",
-    "grey",
-    "dark-grey",
-    "charcoal",
-    "black",
-    "magenta",
-    "pink",
-    "red",
-    "blue",
-    "light-blue",
-    "yellow",
-    "orange",
-    "maroon",
-    "green",
-    "purple",
-)
+PALETTE = """
+white ffffff  light-grey cccccc  grey 999999  dark-grey 666666
+charcoal 333333  black 000000  magenta e53aa3  pink ff7bcc
+red f93c31  blue 1e93ff  light-blue 88d8f1  yellow ffdc00
+orange ff851b  maroon 921231  green 4fcc30  purple a356d6
+"""
+NAMES = PALETTE.split()[::2]
+RGB = [tuple(bytes.fromhex(code)) for code in PALETTE.split()[1::2]]
 # One character for each byte value; anything beyond the palette is a question mark.
 DIGITS = bytes.maketrans(bytes(range(256)), b"0123456789abcdef" + b"?" * 240)
 
@@ -281,5 +253,5 @@ def _colours(upper: int, lower: int) -> str:
     return f"\x1b[38;2;{r};{g};{b};48;2;{r2};{g2};{b2}m"
 
 
-def _rgb(value: int) -> tuple[int, int, int]:
+def _rgb(value: int) -> tuple[int, ...]:
     return RGB[value] if value < len(RGB) else UNKNOWN

@@ -24,4 +24,4 @@ class StoreProblem(ArcProblem):
 
 
 class ResultProblem(ArcProblem):
-    """A result of another harness that cannot be taken over; says everything that is wrong."""
+    """A result of another harness that cannot be imported; says everything that is wrong."""

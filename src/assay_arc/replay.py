@@ -9,10 +9,10 @@ import msgspec
 
 from assay.plugin import Machine
 from assay_arc.catalog import GameInfo, list_games
-from assay_arc.engine import Engine, Observation, engine_env
+from assay_arc.engine import Observation, ToolkitEngine, engine_env
 from assay_arc.log import Answer, Event, GameLog, Header, read_log
 from assay_arc.problems import ArcProblem
-from assay_arc.result import Tally
+from assay_arc.scoring import Tally
 
 COMPARED = (
     "state",
@@ -25,7 +25,7 @@ COMPARED = (
 )
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The verdict: replayed with everything equal, or the first difference."""
 
     replayed: bool
@@ -35,15 +35,15 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Said beside the verdict: another toolkit than the one that wrote the log."""
 
 
-def replay_log(log: GameLog, info: GameInfo, engine: Engine) -> Replay:
+def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
     """Check that a log is what this engine answers to the same actions in our copy of the game."""
     difference = header_difference(log.header, info)
     if difference:
-        return Replay(replayed=False, n_actions=0, difference=difference)
+        return ReplayResult(replayed=False, n_actions=0, difference=difference)
     return replay_events(log, engine)
 
 
-def replay_events(log: GameLog, engine: Engine) -> Replay:
+def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
     """Do every action of the log again, comparing answers and counters."""
     tally, n = Tally(), 0
     for event in log.events:
@@ -53,9 +53,9 @@ def replay_events(log: GameLog, engine: Engine) -> Replay:
             difference = difference or f"{levels} in the first answer"
         if difference:
             message = f"record {event.seq} ({event.action or event.outcome}): {difference}"
-            return Replay(replayed=False, n_actions=n, difference=message)
+            return ReplayResult(replayed=False, n_actions=n, difference=message)
         n += event.outcome in ("executed", "failed")
-    return Replay(replayed=True, n_actions=n)
+    return ReplayResult(replayed=True, n_actions=n)
 
 
 def header_difference(header: Header, info: GameInfo) -> str | None:
@@ -71,7 +71,9 @@ def header_difference(header: Header, info: GameInfo) -> str | None:
     return None
 
 
-def _replay_event(event: Event, engine: Engine, tally: Tally, *, is_first: bool) -> str | None:
+def _replay_event(
+    event: Event, engine: ToolkitEngine, tally: Tally, *, is_first: bool
+) -> str | None:
     if event.outcome == "rejected":
         tally.rejected += 1
     if event.outcome not in ("executed", "failed") or event.action is None:
@@ -104,12 +106,12 @@ def _differ(name: str, logged: object, ours: object) -> str | None:
     return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
 
 
-ARGV = (sys.executable, "-m", "assay_arc.verify_log", "-")
+ARGV = (sys.executable, "-m", "assay_arc.engine_process", "verify")
 FIRST_S, EACH_S = 60.0, 120.0
 
 
-def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[Replay]:
-    """Replay logs with our copies of their games; one engine process does them all."""
+def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayResult]:
+    """ReplayResult logs with our copies of their games; one engine process does them all."""
     folders = {info.game_id: info.folder for info in list_games(games).games}
     found = [_game_of(log, folders) for log in logs]
     pairs = [
@@ -136,7 +138,7 @@ def changed_logs(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
     return changed
 
 
-def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | Replay:
+def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
     try:
         game_id = read_log(log).header.game_id
     except (ArcProblem, OSError) as problem:
@@ -144,12 +146,12 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | Replay:
     return folders.get(game_id) or _broken(f"game {game_id} is not among our games")
 
 
-def _ask(pairs: Sequence[bytes], host: Machine) -> list[Replay]:
+def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
     said = b"\n".join(pairs) + b"\n"
     limit_s = FIRST_S + EACH_S * len(pairs)
     done = host.run(ARGV, stdin=said, env=engine_env(), timeout_s=limit_s)
-    lines = done.stdout.splitlines()
-    replays = [msgspec.json.decode(line, type=Replay) for line in lines if line.startswith(b"{")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
+    replays = [msgspec.json.decode(line, type=ReplayResult) for line in lines]
     if len(replays) < len(pairs):
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
         missing = _broken(f"the engine process ended early: {words[0]}")
@@ -157,5 +159,5 @@ def _ask(pairs: Sequence[bytes], host: Machine) -> list[Replay]:
     return replays
 
 
-def _broken(why: str) -> Replay:
-    return Replay(replayed=False, n_actions=0, difference=why)
+def _broken(why: str) -> ReplayResult:
+    return ReplayResult(replayed=False, n_actions=0, difference=why)

@@ -21,7 +21,6 @@ from assay_arc.store import (
 
 
 def report_markdown(run: StoredRun, card: Scorecard) -> str:
-    """Write the whole report."""
     parts = [
         ["# ARC-AGI-3 Benchmark Report", "", *_header(run, card)],
         ["## Per-Environment Breakdown", "", *_breakdown(card)],
@@ -125,35 +124,27 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
 
 
 def _breakdown(card: Scorecard) -> list[str]:
-    rows = []
-    for game in by_score(card):
-        best = game.best
-        trials = game.trials
-        actions = sum(t.actions for t in trials) if trials else (best.actions if best else 0)
-        resets = sum(t.resets for t in trials) if trials else (best.resets if best else 0)
-        done = best.levels_completed if best else 0
-        state = best.state if best else "NOT_PLAYED"
-        rows.append(
-            [
-                game.id,
-                number(game.percent),
-                f"{done}/{game.n_levels}",
-                str(actions),
-                str(resets),
-                state,
-            ]
-        )
+    rows = [
+        [
+            game.id,
+            number(game.percent),
+            f"{game.best.levels_completed}/{game.n_levels}",
+            str(game.actions),
+            str(game.resets),
+            game.best.state,
+        ]
+        for game in by_score(card)
+    ]
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
-    reasons = [f"- {game.id}: no score: {game.score_reason}" for game in card.games]
-    missing = [game.percent is None and game.score_reason is not None for game in card.games]
-    return [*lines, *[line for line, shown in zip(reasons, missing, strict=True) if shown]]
+    unscored = [game for game in card.games if game.percent is None and game.score_reason]
+    return [*lines, *(f"- {game.id}: no score: {game.score_reason}" for game in unscored)]
 
 
 def _levels(card: Scorecard) -> list[str]:
     lines: list[str] = []
     for game in by_score(card):
         play = game.best
-        if play is None:
+        if not game.runs:
             continue
         rows = []
         for i, taken in enumerate(play.level_actions):
@@ -179,33 +170,28 @@ def _analysis(card: Scorecard) -> list[str]:
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
         lines.append(f"- Level {level}: {done}/{of} ({100 * done / of:.0f}%)")
-    over = [game for game in card.games if game.best and game.best.state == "GAME_OVER"]
-    if over:
+    lost = [game for game in card.games if game.best.state == "GAME_OVER"]
+    if lost:
         lines += ["", "**Failure Analysis**:"]
-        lines += [
-            f"- {game.id}: failed at level {game.best.levels_completed + 1}"
-            for game in over
-            if game.best
-        ]
+        lines += [f"- {g.id}: failed at level {g.best.levels_completed + 1}" for g in lost]
     return lines
 
 
 def _game_json(game: GameRow) -> dict[str, Any]:
     play = game.best
-    pairs = completed_levels(play) if play else []
     return {
         "game_id": game.id,
         "score": game.percent,
         "score_reason": game.score_reason,
-        "levels_completed": play.levels_completed if play else 0,
+        "levels_completed": play.levels_completed,
         "num_levels": game.n_levels,
-        "actions": sum(t.actions for t in game.trials) or (play.actions if play else 0),
-        "resets": sum(t.resets for t in game.trials) or (play.resets if play else 0),
-        "state": play.state if play else "NOT_PLAYED",
-        "level_scores": [s * 100 for s in play.level_scores] if play else [],
-        "level_actions": play.level_actions if play else [],
-        "level_baselines": play.level_baseline_actions if play else [],
-        "efficiency": [taken / usual for taken, usual in pairs],
+        "actions": game.actions,
+        "resets": game.resets,
+        "state": play.state,
+        "level_scores": [s * 100 for s in play.level_scores],
+        "level_actions": play.level_actions,
+        "level_baselines": play.level_baseline_actions,
+        "efficiency": [taken / usual for taken, usual in completed_levels(play)],
         "stop_reasons": [trial.stop_reason for trial in game.trials],
     }
 
@@ -240,14 +226,8 @@ def all_trials(card: Scorecard) -> list[TrialRow]:
 
 def efficiency(games: Sequence[GameRow]) -> Efficiency:
     """Add up the completed levels of the best play of each game."""
-    actions = baseline = 0
-    for game in games:
-        play = game.best
-        if play is None:
-            continue
-        for taken, usual in completed_levels(play):
-            actions, baseline = actions + taken, baseline + usual
-    return Efficiency(actions, baseline)
+    pairs = [pair for game in games for pair in completed_levels(game.best)]
+    return Efficiency(sum(taken for taken, _ in pairs), sum(usual for _, usual in pairs))
 
 
 def completed_levels(play: PlayRow) -> list[tuple[int, int]]:
@@ -291,7 +271,7 @@ def cost_per_level(card: Scorecard) -> float | None:
 
 def _seed_trial(game: GameRow) -> list[TrialRow]:
     play = game.best
-    if play is None:
+    if not game.runs:
         return []
     return [
         TrialRow(
@@ -331,12 +311,10 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
 
 
 def signed(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """Write a difference."""
     return "-" if value is None else f"{value:+.{digits}f}{unit}"
 
 
 def money(value: float | None) -> str:
-    """Write an amount of dollars."""
     return "-" if value is None else f"${value:.4f}"
 
 
@@ -399,29 +377,24 @@ def _text(text: str) -> str:
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", plain)
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """One game in one run."""
-
+class PastGame(msgspec.Struct, frozen=True, kw_only=True):
     run: StoredRun
     game: GameRow
 
     def words(self) -> str:
         """Say it in the seed's line."""
-        meta, best = self.run.meta, self.game.best
-        percent = self.game.percent
-        score = "-" if percent is None else f"{percent:.1f}"
-        done = best.levels_completed if best else 0
-        actions = sum(t.actions for t in self.game.trials) or (best.actions if best else 0)
+        meta, game = self.run.meta, self.game
         mark = " [unverified]" if is_unverified(self.run) else ""
         return (
-            f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score {score}, "
-            f"Levels {done}/{self.game.n_levels}, {actions} actions{mark}"
+            f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score "
+            f"{number(game.percent)}, Levels {game.best.levels_completed}/{game.n_levels}, "
+            f"{game.actions} actions{mark}"
         )
 
 
-def past_of_games(store: Store) -> tuple[dict[str, list[Past]], list[str]]:
+def past_of_games(store: Store) -> tuple[dict[str, list[PastGame]], list[str]]:
     """Give the history of each game, oldest first, and the runs whose card can not be read."""
-    past: dict[str, list[Past]] = {}
+    past: dict[str, list[PastGame]] = {}
     problems = []
     for run in store.completed():
         try:
@@ -430,11 +403,11 @@ def past_of_games(store: Store) -> tuple[dict[str, list[Past]], list[str]]:
             problems.append(problem.message)
             continue
         for game in games:
-            past.setdefault(game.id, []).append(Past(run=run, game=game))
+            past.setdefault(game.id, []).append(PastGame(run=run, game=game))
     return past, problems
 
 
-def best_percent(past: list[Past]) -> float | None:
+def best_percent(past: list[PastGame]) -> float | None:
     """Give the best score that can be believed."""
     known = [p.game.percent for p in past if not is_unverified(p.run)]
     return max((percent for percent in known if percent is not None), default=None)

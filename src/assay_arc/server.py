@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class Listener:
-    """Serves until told to stop; a player that goes away is only a closed connection."""
+    """Serves until it is to stop; a player that goes away is only a closed connection."""
 
     def __init__(self, path: Path, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
         self._answer = answer
@@ -35,13 +35,13 @@ class Listener:
                 if key.fileobj is self._server:
                     self._accept()
                 else:
-                    connection: Connection = key.data
+                    connection: PlayerConnection = key.data
                     self._serve_one(connection, mask, should_stop)
 
     def close(self) -> None:
         """Send what is still owed, then close everything and take the socket away."""
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Connection):
+            if isinstance(key.data, PlayerConnection):
                 key.data.flush_and_close()
         self._selector.close()
         self._server.close()
@@ -56,10 +56,10 @@ class Listener:
             peer.close()
             return
         peer.setblocking(False)
-        self._selector.register(peer, selectors.EVENT_READ, Connection(peer))
+        self._selector.register(peer, selectors.EVENT_READ, PlayerConnection(peer))
 
     def _serve_one(
-        self, connection: "Connection", mask: int, should_stop: Callable[[], bool]
+        self, connection: "PlayerConnection", mask: int, should_stop: Callable[[], bool]
     ) -> None:
         try:
             if mask & selectors.EVENT_READ:
@@ -77,7 +77,7 @@ class Listener:
             self._selector.modify(connection.peer, connection.wanted(), connection)
 
 
-class Connection:
+class PlayerConnection:
     """One player's connection and its half-read and half-written lines."""
 
     def __init__(self, peer: socket.socket) -> None:
@@ -117,7 +117,6 @@ class Connection:
             self._incoming, self._last = b"", True
 
     def write(self) -> None:
-        """Send what the other side takes now."""
         if self._outgoing:
             try:
                 sent = self.peer.send(self._outgoing)
@@ -128,7 +127,6 @@ class Connection:
             self.gone = True
 
     def wanted(self) -> int:
-        """Say what to wait for."""
         if self._outgoing:
             return selectors.EVENT_READ | selectors.EVENT_WRITE
         return selectors.EVENT_READ
@@ -170,8 +168,6 @@ MAX_SOCKET_PATH = 100
 
 
 class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One game for one trial."""
-
     game: Path
     """The folder that holds metadata.json."""
     log: Path
@@ -198,7 +194,6 @@ def read_config(environ: Mapping[str, str], stdin: IO[str]) -> ServeConfig:
 
 
 def write_config(config: ServeConfig) -> str:
-    """Write settings as read_config reads them."""
     return msgspec.json.encode(config, enc_hook=str).decode()
 
 
@@ -232,11 +227,11 @@ MAX_KEPT_TEXT = 2000
 INT64 = 2**63
 
 Operation = Literal["look", "act", "click", "reset", "status", "quit", "close"]
-Place = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+Coordinate = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class PlayerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a player may ask; `close` belongs to the owner alone."""
 
     op: Operation
@@ -244,8 +239,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: Short | None = None
     """Chosen by the player; one id is never done twice, so a lost answer can be asked again."""
     action: Short | None = None
-    x: Place | None = None
-    y: Place | None = None
+    x: Coordinate | None = None
+    y: Coordinate | None = None
     full: bool = False
     frames: bool = False
     image: bool = False
@@ -264,7 +259,7 @@ class BadRequest(Exception):
         self.token = token
 
 
-def parse_request(line: bytes) -> tuple[Request, Any]:
+def parse_request(line: bytes) -> tuple[PlayerRequest, Any]:
     """Read one line; give the request and what the log keeps of it, without the token."""
     try:
         received = msgspec.json.decode(line)
@@ -275,7 +270,7 @@ def parse_request(line: bytes) -> tuple[Request, Any]:
     token = token if isinstance(token, str) else ""
     kept = _keep(received) if _is_plain(received) else _as_text(line, token)
     try:
-        return msgspec.convert(received, Request), kept
+        return msgspec.convert(received, PlayerRequest), kept
     except msgspec.ValidationError as error:
         message = f"not a request: {error}"
         raise BadRequest(message, kept, token) from None

@@ -2,11 +2,11 @@
 
 import base64
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from assay_arc.engine import Engine, Observation
+from assay_arc.engine import Observation, ToolkitEngine
 from assay_arc.log import (
     SIDE,
     End,
@@ -22,19 +22,19 @@ from assay_arc.log import (
 from assay_arc.observe import DIGITS, change_text, frame_png, frames_text, grid_text
 from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
-from assay_arc.result import RESET, Tally, tally_events
-from assay_arc.server import Request
+from assay_arc.scoring import RESET, Tally, tally_events
+from assay_arc.server import PlayerRequest
 
 MAX_LOGGED_REJECTIONS = 10_000
 MAX_LOGGED_LOOKS = 100_000
 
 
-class Session:
+class GameSession:
     """One game being played. Nothing is answered before the log has it."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ToolkitEngine,
         log: LogWriter,
         limits: Limits,
         now: Callable[[], str],
@@ -66,7 +66,7 @@ class Session:
         self._log.append(Resumed(seq=self._seq, at=self._now(), replayed_actions=len(done)))
         self._seq += 1
 
-    def handle(self, request: Request, received: Any) -> dict[str, Any]:
+    def handle(self, request: PlayerRequest, received: Any) -> dict[str, Any]:
         """Answer one request; the token was checked before."""
         match request.op:
             case "act" | "click" | "reset":
@@ -89,13 +89,12 @@ class Session:
         return refuse(self, message)
 
     def end(self, reason: Literal["player_quit", "timeout", "crash"], message: str = "") -> None:
-        """Write down why the game was closed."""
         if not self.closed:
             self.closed = True
             self._log.append(End(seq=self._seq, at=self._now(), reason=reason, message=message))
             self._seq += 1
 
-    def _play(self, request: Request, received: Any) -> dict[str, Any]:
+    def _play(self, request: PlayerRequest, received: Any) -> dict[str, Any]:
         if request.id is not None and request.id in self._done_ids:
             self._show(received, message="already done")
             return describe(self, request, headline="already done; this is how it stands")
@@ -161,8 +160,6 @@ class Refusal(Exception):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that may be done."""
-
     action: str
     x: int | None = None
     y: int | None = None
@@ -174,44 +171,35 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.action} x{self.x} y{self.y}" if self.x is not None else self.action
 
 
-class MoveContext(Protocol):
-    """What a check looks at."""
-
-    limits: Limits
-    tally: Tally
-    seen: Observation
-
-
-def check_reset(table: MoveContext) -> Move:
+def check_reset(session: GameSession) -> Move:
     """Allow a reset while the budget lasts."""
-    most = table.limits.max_resets
-    if most is not None and table.tally.resets >= most:
+    most = session.limits.max_resets
+    if most is not None and session.tally.resets >= most:
         message = f"reset limit reached: all {most} resets are used"
         raise Refusal(message, "resets")
     return Move(action=RESET)
 
 
-def check_action(table: MoveContext, request: Request) -> Move:
+def check_action(session: GameSession, request: PlayerRequest) -> Move:
     """Allow an action that exists, is available now, and is within the budget."""
     move = _click(request) if request.op == "click" else _named(request)
-    _check_running(table.tally.state)
-    names = action_names(table.seen)
+    _check_running(session.tally.state)
+    names = action_names(session.seen)
     if move.action not in names:
         message = f"{move.action} is not available in this game; available: {' '.join(names)}"
         raise Refusal(message)
-    most = table.limits.max_steps
-    if most is not None and table.tally.steps >= most:
+    most = session.limits.max_steps
+    if most is not None and session.tally.steps >= most:
         message = f"step limit reached: all {most} actions are used"
         raise Refusal(message, "steps")
     return move
 
 
 def action_names(seen: Observation) -> list[str]:
-    """Name the actions available now."""
     return [f"ACTION{number}" for number in seen.available_actions]
 
 
-def _named(request: Request) -> Move:
+def _named(request: PlayerRequest) -> Move:
     name = (request.action or "").strip().upper()
     if name == RESET:
         message = "RESET is not an action; use the reset command"
@@ -224,7 +212,7 @@ def _named(request: Request) -> Move:
     return Move(action=name)
 
 
-def _click(request: Request) -> Move:
+def _click(request: PlayerRequest) -> Move:
     if request.x is None or request.y is None:
         message = f"{CLICK} needs x and y, whole numbers from 0 to {SIDE - 1}"
         raise Refusal(message)
@@ -251,45 +239,37 @@ _NEXT = {
 }
 
 
-class ReplyContext(Protocol):
-    """What an answer is made from."""
-
-    limits: Limits
-    tally: Tally
-    seen: Observation
-    before: bytes | None
-
-
-def describe(table: ReplyContext, request: Request, headline: str = "") -> dict[str, Any]:
+def describe(session: GameSession, request: PlayerRequest, headline: str = "") -> dict[str, Any]:
     """Answer a request that was done."""
-    parts = [headline, status_line(table), _NEXT.get(table.tally.state, ""), _body(table, request)]
+    advice = _NEXT.get(session.tally.state, "")
+    parts = [headline, status_line(session), advice, _body(session, request)]
     reply: dict[str, Any] = {"ok": True, "text": "\n".join(part for part in parts if part)}
-    reply |= _status(table)
+    reply |= _status(session)
     if request.grid:
-        reply["grid"] = table.seen.frame.translate(DIGITS).decode("ascii")
-        reply["digest"] = frames_digest(table.seen.frames[-1:])
+        reply["grid"] = session.seen.frame.translate(DIGITS).decode("ascii")
+        reply["digest"] = frames_digest(session.seen.frames[-1:])
     if request.image:
-        reply["image"] = base64.b64encode(frame_png(table.seen.frame)).decode("ascii")
+        reply["image"] = base64.b64encode(frame_png(session.seen.frame)).decode("ascii")
     return reply
 
 
-def refuse(table: ReplyContext, message: str) -> dict[str, Any]:
+def refuse(session: GameSession, message: str) -> dict[str, Any]:
     """Answer a request that was not done."""
-    text = f"not done: {message}\n{status_line(table)}"
-    return {"ok": False, "error": message, "text": text} | _status(table)
+    text = f"not done: {message}\n{status_line(session)}"
+    return {"ok": False, "error": message, "text": text} | _status(session)
 
 
-def status_line(table: ReplyContext) -> str:
+def status_line(session: GameSession) -> str:
     """Say in one line where the game stands."""
-    seen, tally, limits = table.seen, table.tally, table.limits
+    seen, tally, limits = session.seen, session.tally, session.limits
     level = min(seen.levels_completed + 1, seen.win_levels)
     steps = f"actions {_of(tally.steps, limits.max_steps)}"
     resets = f"resets {_of(tally.resets, limits.max_resets)}"
     return f"{tally.state} level {level} of {seen.win_levels}, {steps}, {resets}"
 
 
-def _body(table: ReplyContext, request: Request) -> str:
-    seen, before = table.seen, table.before
+def _body(session: GameSession, request: PlayerRequest) -> str:
+    seen, before = session.seen, session.before
     actions = f"available: {' '.join(action_names(seen))}"
     if request.op in ("status", "quit", "close"):
         return actions
@@ -302,16 +282,16 @@ def _body(table: ReplyContext, request: Request) -> str:
     return note + change_text(before, seen.frame)
 
 
-def _status(table: ReplyContext) -> dict[str, Any]:
-    seen, tally = table.seen, table.tally
+def _status(session: GameSession) -> dict[str, Any]:
+    seen, tally = session.seen, session.tally
     return {
         "state": tally.state,
         "levelsCompleted": seen.levels_completed,
         "levels": seen.win_levels,
         "steps": tally.steps,
-        "maxSteps": table.limits.max_steps,
+        "maxSteps": session.limits.max_steps,
         "resets": tally.resets,
-        "maxResets": table.limits.max_resets,
+        "maxResets": session.limits.max_resets,
         "availableActions": action_names(seen),
     }
 
@@ -321,20 +301,19 @@ def _of(used: int, most: int | None) -> str:
 
 
 def resume_session(
-    log: GameLog, expected: Header, engine: Engine, writer: LogWriter, now: Callable[[], str]
-) -> Session:
+    log: GameLog, expected: Header, engine: ToolkitEngine, writer: LogWriter, now: Callable[[], str]
+) -> GameSession:
     """Replay a log and give the session at its end; refuse when anything differs."""
     _same_header(log.header, expected)
-    last = _LastSeen(engine)
-    replay = replay_events(log, last)
+    replay = replay_events(log, engine)
     if not replay.replayed:
-        message = f"the log can not be resumed: {replay.difference}"
+        message = f"the log cannot be resumed: {replay.difference}"
         raise LogProblem(message)
-    seen = last.seen if last.seen is not None else engine.start()
+    seen = engine.seen or engine.start()
     if seen is None:
-        message = "the log can not be resumed: the game gives no first picture"
+        message = "the log cannot be resumed: the game gives no first picture"
         raise LogProblem(message)
-    session = Session(engine, writer, log.header.limits, now, seen)
+    session = GameSession(engine, writer, log.header.limits, now, seen)
     session.resume(log)
     if not log.events:
         session.begin()
@@ -347,24 +326,7 @@ def _same_header(logged: Header, expected: Header) -> None:
     for field in Header.__struct_fields__:
         if getattr(logged, field) != getattr(ours, field):
             message = (
-                f"the log can not be resumed: its {field} is {getattr(logged, field)!r} "
+                f"the log cannot be resumed: its {field} is {getattr(logged, field)!r} "
                 f"and this game process has {getattr(ours, field)!r}"
             )
             raise LogProblem(message)
-
-
-class _LastSeen:
-    """Passes everything on to an engine and remembers its last answer."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.seen: Observation | None = None
-
-    def start(self) -> Observation | None:
-        self.seen = self._engine.start()
-        return self.seen
-
-    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
-        seen = self._engine.act(action, x, y)
-        self.seen = seen or self.seen
-        return seen

@@ -19,8 +19,6 @@ engine and agreed; or nobody could check it."""
 
 
 class HarnessConfig(msgspec.Struct, kw_only=True):
-    """What the agent was set up with."""
-
     model: str = "unknown"
     plugins: list[str] = []
     skills: list[str] = []
@@ -28,8 +26,6 @@ class HarnessConfig(msgspec.Struct, kw_only=True):
 
 
 class RunMeta(msgspec.Struct, kw_only=True):
-    """One run of one agent over some games."""
-
     run_id: str
     harness: str
     timestamp: str
@@ -140,22 +136,30 @@ class GameRow(msgspec.Struct, kw_only=True):
         return None if self.score is None else self.score * 100
 
     @property
-    def best(self) -> PlayRow | None:
-        """The play that is shown: the best one."""
-        if not self.runs:
-            return None
-        return max(self.runs, key=lambda run: (run.score_percent or run.score or 0, -run.actions))
+    def best(self) -> PlayRow:
+        """The play that is shown: the best one; an empty one when nothing was played."""
+
+        def merit(play: PlayRow) -> tuple[float, int]:
+            return play.score_percent or play.score or 0, -play.actions
+
+        return max(self.runs, key=merit, default=PlayRow())
 
     @property
     def n_levels(self) -> int:
-        """How many levels the game has."""
-        best = self.best
-        return self.level_count or (best.number_of_levels if best else 0)
+        return self.level_count or self.best.number_of_levels
+
+    @property
+    def actions(self) -> int:
+        """Of all trials; a card of the seed has none, there it is the play that is shown."""
+        return sum(trial.actions for trial in self.trials) or self.best.actions
+
+    @property
+    def resets(self) -> int:
+        """The same of resets."""
+        return sum(trial.resets for trial in self.trials) or self.best.resets
 
 
 class Scorecard(msgspec.Struct, kw_only=True):
-    """What a run achieved."""
-
     card_id: str = ""
     source_url: str | None = None
     tags: list[str] = []
@@ -187,8 +191,6 @@ class Scorecard(msgspec.Struct, kw_only=True):
 
 
 class LevelScore(msgspec.Struct, kw_only=True):
-    """A level in environment-scores.json."""
-
     level_index: int
     score: float
     actions_taken: int
@@ -197,8 +199,6 @@ class LevelScore(msgspec.Struct, kw_only=True):
 
 
 class EnvironmentScore(msgspec.Struct, kw_only=True):
-    """A game in environment-scores.json."""
-
     game_id: str
     title: str
     tags: list[str]
@@ -217,8 +217,6 @@ class EnvironmentScore(msgspec.Struct, kw_only=True):
 
 
 class EnvironmentScores(msgspec.Struct, kw_only=True):
-    """The whole of environment-scores.json."""
-
     run_id: str
     overall_score: float | None
     environments: list[EnvironmentScore]
@@ -239,12 +237,13 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     imported: bool = False
 
     def card(self) -> Scorecard:
-        """Read its scorecard."""
         try:
             return read_json(self.folder / CARD, Scorecard)
         except StoreProblem as problem:
             msg = f"run {self.meta.run_id}: {problem.message} (status: {self.meta.status})"
-            raise StoreProblem(msg, hint="make it again with: assay arc rescore --write") from None
+            raise StoreProblem(
+                msg, hint="create it again with: assay arc rescore --write"
+            ) from None
 
     @property
     def label(self) -> str:
@@ -261,7 +260,6 @@ class Store:
         self.cross_dir = root / "cross-harness"
 
     def import_dir(self, harness: str) -> Path:
-        """Where imported runs of a harness are kept."""
         return self.cross_dir / harness / "runs"
 
     def native(self) -> list[StoredRun]:
@@ -287,10 +285,10 @@ class Store:
             place = -1 if name == "latest" else -2
             if not completed:
                 msg = "No completed runs found."
-                raise StoreProblem(msg, hint="play first: assay arc run random --games all")
+                raise StoreProblem(msg, hint="play first with: assay arc run random --games all")
             if len(completed) < -place:
                 msg = "Only one completed run exists."
-                raise StoreProblem(msg, hint="play another: assay arc run AGENT")
+                raise StoreProblem(msg, hint="play another one with: assay arc run AGENT")
             return completed[place]
         matches = [r for r in (*self.native(), *self.imported()) if r.meta.run_id.startswith(name)]
         exact = [run for run in matches if run.meta.run_id == name]
@@ -298,12 +296,12 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            msg = f"Run {name} is not clear: {', '.join(run.meta.run_id for run in found)}"
+            msg = f"Run {name} is ambiguous: {', '.join(run.meta.run_id for run in found)}"
             raise StoreProblem(msg, hint="give more of the id")
         raise _not_found(name, completed)
 
     def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
-        """Read the runs of a folder; what is not a run is passed over."""
+        """Read the runs of a folder; what is not a run is skipped."""
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -324,7 +322,9 @@ def _sorted(runs: Iterator[StoredRun]) -> list[StoredRun]:
 def _not_found(name: str, completed: list[StoredRun]) -> StoreProblem:
     msg = f"Run {name} not found."
     if not completed:
-        return StoreProblem(msg, hint="there are no completed runs; play: assay arc run random")
+        return StoreProblem(
+            msg, hint="there are no completed runs; play first with: assay arc run random"
+        )
     lines = [f"{r.meta.run_id}  {r.meta.harness}  {r.meta.timestamp[:16]}" for r in completed[-10:]]
     return StoreProblem(msg, hint="Available runs:\n    " + "\n    ".join(lines))
 
@@ -333,15 +333,13 @@ CONFIG = "config.json"
 
 
 class CrossHarness(msgspec.Struct, kw_only=True):
-    """What is spoken with other harnesses."""
+    """Which harnesses results are exchanged with, and in which schema."""
 
     result_schema_version: str = "1.0.0"
-    supported_harnesses: list[str] = msgspec.field(
-        default_factory=lambda: ["codex", "gemini", "opencode"]
-    )
+    supported_harnesses: list[str] = msgspec.field(default_factory=lambda: list(HARNESSES))
 
 
-class Config(msgspec.Struct, kw_only=True):
+class StoreConfig(msgspec.Struct, kw_only=True):
     """The seed's settings; the toolkit is always used offline here."""
 
     version: str = "1.0.0"
@@ -360,13 +358,13 @@ class Config(msgspec.Struct, kw_only=True):
     cached_env_count: int | None = None
 
 
-def read_config(root: Path) -> Config:
+def read_config(root: Path) -> StoreConfig:
     """Read config.json; without one the defaults hold."""
     path = root / CONFIG
-    return read_json(path, Config) if path.is_file() else Config()
+    return read_json(path, StoreConfig) if path.is_file() else StoreConfig()
 
 
-def games_folder(root: Path, config: Config, given: Path | None = None) -> Path:
+def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> Path:
     """Find the games: the folder that was given, the configured one, or the package's own."""
     if given is not None:
         if str(given) == "builtin":
@@ -410,7 +408,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
-        raise OutputError(msg, hint="check folder, permissions and free space") from error
+        raise OutputError(
+            msg, hint="check the folder, its permissions and the free space"
+        ) from error
 
 
 def read_json[T](path: Path, kind: type[T]) -> T:
@@ -424,5 +424,5 @@ def read_json[T](path: Path, kind: type[T]) -> T:
         msg = f"{path}: cannot be read: {error.strerror}"
         raise StoreProblem(msg) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path}: not what it should be: {error}"
+        msg = f"{path}: has an unexpected format: {error}"
         raise StoreProblem(msg) from error

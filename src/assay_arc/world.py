@@ -1,12 +1,17 @@
 """The world of one trial: a game process that is started, watched, started again, and closed."""
 
 import hashlib
+import io
 import os
 import secrets
 import shutil
 import sys
+import tempfile
 import threading
 import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +20,11 @@ import msgspec
 from assay.plugin import Machine, Started
 from assay.records.recording import TurnEnd
 from assay_arc.catalog import GameInfo
-from assay_arc.client.connection import SOCKET, TOKEN, GameConnection, GameGone
-from assay_arc.client.launcher import write_launchers
+from assay_arc.client import SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
 from assay_arc.log import Limits, has_header, read_log
 from assay_arc.problems import ServeProblem
-from assay_arc.result import derive_result
-from assay_arc.scoring import score_all
+from assay_arc.scoring import derive_result, score_all
 from assay_arc.server import VARIABLE, ServeConfig, write_config
 
 START_S = 90.0
@@ -62,7 +65,6 @@ class GameWorld:
         self._broken: str | None = None
 
     def open(self) -> None:
-        """Start the game and wait until it answers."""
         self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _set_aside(self._log)
         self._start()
@@ -154,6 +156,22 @@ class GameWorld:
             self._process.end()
 
 
+@contextmanager
+def open_world(
+    info: GameInfo, log: Path | None, host: Machine, *, seed: int, limits: Limits
+) -> Iterator[GameWorld]:
+    """Run a game for a player in this process; without a path its log is thrown away at the end."""
+    with tempfile.TemporaryDirectory(prefix="arc-") as name:
+        folder = Path(name)
+        log = log or folder / "l" / "game.jsonl"
+        world = GameWorld(info, log, folder, host, seed=seed, limits=limits, mcp=False)
+        try:
+            world.open()
+            yield world
+        finally:
+            world.close()
+
+
 def _reason(last: TurnEnd | None) -> tuple[str, str]:
     """Say why the game was closed, from how the player's process ended."""
     if last is None:
@@ -184,16 +202,14 @@ class GamePlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """What to start; it says nothing of which game or where."""
-        return (sys.executable, "-m", "assay_arc.serve_game")
+        return (sys.executable, "-m", "assay_arc.engine_process", "serve")
 
     @property
     def env(self) -> dict[str, str]:
-        """What to add to the game process's environment."""
         return {VARIABLE: write_config(self.config)}
 
     @property
     def player_env(self) -> dict[str, str]:
-        """What to add to the player's environment."""
         return {SOCKET: str(self.config.socket), TOKEN: self.config.token}
 
 
@@ -243,3 +259,44 @@ def _ask(plan: GamePlan, **request: str) -> dict[str, Any]:
         return game.ask(**request)
     finally:
         game.close()
+
+
+CLIENT = Path(__file__).parent / "client"
+PROGRAMS = {
+    "arc-play": "from assay_arc.client.arc_play import main\nraise SystemExit(main())",
+    "arc-mcp": "from assay_arc.client.arc_mcp import main\nraise SystemExit(main())",
+}
+# A date within what zip files can hold, so that the same source gives the same bytes.
+STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def write_launchers(folder: Path) -> dict[str, Path]:
+    """Put `arc-play` and `arc-mcp` into a folder for the player's PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for name, start in PROGRAMS.items():
+        path = folder / name
+        path.write_bytes(_program(start))
+        path.chmod(0o755)
+        written[name] = path
+    return written
+
+
+def _program(start: str) -> bytes:
+    """Make a program that Python runs from one file: a shebang line and a zip behind it."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
+        _add(file, "assay_arc/__init__.py", "")
+        for source in sorted(CLIENT.glob("*.py")):
+            _add(file, f"assay_arc/client/{source.name}", source.read_text(encoding="utf-8"))
+        _add(file, "__main__.py", start)
+    return f"#!{_interpreter()} -IS\n".encode() + archive.getvalue()
+
+
+def _interpreter() -> str:
+    """Name the plain interpreter, not that of our virtual environment, where the games are."""
+    return str(Path(sys.executable).resolve())
+
+
+def _add(file: zipfile.ZipFile, name: str, text: str) -> None:
+    file.writestr(zipfile.ZipInfo(name, STAMP), text)

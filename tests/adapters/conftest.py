@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import sqlite3
+import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -14,28 +15,35 @@ import pytest
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 
 TESTS = Path(__file__).parents[1]
-SHARED = TESTS.parents[1] / "shared" / "recordings"
 
 
 def _lines(path: Path) -> list[RawLine]:
     return [RawLine(0, line) for line in path.read_bytes().splitlines()]
 
 
+@pytest.fixture(scope="session")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack tests/recordings.tar.xz (made by scripts/pack_recordings.sh), once for each worker."""
+    folder = tmp_path_factory.mktemp("archive")
+    with tarfile.open(TESTS / "recordings.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "recordings"
+
+
 @pytest.fixture
-def shared_recording() -> Callable[..., Recording]:
-    """Give a recording of ../shared/recordings: AGENT, and a name for each turn."""
+def archived_recording(recordings: Path) -> Callable[..., Recording]:
+    """Give a recording of tests/recordings.tar.xz: AGENT, and a name for each turn."""
 
     def load(agent: str, *names: str) -> Recording:
-        if not SHARED.is_dir():
-            pytest.skip(f"no recordings in {SHARED}")
+        folder = recordings / agent
         turns, stderr = [], ""
         for name in names:
-            code = int((SHARED / agent / f"{name}.rc").read_text())
+            code = int((folder / f"{name}.rc").read_text())
             killed = signal.Signals(-code).name if code < 0 else None
             end = TurnEnd(exit_code=abs(code) + 128 if killed else code, signal=killed)
-            lines = partial(_lines, SHARED / agent / f"{name}.jsonl")
+            lines = partial(_lines, folder / f"{name}.jsonl")
             turns.append(Turn(text="x", end=end, lines=lines))
-            stderr = (SHARED / agent / f"{name}.stderr.txt").read_text(errors="replace").strip()
+            stderr = (folder / f"{name}.stderr.txt").read_text(errors="replace").strip()
         return Recording(start_ms=0, end_ms=0, turns=tuple(turns), stderr=stderr)
 
     return load

@@ -19,7 +19,7 @@ OWN = "claude-2.1.325"
 ONE, TWO, THREE, FOUR = (
     (n * 1200, n * 60, n * 300, n * 50) for n in range(1, 5)
 )  # input, output, cache read, cache write
-SHARED: dict[str, tuple[str | None, tuple[int, ...] | None]] = {
+ARCHIVED: dict[str, tuple[str | None, tuple[int, ...] | None]] = {
     "auth_token": (None, TWO),
     "bad_flag": ("spawn", None),
     "bad_tool_json": (None, (1300, 80, 300, 50)),
@@ -110,11 +110,11 @@ def told(reading: Reading, kind: type) -> list[str]:
     return [step.content for step in reading.steps if isinstance(step, kind)]
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_outcome_and_tokens(shared_recording: Load, name: str) -> None:
-    recording = shared_recording("claude", name)
+@pytest.mark.parametrize("name", ARCHIVED)
+def test_outcome_and_tokens(archived_recording: Load, name: str) -> None:
+    recording = archived_recording("claude", name)
     reading = read(recording)
-    expected, tokens = SHARED[name]
+    expected, tokens = ARCHIVED[name]
     assert cause(recording, reading) == expected
     used = reading.usage
     counted = used and (
@@ -125,10 +125,10 @@ def test_outcome_and_tokens(shared_recording: Load, name: str) -> None:
     assert reading.events.mapped + reading.events.unparsed == reading.events.total
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_no_text_and_no_call_is_lost(shared_recording: Load, name: str) -> None:
+@pytest.mark.parametrize("name", ARCHIVED)
+def test_no_text_and_no_call_is_lost(archived_recording: Load, name: str) -> None:
     """Count again, in the plainest way, what the lines hold."""
-    recording = shared_recording("claude", name)
+    recording = archived_recording("claude", name)
     reading = read(recording)
     said: dict[str, list[str]] = {"text": [], "thinking": []}
     made: dict[str, Any] = {}
@@ -155,14 +155,13 @@ def test_no_text_and_no_call_is_lost(shared_recording: Load, name: str) -> None:
     assert all((s.error is not UNSET) == (s.status == "failed") for s in steps)
 
 
-def test_all_shared_recordings_are_listed(shared_recording: Load) -> None:
-    shared_recording("claude", "basic")
-    folder = Path(__file__).parents[3] / "shared/recordings/claude"
-    assert {path.name.removesuffix(".jsonl") for path in folder.glob("*.jsonl")} == set(SHARED)
+def test_all_archived_recordings_are_listed(recordings: Path) -> None:
+    folder = recordings / "claude"
+    assert {path.name.removesuffix(".jsonl") for path in folder.glob("*.jsonl")} == set(ARCHIVED)
 
 
-def test_resumed_turns_are_not_counted_twice(shared_recording: Load) -> None:
-    reading = read(shared_recording("claude", "resume.1", "resume.2", "resume.3"))
+def test_resumed_turns_are_not_counted_twice(archived_recording: Load) -> None:
+    reading = read(archived_recording("claude", "resume.1", "resume.2", "resume.3"))
     assert reading.usage
     assert (reading.usage.input_tokens, reading.usage.output_tokens) == (4800, 240)
     assert reading.usage.cost_usd == pytest.approx(0.01911)
@@ -171,29 +170,29 @@ def test_resumed_turns_are_not_counted_twice(shared_recording: Load) -> None:
     assert [step.turn for step in reading.steps] == [1, 2, 2, 2, 3]
 
 
-def test_cost_of_a_model_without_price_is_not_believed(shared_recording: Load) -> None:
-    unknown = read(shared_recording("claude", "mock_model_name")).usage
-    known = read(shared_recording("claude", "basic")).usage
+def test_cost_of_a_model_without_price_is_not_believed(archived_recording: Load) -> None:
+    unknown = read(archived_recording("claude", "mock_model_name")).usage
+    known = read(archived_recording("claude", "basic")).usage
     assert unknown
     assert known
     assert unknown.cost_usd is UNSET
     assert (known.cost_usd, known.cost_source) == (0.009555, "reported")
 
 
-def test_setup_retries_denials_and_details(shared_recording: Load) -> None:
-    mcp = read(shared_recording("claude", "mcp_broken"))
+def test_setup_retries_denials_and_details(archived_recording: Load) -> None:
+    mcp = read(archived_recording("claude", "mcp_broken"))
     assert mcp.setup
     assert mcp.setup["mcpServers"] == [{"name": "bad", "status": "failed"}]
     assert "Bash" in mcp.setup["tools"]
-    assert read(shared_recording("claude", "denied")).permission_denials == 1
-    assert read(shared_recording("claude", "err429_forever")).provider_retries == 2
-    basic = read(shared_recording("claude", "basic"))
+    assert read(archived_recording("claude", "denied")).permission_denials == 1
+    assert read(archived_recording("claude", "err429_forever")).provider_retries == 2
+    basic = read(archived_recording("claude", "basic"))
     assert basic.agent
     assert (basic.agent.version, basic.agent.model) == ("2.1.325", "claude-sonnet-4-5")
     assert basic.session_id == "3c9036aa-3dd6-4059-aa08-f5998eb8e7a4"
     (call,) = calls(basic)
     assert (call.exit_code, call.duration, call.status) == (0, 372.0, "completed")
-    failed = calls(read(shared_recording("claude", "tool_fail")))
+    failed = calls(read(archived_recording("claude", "tool_fail")))
     assert [call.exit_code for call in failed] == [3, UNSET, UNSET, UNSET]
 
 

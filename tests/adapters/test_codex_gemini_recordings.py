@@ -1,4 +1,4 @@
-"""Codex and Gemini CLI: every recording of ../shared/recordings reads as the specs say."""
+"""Codex and Gemini CLI: every recording of tests/recordings.tar.xz reads as the specs say."""
 
 import json
 import re
@@ -18,20 +18,16 @@ from assay.records.spec import PluginRef
 from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 TESTS = Path(__file__).parents[1]
-SHARED = TESTS.parents[1] / "shared" / "recordings"
 EXPECTED = {
-    agent: json.loads((TESTS / "recordings" / f"shared-{agent}.json").read_text())
+    agent: json.loads((TESTS / "recordings" / f"archived-{agent}.json").read_text())
     for agent in ("codex", "gemini")
 }
 CASES = [(agent, name) for agent, scenarios in EXPECTED.items() for name in scenarios]
 SIGNALS = {-15: "SIGTERM", -9: "SIGKILL"}
 
 
-def load(agent: str, name: str, kept: Path | None) -> Recording:
+def load(base: Path, name: str, kept: Path | None) -> Recording:
     """Give a recording, with the agent's session files when a folder for them is given."""
-    base = SHARED / agent
-    if not base.is_dir():
-        pytest.skip(f"NOT TESTED: there are no recordings in {base}")
     index = [line.split("\t") for line in (base / "INDEX.tsv").read_text().splitlines()]
     rows = {row[0]: row for row in index}
     whole = base / f"{name}.jsonl"
@@ -76,8 +72,8 @@ def texts(reading: Reading, kind: type[Message] | type[Thought]) -> list[str]:
 
 
 @pytest.mark.parametrize(("agent", "name"), CASES)
-def test_with_the_session_file(agent: str, name: str, tmp_path: Path) -> None:
-    recording = load(agent, name, tmp_path)
+def test_with_the_session_file(agent: str, name: str, recordings: Path, tmp_path: Path) -> None:
+    recording = load(recordings / agent, name, tmp_path)
     reading, wanted = read(agent, recording), EXPECTED[agent][name]
     failure = failure_of(recording, reading)
     assert (failure.cause.value if failure else None) == wanted["cause"]
@@ -95,8 +91,8 @@ def test_with_the_session_file(agent: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("agent", "name"), CASES)
-def test_the_stream_alone_is_a_sound_record(agent: str, name: str) -> None:
-    recording = load(agent, name, None)
+def test_the_stream_alone_is_a_sound_record(agent: str, name: str, recordings: Path) -> None:
+    recording = load(recordings / agent, name, None)
     reading, wanted = read(agent, recording), EXPECTED[agent][name]
     failure = failure_of(recording, reading)
     assert (failure.cause.value if failure else None) == wanted["cause"]
@@ -113,13 +109,19 @@ def test_the_stream_alone_is_a_sound_record(agent: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("agent", "name"), CASES)
-def test_no_text_is_lost(agent: str, name: str, tmp_path: Path) -> None:
-    recording = load(agent, name, tmp_path)
+def test_no_text_is_lost(agent: str, name: str, recordings: Path, tmp_path: Path) -> None:
+    recording = load(recordings / agent, name, tmp_path)
     steps = json.dumps([step_texts(step) for step in read(agent, recording).steps])
     for turn in recording.turns:
         for line in turn.lines():
             for text in said(line.text):
                 assert json.dumps(text)[1:-1] in steps, text
+
+
+@pytest.mark.parametrize("agent", EXPECTED)
+def test_all_recordings_are_expected(agent: str, recordings: Path) -> None:
+    streams = {re.sub(r"(\.\d)?\.jsonl$", "", p.name) for p in (recordings / agent).glob("*.jsonl")}
+    assert streams == set(EXPECTED[agent])
 
 
 def told(step: ToolCall) -> list[Any]:

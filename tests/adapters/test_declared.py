@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from assay.adapters.declared import DeclaredAdapter
-from assay.adapters.declared.reader import TurnReader
+from assay.adapters.declared.reader import DeclaredTurn
 from assay.plugin import Ask
 from assay.records.recording import RawLine
 
 
 @pytest.fixture
-def read(schema: dict[str, Any]) -> Callable[..., TurnReader]:
+def read(schema: dict[str, Any]) -> Callable[..., DeclaredTurn]:
     """Read events by the schema with changes."""
 
-    def reader(*events: Any, **changes: Any) -> TurnReader:
+    def reader(*events: Any, **changes: Any) -> DeclaredTurn:
         watch = DeclaredAdapter(schema | changes).watch()
         for event in events:
             watch.feed(RawLine(0, json.dumps(event).encode()))
-        assert isinstance(watch, TurnReader)
+        assert isinstance(watch, DeclaredTurn)
         return watch
 
     return reader

@@ -17,7 +17,7 @@ from assay.records.trajectory import Message, Plan, Thought, ToolCall
 OWN = "opencode-1.18.33"
 ONE, TWO, THREE = ((n * 1200, n * 50, n * 300, n * 10) for n in range(1, 4))
 """Input, output, cache read, reasoning."""
-SHARED: dict[str, tuple[str | None, tuple[int, ...] | None]] = {
+ARCHIVED: dict[str, tuple[str | None, tuple[int, ...] | None]] = {
     "anthropic_provider": (None, (2400, 120, 600, 0)),
     "bad_config": ("spawn", None),
     "bad_flag": ("spawn", None),
@@ -94,11 +94,11 @@ def told(reading: Reading, kind: type) -> list[str]:
     return [step.content for step in reading.steps if isinstance(step, kind)]
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_outcome_and_tokens(shared_recording: Load, name: str) -> None:
-    recording = shared_recording("opencode", name)
+@pytest.mark.parametrize("name", ARCHIVED)
+def test_outcome_and_tokens(archived_recording: Load, name: str) -> None:
+    recording = archived_recording("opencode", name)
     reading = read(recording)
-    expected, tokens = SHARED[name]
+    expected, tokens = ARCHIVED[name]
     assert cause(recording, reading) == expected
     used = reading.usage
     counted = used and (
@@ -109,10 +109,10 @@ def test_outcome_and_tokens(shared_recording: Load, name: str) -> None:
     assert reading.events.mapped + reading.events.unparsed == reading.events.total
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_no_text_and_no_call_is_lost(shared_recording: Load, name: str) -> None:
+@pytest.mark.parametrize("name", ARCHIVED)
+def test_no_text_and_no_call_is_lost(archived_recording: Load, name: str) -> None:
     """Count again, in the plainest way, what the lines hold."""
-    recording = shared_recording("opencode", name)
+    recording = archived_recording("opencode", name)
     reading = read(recording)
     said: dict[str, list[str]] = {"text": [], "reasoning": []}
     made = []
@@ -132,15 +132,14 @@ def test_no_text_and_no_call_is_lost(shared_recording: Load, name: str) -> None:
     assert [(c.call_id, c.name, c.input, c.output) for c in calls(reading)] == made
 
 
-def test_all_shared_recordings_are_listed(shared_recording: Load) -> None:
-    shared_recording("opencode", "basic")
-    folder = Path(__file__).parents[3] / "shared/recordings/opencode"
+def test_all_archived_recordings_are_listed(recordings: Path) -> None:
+    folder = recordings / "opencode"
     listed = {path.name.removesuffix(".jsonl") for path in folder.glob("*.jsonl")}
-    assert listed == set(SHARED) | NO_STREAM
+    assert listed == set(ARCHIVED) | NO_STREAM
 
 
-def test_calls_that_failed_though_completed(shared_recording: Load) -> None:
-    failed = calls(read(shared_recording("opencode", "tool_fail")))
+def test_calls_that_failed_though_completed(archived_recording: Load) -> None:
+    failed = calls(read(archived_recording("opencode", "tool_fail")))
     assert [(c.name, c.status, c.exit_code) for c in failed] == [
         ("bash", "failed", 3),
         ("no_such_tool", "failed", UNSET),
@@ -149,18 +148,18 @@ def test_calls_that_failed_though_completed(shared_recording: Load) -> None:
     ]
     assert failed[0].error == "exit code 3"
     assert failed[0].duration == 1355.0
-    (slow,) = calls(read(shared_recording("opencode", "bash_timeout")))
+    (slow,) = calls(read(archived_recording("opencode", "bash_timeout")))
     assert slow.status == "failed"
     assert "timeout 1500 ms" in str(slow.error)
-    mcp = calls(read(shared_recording("opencode", "mcp")))
+    mcp = calls(read(archived_recording("opencode", "mcp")))
     assert [(c.name, c.status, c.output) for c in mcp] == [
         ("demo_boom", "failed", "boom failed"),
         ("demo_add", "completed", "5"),
     ]
 
 
-def test_resumed_turns_are_added_up(shared_recording: Load) -> None:
-    reading = read(shared_recording("opencode", "resume.1", "resume.2", "resume.3"))
+def test_resumed_turns_are_added_up(archived_recording: Load) -> None:
+    reading = read(archived_recording("opencode", "resume.1", "resume.2", "resume.3"))
     assert reading.usage
     assert (reading.usage.input_tokens, reading.usage.reasoning_tokens) == (4800, 40)
     assert (reading.usage.cost_usd, reading.usage.cost_source) == (
@@ -171,15 +170,15 @@ def test_resumed_turns_are_added_up(shared_recording: Load) -> None:
     assert reading.outputs == ["First answer.", "Second answer.", "Third answer."]
 
 
-def test_answer_after_a_context_that_was_too_long_counts(shared_recording: Load) -> None:
-    recording = shared_recording("opencode", "prompt_too_long")
+def test_answer_after_a_context_that_was_too_long_counts(archived_recording: Load) -> None:
+    recording = archived_recording("opencode", "prompt_too_long")
     failure = failure_of(recording, read(recording))
     assert failure
     assert failure.answered
 
 
-def test_permission_that_nobody_gave(shared_recording: Load) -> None:
-    recording = shared_recording("opencode", "perm_ask")
+def test_permission_that_nobody_gave(archived_recording: Load) -> None:
+    recording = archived_recording("opencode", "perm_ask")
     reading = read(recording)
     assert reading.permission_denials == 1
     failure = failure_of(recording, reading)

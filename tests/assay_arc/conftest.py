@@ -15,9 +15,9 @@ import pytest
 
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, read_game
 from assay_arc.log import Header, Limits, LogWriter, read_log
-from assay_arc.result import derive_result
-from assay_arc.server import Request
-from assay_arc.session import Session
+from assay_arc.scoring import derive_result
+from assay_arc.server import PlayerRequest
+from assay_arc.session import GameSession
 from assay_arc.world import close_game, plan_game, wait_ready
 
 GAMES = tuple(info.game_id for info in list_games(BUILT_IN).games)
@@ -93,11 +93,11 @@ class Table:
             )
         )
         now = "2026-01-01T00:00:01+00:00"
-        self.session = Session(self.engine, self.log, limits, lambda: now, first)
+        self.session = GameSession(self.engine, self.log, limits, lambda: now, first)
         self.session.begin()
 
     def do(self, op: str, **fields) -> dict:
-        return self.session.handle(Request(op=op, **fields), {"op": op, **fields})
+        return self.session.handle(PlayerRequest(op=op, **fields), {"op": op, **fields})
 
     def step(self, step: Step) -> dict:
         action, x, y = step

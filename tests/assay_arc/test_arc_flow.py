@@ -16,6 +16,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from assay.cli.group import run_command
 from assay.errors import AssayError
 from assay_arc.commands import COMMANDS, command
 from assay_arc.commands import demo as arc_demo
@@ -80,7 +81,7 @@ def test_no_sub_command_shows_the_table():
         assert f"assay arc {name}" in done.out
     wrong = arc("comprae")
     assert wrong.code == 2
-    assert "did you mean 'compare'?" in wrong.out
+    assert "Did you mean 'compare'?" in wrong.out
 
 
 def test_a_run_has_the_seeds_files_with_scores_from_its_logs(here, read_rows):
@@ -315,7 +316,7 @@ def test_a_person_plays_from_a_pipe(tmp_path, monkeypatch):
 def test_wrong_usage_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert arc("run").code == 2
-    assert "no adapter is called" in arc("run", "nobody", "--games", "ky01").out
+    assert "there is no adapter called 'nobody'" in arc("run", "nobody", "--games", "ky01").out
     assert "Game zz77 not found" in arc("run", "random", "--games", "zz77").out
     assert "the seed must be a number" in arc("run", "random:x", "--games", "ky01").out
     assert arc("run", "random", "--resume", "latest").code == 2
@@ -357,7 +358,7 @@ def games_of(process: subprocess.Popen) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
-            if "serve_game" in " ".join(child.cmdline()):
+            if "engine_process" in " ".join(child.cmdline()):
                 found.append(child)
         except psutil.Error:
             pass
@@ -446,7 +447,7 @@ def test_game_and_player_are_killed_in_mid_game(tmp_path, start, read_rows):
 def test_the_demo_plays_and_compares(tmp_path, monkeypatch, capsys):
     few = ["random", "search", "--games", "ky01", "--max-steps", "15", "-q"]
     monkeypatch.setattr(arc_demo, "RUN", few)
-    assert arc_demo.play_and_compare(tmp_path) == 0
+    assert run_command(["arc", "demo", "-o", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "$ assay arc compare" in said
     assert "## Verdict" in said

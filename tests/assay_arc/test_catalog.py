@@ -79,7 +79,7 @@ def test_the_probe_counts_levels_and_survives_broken_games(tmp_path, games, arc)
     worse = arc.write_game(tmp_path / "c", [1], source)
     folders = [good.folder, bad.folder, worse.folder, tmp_path / "missing", games["ky01-v1"].folder]
     done = subprocess.run(
-        [sys.executable, "-m", "assay_arc.probe_games"],
+        [sys.executable, "-m", "assay_arc.engine_process", "probe"],
         input="".join(f"{folder}\n" for folder in folders),
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from mcp.client.stdio import stdio_client
 
 from assay_arc.client.arc_mcp import answer_line
 from assay_arc.client.arc_play import WrongUsage, read_arguments
-from assay_arc.client.launcher import write_launchers
+from assay_arc.world import write_launchers
 
 
 @pytest.fixture

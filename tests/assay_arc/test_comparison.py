@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
 from assay_arc.report import (
     efficiency,
     level_reach,
@@ -70,7 +70,7 @@ def game(game_id, *percents, levels=2, done=1, source="a" * 64, cost=None) -> Ga
     )
 
 
-def entry(name, *games, imported=False, verified="recorded", **meta) -> Entry:
+def entry(name, *games, imported=False, verified="recorded", **meta) -> ComparedRun:
     known = [row.score_percent for row in games if row.score_percent is not None]
     costs = [t.cost_usd for row in games for t in row.trials if t.cost_usd is not None]
     fields = {"harness": name, "timestamp": "2026-01-01T00:00:00", "status": "completed"}
@@ -90,7 +90,7 @@ def entry(name, *games, imported=False, verified="recorded", **meta) -> Entry:
         meta=RunMeta(run_id=f"{name}-0000-run", verified=verified, **fields | meta),
         imported=imported,
     )
-    return Entry(run=run, card=card)
+    return ComparedRun(run=run, card=card)
 
 
 def compare(*entries, tolerance=1.0, rank_all=False):
@@ -274,7 +274,9 @@ def test_06_21_runs_that_the_seed_wrote_are_read_on_their_own_scale(tmp_path):
     text = report_markdown(run, run.card())
     assert "40.00 / 100" in text
     assert "UNVERIFIED" in text
-    entries = [Entry(run=store.find(n), card=store.find(n).card()) for n in ("seed-1", "seed-2")]
+    entries = [
+        ComparedRun(run=store.find(n), card=store.find(n).card()) for n in ("seed-1", "seed-2")
+    ]
     assert compare(*entries).environment_deltas[0].status == "Unchanged"
 
 

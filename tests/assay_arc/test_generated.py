@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from assay_arc.catalog import BUILT_IN
-from assay_arc.generate import TEMPLATES, Order, generate, instructions
+from assay_arc.generate import TEMPLATES, HarnessPlan, generate, instructions
 from assay_arc.generated import collect_results, game_driver
 from assay_arc.log import read_log
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 
 DRIVER = "game_driver.py"
 
 
-def make_order(games, names=("ky01-v1",), **changes) -> Order:
+def make_plan(games, names=("ky01-v1",), **changes) -> HarnessPlan:
     fields = {
         "harness": "codex",
         "games": tuple(games[name] for name in names),
@@ -28,15 +27,14 @@ def make_order(games, names=("ky01-v1",), **changes) -> Order:
         "max_resets": 10,
         "ref_run_id": "none",
         "generated": "2026-01-01T00:00:00+00:00",
-        "games_dir": BUILT_IN,
         "with_games": True,
     }
-    return Order(**fields | changes)
+    return HarnessPlan(**fields | changes)
 
 
 @pytest.fixture
 def folder(tmp_path, games) -> Path:
-    generate(make_order(games), tmp_path / "codex")
+    generate(make_plan(games), tmp_path / "codex")
     return tmp_path / "codex"
 
 
@@ -84,7 +82,7 @@ def test_01_the_generator_writes_files_and_runs_nothing(folder, games):
 
 @pytest.mark.parametrize("harness", ["codex", "gemini", "opencode"])
 def test_the_instructions_have_each_harness_s_own_section(games, harness):
-    text = instructions(make_order(games, harness=harness, with_games=False))
+    text = instructions(make_plan(games, harness=harness, with_games=False))
     command = {"codex": "codex exec", "gemini": "gemini -p", "opencode": "opencode run"}[harness]
     assert command in text
     assert "--env-dir <folder of your environment files>" in text
@@ -94,7 +92,7 @@ def test_the_instructions_have_each_harness_s_own_section(games, harness):
 
 def test_settings_with_strange_text_are_data_and_not_code(tmp_path, games):
     evil = "'; import os; os.system('touch owned') #`touch owned`$(touch owned)"
-    generate(make_order(games, harness="codex", ref_run_id=evil), tmp_path / "out")
+    generate(make_plan(games, harness="codex", ref_run_id=evil), tmp_path / "out")
     settings = {"harness": evil, "games": {}}
     from assay_arc.generate import fill_program
 
@@ -139,7 +137,7 @@ def test_10_15_25_bad_lines_get_a_message_and_cost_nothing(folder):
 
 
 def test_23_limits_hold_over_restarts_and_a_torn_line_is_mended(folder, games):
-    generate(make_order(games, max_steps=3), folder)
+    generate(make_plan(games, max_steps=3), folder)
     drive(folder, act("ACTION4"), act("ACTION4"), arguments=("ky01", "0", "--max-steps", "99"))
     log = folder / "sessions" / "ky01-v1.jsonl"
     with log.open("ab") as file:

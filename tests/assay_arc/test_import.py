@@ -12,9 +12,8 @@ from assay.errors import OutputError
 from assay.run.host import LocalHost
 from assay_arc.cards import derive_played
 from assay_arc.catalog import BUILT_IN
-from assay_arc.claims import KnownGame, check_result
 from assay_arc.generated import collect_results
-from assay_arc.importing import Source, import_result
+from assay_arc.importing import ImportSource, KnownGame, check_result, import_result
 from assay_arc.problems import ArcProblem
 from assay_arc.scoring import score_game
 from assay_arc.store import Store
@@ -25,14 +24,7 @@ LEVELS = {"gd01": 4, "ky01": 5, "mx01": 4, "od01": 5, "so01": 4, "tg01": 5}
 @pytest.fixture
 def known(games) -> dict[str, KnownGame]:
     by_id = {
-        game_id: KnownGame(
-            game_id=game_id,
-            title=info.title,
-            tags=info.tags,
-            source_sha256=info.source_sha256,
-            level_count=LEVELS[info.base_id],
-            baselines=info.baselines,
-        )
+        game_id: KnownGame(**msgspec.structs.asdict(info), level_count=LEVELS[info.base_id])
         for game_id, info in games.items()
     }
     return by_id | {game_id.split("-")[0]: game for game_id, game in by_id.items()}
@@ -56,7 +48,7 @@ class Desk:
     def take(self, result, *, sessions=True, harness="codex"):
         path = self.folder / "result.json"
         path.write_text(result if isinstance(result, str) else json.dumps(result))
-        source = Source(
+        source = ImportSource(
             harness=harness,
             result=path,
             sessions=self.sessions if sessions else None,
@@ -220,7 +212,7 @@ def test_symbolic_links_are_refused(won, tmp_path):
     (won.folder / "real.json").write_text(json.dumps(result))
     (won.folder / "result.json").unlink()
     (won.folder / "result.json").symlink_to(won.folder / "real.json")
-    source = Source(
+    source = ImportSource(
         harness="codex",
         result=won.folder / "result.json",
         sessions=None,
@@ -276,9 +268,9 @@ WRONG = [
     (result_of(game_row(levels_completed=3, total_levels=1)), "has 5 levels"),
     (result_of(game_row(levels_completed=6)), "6 of 5 levels"),
     (result_of(game_row(total_levels=10**8)), "has 5 levels"),
-    (result_of(game_row(levels=[level()] * 100_000)), "no game has so many"),
+    (result_of(game_row(levels=[level()] * 100_000)), "more than any game has"),
     (result_of(game_row(levels=[level(3), level(1, False)])), "level_index must be 1"),
-    (result_of(game_row(), game_row(game_id="ky01")), "ky01-v1 is there twice"),
+    (result_of(game_row(), game_row(game_id="ky01")), "ky01-v1 appears twice"),
     (result_of(games=[]), "must not be empty"),
     (result_of(games={}), "must be an array"),
     (result_of("ky01-v1"), "games[0] must be an object"),
@@ -287,7 +279,7 @@ WRONG = [
     (result_of(game_row(game_id="nope-v1")), "unknown game"),
     (result_of(game_row(game_id=7)), "unknown game"),
     (result_of(game_row(state="WIN")), "state is WIN with 1 of 5"),
-    (result_of(game_row(levels_completed=2)), "first 2 must be there and completed"),
+    (result_of(game_row(levels_completed=2)), "first 2 must be present and completed"),
     (result_of(game_row(levels_completed=0)), "more are completed"),
     (result_of(game_row(total_actions=3)), "took 12 actions, but only 3"),
     (result_of(game_row(levels=[level(taken=0)])), "completed without any action"),

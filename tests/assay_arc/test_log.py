@@ -21,7 +21,7 @@ from assay_arc.log import (
     unpack_frames,
 )
 from assay_arc.problems import LogProblem
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 
 NOW = "2026-01-01T00:00:00+00:00"
 

@@ -4,10 +4,10 @@ import os
 import subprocess
 import sys
 
-from assay_arc.client.connection import GameConnection
+from assay_arc.client import GameConnection
 from assay_arc.log import Limits, read_log
-from assay_arc.players.search_play import LevelMap, Searcher, patches
-from assay_arc.result import derive_result
+from assay_arc.players import LevelMap, Searcher, patches
+from assay_arc.scoring import derive_result
 
 
 class TableGame(GameConnection):
@@ -45,7 +45,7 @@ def test_search_stops_at_its_own_bound(table):
 def test_random_is_a_program_and_its_seed_decides(serve, tmp_path):
     game = serve("od01-v1", limits=Limits(max_steps=60, max_resets=3))
     env = {**os.environ, **game.plan.player_env}
-    argv = [sys.executable, "-m", "assay_arc.players.random_play", "--seed", "4"]
+    argv = [sys.executable, "-m", "assay_arc.players", "random", "--seed", "4"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     first = derive_result(read_log(game.log))

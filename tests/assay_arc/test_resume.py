@@ -7,8 +7,8 @@ from assay_arc.engine import ToolkitEngine
 from assay_arc.log import Limits, LogWriter, read_log
 from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
-from assay_arc.result import derive_result
-from assay_arc.server import Request
+from assay_arc.scoring import derive_result
+from assay_arc.server import PlayerRequest
 from assay_arc.session import resume_session
 
 NOW = "2026-01-01T00:00:02+00:00"
@@ -19,7 +19,9 @@ def resume(path, info, **changes):
     expected = msgspec.structs.replace(log.header, started_at=NOW, **changes)
     with LogWriter(path) as writer:
         session = resume_session(log, expected, ToolkitEngine(info), writer, lambda: NOW)
-        session.handle(Request(op="act", action="ACTION2"), {"op": "act", "action": "ACTION2"})
+        session.handle(
+            PlayerRequest(op="act", action="ACTION2"), {"op": "act", "action": "ACTION2"}
+        )
     return session
 
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay_arc.result import GameResult, PlayResult
 from assay_arc.scoring import (
     FORMULAS,
     SCORER,
+    GameResult,
+    PlayResult,
     mean_percent,
     score_all,
     score_game,

@@ -7,8 +7,7 @@ import pytest
 
 from assay_arc.catalog import find_game
 from assay_arc.log import Limits, read_log
-from assay_arc.result import derive_result
-from assay_arc.scoring import score_all, score_game
+from assay_arc.scoring import derive_result, score_all, score_game
 
 
 def win(game, ways):

@@ -14,11 +14,11 @@ import time
 
 import pytest
 
-from assay_arc.client.connection import GameConnection, GameGone
+from assay_arc.client import GameConnection, GameGone
+from assay_arc.engine_process import verify
 from assay_arc.log import Limits, Resumed, read_log
-from assay_arc.result import derive_result
+from assay_arc.scoring import derive_result
 from assay_arc.server import VARIABLE
-from assay_arc.verify_log import verify
 from assay_arc.world import close_game, plan_game
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_ends_the_process_with_a_whole_log(serve, player, games):
 def test_a_game_process_hides_itself():
     script = (
         "import ctypes\n"
-        "from assay_arc.serve_game import _hide_process\n"
+        "from assay_arc.engine_process import _hide_process\n"
         "_hide_process()\n"
         "assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0\n"
     )
@@ -204,7 +204,7 @@ def _wait_for(condition, timeout_s=20):
 
 
 def run(environ, stdin=""):
-    argv = [sys.executable, "-m", "assay_arc.serve_game"]
+    argv = [sys.executable, "-m", "assay_arc.engine_process", "serve"]
     return subprocess.run(
         argv, env={**os.environ, **environ}, input=stdin, capture_output=True, text=True, timeout=30
     )
@@ -299,8 +299,7 @@ def test_the_rest_of_the_package_does_not_import_the_toolkit():
         "import sys\n"
         "import assay_arc.world, assay_arc.catalog\n"
         "import assay_arc.catalog, assay_arc.scoring\n"
-        "import assay_arc.replay, assay_arc.serve_game\n"
-        "import assay_arc.client.launcher\n"
+        "import assay_arc.replay, assay_arc.engine_process\n"
         "assert not {'arc_agi', 'arcengine', 'numpy'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

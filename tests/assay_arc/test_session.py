@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay_arc.engine_process import _answer
 from assay_arc.log import Limits
-from assay_arc.serve_game import _answer
 from assay_arc.server import BadRequest, ServeConfig, parse_request
 
 REFUSED = [

@@ -60,7 +60,7 @@ def games_running() -> list[int]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "serve_game" in " ".join(process.cmdline()):
+            if "engine_process" in " ".join(process.cmdline()):
                 found.append(process.pid)
     return found
 

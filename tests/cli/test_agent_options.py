@@ -46,7 +46,7 @@ def test_schema_cannot_have_them(
     path.write_text(json.dumps(SERVERS))
     done = assay("capture", prompts("hi"), "-s", agent(), "--mcp", path, "--max-turns", "2")
     assert done.code == 1
-    assert "does not take --max-turns and --mcp" in done.stderr
+    assert "does not support --max-turns and --mcp" in done.stderr
     assert "--agent-arg" in done.stderr
 
 

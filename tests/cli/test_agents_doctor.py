@@ -36,8 +36,8 @@ def test_versions_are_found_and_an_untested_one_is_named(assay, fake):
     env = fake(codex=f"echo codex-cli {tested}", gemini="echo 99.0.1", claude="exit 1")
     rows = {row["name"]: row for row in json.loads(assay("agents", "--json", env=env).stdout)}
     assert (rows["codex"]["version"], rows["codex"]["notes"]) == (tested, [])
-    assert "not among those we test" in rows["gemini"]["notes"][0]
-    assert rows["claude"]["notes"] == ["does not tell its version"]
+    assert "not one of those we test" in rows["gemini"]["notes"][0]
+    assert rows["claude"]["notes"] == ["does not report its version"]
 
 
 def test_doctor_says_not_installed(assay):

@@ -66,7 +66,7 @@ def test_a_broken_grader_costs_the_grade_and_nothing_else(
 ) -> None:
     done = assay("capture", prompts("a", "b"), "-s", agent(), "-g", grader(code))
     assert done.code == 1
-    assert "2 trials are not graded" in done.stderr
+    assert "2 trials were not graded" in done.stderr
     assert [row["output"] for row in done.rows] == ["a", "b"]
     for row in done.rows:
         assert "score" not in row

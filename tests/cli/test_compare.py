@@ -299,7 +299,7 @@ def test_what_is_unlike_is_told_and_can_be_refused(assay: Callable, run: Callabl
     assert all(f"note: {note}" in loose.stderr for note in notes)
     strict = assay("compare", a, b, "--strict")
     assert (strict.code, strict.stdout) == (1, "")
-    assert "not alike" in strict.stderr
+    assert "the runs differ: " in strict.stderr
     assert assay("compare", a, a, "--strict").code == 0
 
 
@@ -311,7 +311,7 @@ def test_a_wrong_weight_is_told_but_makes_no_runs_unlike(
     monkeypatch.setenv("COMPARE_LATENCY", "")
     done = assay("compare", a, b, "--strict")
     assert done.code == 0
-    assert "note: COMPARE_QUALITY='abc' is no weight; 0.5 is used" in done.stderr
+    assert "note: COMPARE_QUALITY='abc' is not a weight; using 0.5" in done.stderr
     assert "COMPARE_LATENCY" not in done.stderr
 
 
@@ -349,9 +349,9 @@ def test_rows_of_the_pipeline_are_accepted(report: Callable, tmp_path: Path):
         ({"score": {"pass": True, "score": -0.5}}, "a score must lie in 0..1, got -0.5"),
         ({"timing": {"total": -5}}, "a duration cannot be negative, got -5"),
         ({"usage": {"costUsd": -1}}, "a cost cannot be negative"),
-        ({"timing": {"total": 1e300}}, "a duration of 1e+300 is no measurement"),
+        ({"timing": {"total": 1e300}}, "a duration of 1e+300 is not a measurement"),
         ({"timing": {"total": 1, "firstResponse": 1e300}}, "a first response of 1e+300"),
-        ({"usage": {"costUsd": 1e300}}, "a cost of 1e+300 is no measurement"),
+        ({"usage": {"costUsd": 1e300}}, "a cost of 1e+300 is not a measurement"),
         ({"usage": {"inputTokens": 1e308, "outputTokens": 1e308}}, "a number of tokens of inf"),
         ({"permissionDenials": 10**30}, "a.jsonl:1"),
         ({"permissionDenials": -1}, "a.jsonl:1"),
@@ -404,7 +404,7 @@ def test_a_row_that_came_again_is_healthy_again(report: Callable, run: Callable,
     assert (health["planned"], health["run"], health["graded"]) == (3, 3, 3)
     assert health["notMeasured"] == {}
     assert health["permissionDenials"] == 0
-    assert "1 rows have an id that comes again" in told["notes"][0]
+    assert "1 rows repeat an earlier id" in told["notes"][0]
 
 
 def test_a_missing_file_and_an_empty_one(assay: Callable, run: Callable, tmp_path: Path):
@@ -636,8 +636,8 @@ def test_trials_can_be_ranked_too(report: Callable, tmp_path: Path):
     ("code", "said"),
     [
         ("def grade(runs):\n    return 1/0", "failed on 'p': ZeroDivisionError"),
-        ("def grade(runs):\n    return {'rankings': 3}", "is no ranking"),
-        ("def grade(runs):\n    return None", "is no ranking"),
+        ("def grade(runs):\n    return {'rankings': 3}", "is not a ranking"),
+        ("def grade(runs):\n    return None", "is not a ranking"),
         ("def grade(runs):\n    raise SystemExit(7)", "SystemExit: 7"),
         ("def grade(a, b, c):\n    return a['x']", "TypeError"),
         ("def grade(runs:\n", "SyntaxError"),
@@ -646,7 +646,7 @@ def test_trials_can_be_ranked_too(report: Callable, tmp_path: Path):
         ("def grade(runs): return {'rankings': [{'run':'a','rank':0,'score':1}]}", "below 1"),
         (
             "def grade(runs): return {'rankings': [{'run':'a','rank':1,'score':float('nan')}]}",
-            "no number",
+            "is not a number",
         ),
         ("import sys; sys.exit(3)", "exited with 3 on 'p'"),
         ("print('no json')", "is not JSON"),

@@ -93,7 +93,7 @@ def test_gates_that_could_never_speak_are_refused(
     done = plan("--rate", rate, "-n", n, "--fail-on", gate)
     assert done.code == code, done.stderr
     assert said in done.stdout + done.stderr
-    assert ("refused:" in done.stderr) == (code == 4)
+    assert ("Refused:" in done.stderr) == (code == 4)
 
 
 def test_the_gate_is_tried_on_the_pilot_or_on_as_many_prompts_as_will_be(
@@ -111,7 +111,7 @@ def test_the_gate_is_tried_on_the_pilot_or_on_as_many_prompts_as_will_be(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "plan from what?"),
+        ((), "Give one or two pilot files, or --rate."),
         (("--rate", "1.5"), "--rate"),
         (("--rate", "nan"), "--rate"),
         (("--rate", "0.5", "-d", "nan"), "--difference"),
@@ -119,7 +119,7 @@ def test_the_gate_is_tried_on_the_pilot_or_on_as_many_prompts_as_will_be(
         (("--rate", "0.5", "--power", "1"), "--power"),
         (("--rate", "0.5", "--margin", "2"), "--margin"),
         (("--rate", "0.5", "-k", "0"), "-k"),
-        (("--rate", "0.5", "--fail-on", "regression"), "how many prompts"),
+        (("--rate", "0.5", "--fail-on", "regression"), "--fail-on needs the number of prompts."),
         (("a", "b", "c"), "one or two pilot files"),
     ],
 )
@@ -132,8 +132,8 @@ def test_wrong_usage(plan: Callable, words: tuple[str, ...], said: str):
 def test_a_pilot_that_is_none(plan: Callable, pilot: Callable, tmp_path: Path):
     for path, said in (
         (tmp_path / "none.jsonl", "No such file"),
-        (pilot("same.jsonl", 20, rate=1.0), "no spread"),
-        (pilot("few.jsonl", 1), "no spread"),
+        (pilot("same.jsonl", 20, rate=1.0), "no variation"),
+        (pilot("few.jsonl", 1), "no variation"),
     ):
         done = plan(path)
         assert done.code == 1

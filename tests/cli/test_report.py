@@ -76,7 +76,7 @@ def test_bad_lines_are_named_and_left_out(
         out.write('not json\n{"id": "torn", "inp')
     done = assay("report", files[0], "-f", "markdown")
     assert done.code == 0, done.stderr
-    assert "1 lines cannot be read (line 61)" in done.stderr
+    assert "1 lines cannot be read: line 61" in done.stderr
     assert "60 of 60 trials" in done.stdout
 
 
@@ -113,7 +113,7 @@ def test_a_result_file_is_never_written_over(assay: Callable[..., Any], files: A
     before = files[0].read_bytes()
     done = assay("report", *files, "-f", "markdown", "-o", files[0], "--overwrite")
     assert done.code == 2
-    assert "-o is the file that is read" in done.stderr
+    assert "-o is the same file as the input" in done.stderr
     assert files[0].read_bytes() == before
 
 

@@ -68,7 +68,7 @@ def test_what_is_read_is_never_written_over(assay: Callable[..., Any], results: 
     for command in (("summarize",), ("format", "-f", "csv"), ("balance",), ("calibrate",)):
         done = assay(*command, results, "-o", results, "--overwrite")
         assert done.code == 2, command
-        assert "-o is the file that is read" in done.stderr
+        assert "-o is the same file as the input" in done.stderr
     done = assay("validate-refs", results, "-g", "contains:x", "-o", results, "--overwrite")
     assert done.code == 2
     assert results.read_text() == before

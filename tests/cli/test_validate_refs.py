@@ -62,7 +62,7 @@ def test_a_broken_grader_is_recorded_and_the_rest_goes_on(
     assert "passes" not in broken
     assert "pass" not in broken
     assert good["passes"] is True
-    assert "1 prompts are not graded" in done.stderr
+    assert "1 prompts were not graded" in done.stderr
 
 
 def test_several_at_once_come_out_in_order(assay: Callable[..., Any], prompts: Any, grader: Path):
@@ -129,6 +129,6 @@ def test_an_existing_output_is_kept_and_only_what_works_is_advised(
     path = prompts({"id": "a", "input": "x", "reference": "y"})
     done = assay("validate-refs", path, "-g", grader, "-o", "v.jsonl")
     assert done.code == 1
-    assert "--overwrite replaces it" in done.stderr
+    assert "use --overwrite to replace it" in done.stderr
     assert "--resume" not in done.stderr
     assert (tmp_path / "v.jsonl").read_text() == "{}\n"

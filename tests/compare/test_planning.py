@@ -104,8 +104,8 @@ def test_pilots_that_show_no_spread_are_refused(tmp_path: Path):
     ungraded = pilot(tmp_path / "none.jsonl", [[None]] * 20)
     good = pilot(tmp_path / "good.jsonl", drawn(20, 1, 1))
     for runs, said in (
-        ([same], "no spread"),
-        ([ungraded], "no spread"),
+        ([same], "no variation"),
+        ([ungraded], "no variation"),
         ([good, ungraded], "fewer than two graded prompts"),
     ):
         with pytest.raises(InputError, match=said) as caught:

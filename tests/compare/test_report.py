@@ -95,7 +95,7 @@ def test_what_is_unlike_is_named(tmp_path):
     b.write_text(json.dumps(rows[0]) + "\n")
     notes = " | ".join(compared(a, b).warnings)
     assert "1 of 2 prompts are not in every run" in notes
-    assert "asked something else" in notes
+    assert "have different inputs under the same id" in notes
     assert "grader g differs: a: v1; b: v2" in notes
 
 

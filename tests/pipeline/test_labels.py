@@ -48,7 +48,7 @@ def test_another_word_is_refused_by_line(value: Any):
 
 
 def test_contradicting_labels_are_refused():
-    with pytest.raises(InputError, match=r'^f:2: "a" has another label'):
+    with pytest.raises(InputError, match=r'^f:2: "a" has a different label on an earlier line'):
         read_labels(file_of({"id": "a", "label": True}, {"id": "a", "label": False}))
 
 

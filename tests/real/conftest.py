@@ -1,16 +1,11 @@
-"""The four real agents at pinned versions, installed once into a cache folder."""
+"""A real agent run by `assay capture`, against a scripted model."""
 
-import fcntl
-import hashlib
 import json
 import os
-import platform
-import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,106 +13,6 @@ from typing import Any
 import pytest
 
 from assay.testing.model import Request, ScriptedModel
-
-PINS = {
-    "claude": "@anthropic-ai/claude-code@2.1.325",
-    "codex": "@openai/codex@0.166.0",
-    "gemini": "@google/gemini-cli@0.61.0",
-    "opencode": "opencode-ai@1.18.33",
-}
-INSTALL_LIMIT_S = 900
-
-
-@dataclass(frozen=True)
-class RealAgents:
-    """Where the programs are, and a scratch folder for one run."""
-
-    folder: Path
-
-    def program(self, name: str) -> Path:
-        """Give the program to start: the native binary where there is one."""
-        found = sorted(self.folder.glob(f"node_modules/{_program_glob(name)}"))
-        assert found, f"{name} is not in {self.folder}; remove that folder and run the tests again"
-        return found[0]
-
-    def version(self, name: str) -> str:
-        """Give the pinned version."""
-        return PINS[name].rsplit("@", 1)[1]
-
-
-@pytest.fixture(scope="session")
-def real_agents() -> RealAgents:
-    """Install the agents unless the cache has them; parallel workers wait for the first."""
-    root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
-    digest = hashlib.sha256(json.dumps(PINS, sort_keys=True).encode()).hexdigest()[:12]
-    folder = root / f"agents-{digest}"
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f"agents-{digest}.lock"):
-        if not folder.exists():
-            _install(folder)
-    return RealAgents(folder)
-
-
-@pytest.fixture
-def one_at_a_time(real_agents: RealAgents) -> Iterator[None]:
-    """Let one real agent run at a time: each start takes a whole core."""
-    with _locked(real_agents.folder / "one-at-a-time.lock"):
-        yield
-
-
-@pytest.fixture
-def agent_program(real_agents: RealAgents, one_at_a_time: None) -> Callable[[str], Path]:
-    """Find an agent's program, for a test that runs it now."""
-    return real_agents.program
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _install(folder: Path) -> None:
-    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", *PINS.values()]
-    said = " ".join([*command[:2], "--prefix", "DIR", *command[2:]])
-    if shutil.which("npm") is None:
-        _unavailable(f"npm is missing; install Node.js >= 20, then: {said}")
-    beside = folder.with_suffix(".part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    command[2:2] = ["--prefix", str(beside)]
-    done = subprocess.run(
-        command, cwd=beside, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False
-    )
-    if done.returncode:
-        _unavailable(f"the agents cannot be installed with: {said}\n{done.stderr[-2000:]}")
-    beside.rename(folder)
-
-
-def _unavailable(why: str) -> None:
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
-
-
-def _program_glob(name: str) -> str:
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(
-        platform.machine().lower(), platform.machine().lower()
-    )
-    target = f"{platform.system().lower()}-{machine}"
-    baseline = "-baseline" if machine == "x64" and not _has_avx2() else ""
-    return {
-        "claude": f"@anthropic-ai/claude-code-{target}/claude",
-        "codex": f"@openai/codex-{target}/vendor/*/bin/codex",
-        "gemini": ".bin/gemini",
-        "opencode": f"opencode-{target}{baseline}/bin/opencode",
-    }[name]
-
-
-def _has_avx2() -> bool:
-    cpu = Path("/proc/cpuinfo")
-    return not cpu.exists() or " avx2" in cpu.read_text()
 
 
 @dataclass(frozen=True)

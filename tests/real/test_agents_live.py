@@ -253,6 +253,7 @@ def test_secret_appears_nowhere(play: Play, kind: Kind) -> None:
     assert holding == []
 
 
+@pytest.mark.slow
 def test_many_at_once_share_nothing(play: Play, kind: Kind) -> None:
     n = 12
     call = {"tool": "shell", "command": "ls | wc -l; date +%N > mine.txt"}

@@ -182,7 +182,7 @@ def test_a_file_that_is_removed_while_it_is_written_is_put_back(tmp_path: Path) 
     journal.append(b'{"id":"b"}')
     with pytest.raises(OutputError, match="was removed") as error:
         journal.__exit__(None, None, None)
-    assert "put back" in error.value.hint
+    assert "written to it again" in error.value.hint
     assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
 
 

@@ -77,7 +77,4 @@ def test_script_is_one_module_without_dangerous_calls() -> None:
     text = script()
     assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
-        assert word not in text.replace("there is no innerHTML anywhere", "")
-    names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
-    twice = {name for name in names if names.count(name) > 1}
-    assert not twice
+        assert word not in text

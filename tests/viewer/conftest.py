@@ -1,6 +1,7 @@
 """Runs to look at, and a browser to look at them with."""
 
 import base64
+import fcntl
 import importlib.util
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "assay-tests")
 
 
 def load(path: Path) -> ModuleType:
@@ -39,10 +42,21 @@ def missing(why: str) -> None:
     pytest.skip(why)
 
 
+@contextmanager
+def one_worker() -> Iterator[None]:
+    """Let one worker fetch what is missing, and the others find it there."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "viewer.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One Chromium for all tests of a worker."""
     try:
+        with one_worker():
+            browsing.need_chromium()
         with browsing.chromium() as one:
             yield one
     except browsing.MissingBrowser as error:
@@ -52,12 +66,11 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The text of axe-core, fetched once with npm."""
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "assay-tests")
-    script = cached / "package" / "axe.min.js"
-    if not script.exists():
-        cached.mkdir(parents=True, exist_ok=True)
-        fetch = "npm pack axe-core@4 --silent && tar xzf axe-core-*.tgz package/axe.min.js"
-        subprocess.run(["sh", "-c", fetch], cwd=cached, check=False, capture_output=True)
+    script = CACHE / "package" / "axe.min.js"
+    fetch = "npm pack axe-core@4 --silent && tar xzf axe-core-*.tgz package/axe.min.js"
+    with one_worker():
+        if not script.exists():
+            subprocess.run(["sh", "-c", fetch], cwd=CACHE, check=False, capture_output=True)
     if not script.exists():
         missing("no axe-core: `npm pack axe-core@4` did not work")
     return script.read_text(encoding="utf-8")

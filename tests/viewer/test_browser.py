@@ -13,6 +13,8 @@ PIXEL = """const canvas = document.querySelector('canvas');
 
 
 def test_overview_filter_trial_step_side_by_side(browser: Any, report: Path) -> None:
+    browser.open("about:blank")
+    browser.console()  # a page of an earlier test may have lost its server
     browser.draw(f"file://{report}")
     browser.see("h1", "before · after")
     browser.see(".verdict", "after")

@@ -19,9 +19,8 @@ def test_report_and_view_from_the_wheel(tmp_path: Path, sample: ModuleType) -> N
     subprocess.run([*pip, "wheel", "--no-deps", str(ROOT), "-w", str(wheels)], check=True)
     (wheel,) = wheels.glob("assay-*.whl")
     home = tmp_path / "clean"
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    python = home / "bin" / "python"
-    install = [python, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    install = [*pip, "--python", str(home), "install", "--no-compile"]
     subprocess.run([*install, f"assay[view] @ file://{wheel}"], check=True)
     file = sample.write(tmp_path / "run.jsonl", sample.rows(5, seed=1, rate=0.5, agent="a"))
     assay = str(home / "bin" / "assay")

@@ -1,5 +1,7 @@
 """What every adapter reads with: JSON lines, the agent's clock, steps built from events."""
 
+import json
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import isfinite
 from typing import Any
@@ -25,20 +27,86 @@ def parse_line(line: bytes) -> Any:
         return None
 
 
-def is_readable(line: RawLine, events: Events) -> bool:
-    """Count a line; say whether there is anything in it to read, and not too much."""
-    if not line.text or line.text.isspace():
-        return False
-    events.total += 1
-    events.oversized += line.oversized
-    return not line.oversized
+class EventReader:
+    """The base of every reader of a turn: takes its lines, counts events, gives steps.
+
+    A subclass reads one event in `_read` and calls `_unknown` for what it has no rule for.
+    """
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.ended = False
+        self.events = Events()
+        self._n_unknown = 0
+
+    def feed(self, line: RawLine) -> Sequence[AnyStep]:
+        """Take the next line; give the steps it began or changed."""
+        if not line.text or line.text.isspace():
+            return ()
+        self.events.total += 1
+        if line.oversized:
+            self.events.oversized += 1
+            return ()
+        event = parse_line(line.text)
+        return self._count(event, line.t_ms) if isinstance(event, dict) else self._odd(event, line)
+
+    def output(self) -> str:
+        """The answer as far as it is known."""
+        raise NotImplementedError
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
+        """Take one event; give the steps it began or changed."""
+        raise NotImplementedError
+
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        """Take a line that is not a JSON object; value is None when it is not JSON at all."""
+        self.events.unparsed += 1
+        return ()
+
+    def _count(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
+        before = self._n_unknown
+        steps = self._read(event, t_ms)
+        self.events.mapped += self._n_unknown == before
+        return steps
+
+    def _unknown(self, kind: str) -> None:
+        self._n_unknown += 1
+        self.events.unknown[kind] = self.events.unknown.get(kind, 0) + 1
+
+
+def read_turns[R: EventReader](
+    recording: Recording, reader_of: Callable[[int | None], R]
+) -> list[R]:
+    """Read each turn with a reader of its own; turns are numbered where there are several."""
+    several = len(recording.turns) > 1
+    readers = []
+    for number, turn in enumerate(recording.turns, 1):
+        reader = reader_of(number if several else None)
+        for line in turn.lines():
+            reader.feed(line)
+        readers.append(reader)
+    return readers
+
+
+def add_events(readers: Sequence[EventReader]) -> Events:
+    """Add the counts of all turns; the last one says whether the agent came to its end."""
+    total = Events(terminal=bool(readers) and readers[-1].ended)
+    for events in (reader.events for reader in readers):
+        for name in ("total", "mapped", "unparsed", "oversized"):
+            setattr(total, name, getattr(total, name) + getattr(events, name))
+        for kind, n in events.unknown.items():
+            total.unknown[kind] = total.unknown.get(kind, 0) + n
+    return total
+
+
+def last_session(readers: Sequence[EventReader]) -> str | None:
+    """Give the session that the agent was in last."""
+    return next((reader.session_id for reader in reversed(readers) if reader.session_id), None)
 
 
 def _mend(line: bytes) -> Any:
     if not line.lstrip().startswith((b"{", b"[")):
         return None
-    import json
-
     try:
         text = line.decode("utf-8", "replace")
         value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)

@@ -14,14 +14,32 @@ from assay.records.trajectory import AnyStep
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>", "2>&1"})
 
 
+class TextAdapter:
+    """Reads each turn's lines as one message; the end of the process is the end of the turn."""
+
+    name: str
+    timeout_ms: float | None = None
+    linger_s: float = 10.0
+
+    def watch(self) -> Watch:
+        """Follow one turn."""
+        return _TextWatch()
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Each turn has a process of its own."""
+        return None
+
+    def read(self, recording: Recording) -> Reading:
+        """Read every turn as one message."""
+        return _read_text(recording, self.name)
+
+
 @dataclass(frozen=True)
-class SimpleAdapter:
+class SimpleAdapter(TextAdapter):
     """The template is split once, as a shell would; the prompt replaces {} in one argument."""
 
     template: str
     name: str = "simple"
-    timeout_ms: float | None = None
-    linger_s: float = 10.0
 
     def __post_init__(self) -> None:
         try:
@@ -43,46 +61,20 @@ class SimpleAdapter:
             words[place] = before + ask.text + after
         return Command(argv=tuple(words))
 
-    def watch(self) -> Watch:
-        """Follow a turn: the end of the process is its only end."""
-        return watch_plain()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """One process for each turn."""
-        return None
-
-    def read(self, recording: Recording) -> Reading:
-        """Take the lines as one message."""
-        return read_plain(recording, self.name)
-
 
 @dataclass(frozen=True)
-class ShellAdapter:
+class ShellAdapter(TextAdapter):
     """The command is the operator's own; the prompt only ever goes into the environment."""
 
     template: str
     name: str = "shell"
-    timeout_ms: float | None = None
-    linger_s: float = 10.0
 
     def command(self, ask: Ask) -> Command:
         """Start the shell with the operator's command."""
         return Command(argv=("/bin/sh", "-c", self.template), env={"PROMPT": ask.text})
 
-    def watch(self) -> Watch:
-        """Follow a turn: the end of the process is its only end."""
-        return watch_plain()
 
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """One process for each turn."""
-        return None
-
-    def read(self, recording: Recording) -> Reading:
-        """Take the lines as one message."""
-        return read_plain(recording, self.name)
-
-
-class _PlainWatch:
+class _TextWatch:
     def __init__(self) -> None:
         self.session_id: str | None = None
         self.ended = False
@@ -98,13 +90,7 @@ class _PlainWatch:
         return "\n".join(self._lines).strip()
 
 
-def watch_plain() -> Watch:
-    """Follow a turn of plain text."""
-    return _PlainWatch()
-
-
-def read_plain(recording: Recording, name: str) -> Reading:
-    """Make one message of each turn."""
+def _read_text(recording: Recording, name: str) -> Reading:
     several = len(recording.turns) > 1
     steps: list[AnyStep] = []
     outputs: list[str] = []

@@ -1,16 +1,18 @@
 """What the adapters of the four vendors share: options, MCP servers, causes, installation."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from assay.adapters.reading import EventReader, add_events, last_session
 from assay.errors import InputError
-from assay.plugin import Ask, Dialogue
-from assay.records.capture import Cause, Events, Failure, Usage
+from assay.plugin import Ask, Dialogue, Reading
+from assay.records.capture import Cause, Failure, Usage
 from assay.records.recording import TurnEnd
+from assay.records.trajectory import AnyStep
 
 TURN_TIMEOUT_MS = 600_000.0
 """Real agents work for minutes; -t says otherwise."""
@@ -89,6 +91,25 @@ class VendorAdapter:
         return None
 
 
+def vendor_reading(
+    turns: Sequence[EventReader],
+    steps: list[AnyStep],
+    usages: Sequence[Usage | None],
+    **more: Any,
+) -> Reading:
+    """Put together what every vendor's turns have in common; more is what only this one knows."""
+    several = len(turns) > 1
+    return Reading(
+        steps=steps,
+        outputs=[turn.output() for turn in turns],
+        events=add_events(turns),
+        usage=add_usage(usages),
+        turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
+        session_id=last_session(turns),
+        **more,
+    )
+
+
 def vendor_options(
     program: str,
     argument: str = "",
@@ -149,17 +170,6 @@ def text_cause(text: str) -> Cause | None:
     if _AUTH_WORDS.search(text):
         return Cause.AUTH
     return Cause.PROVIDER if _PROVIDER_WORDS.search(text) else None
-
-
-def add_events(several: Iterable[Events], *, terminal: bool) -> Events:
-    """Put the counts of all turns together."""
-    total = Events(terminal=terminal)
-    for events in several:
-        for name in ("total", "mapped", "unparsed", "oversized"):
-            setattr(total, name, getattr(total, name) + getattr(events, name))
-        for kind, n in events.unknown.items():
-            total.unknown[kind] = total.unknown.get(kind, 0) + n
-    return total
 
 
 def add_usage(several: Iterable[Usage | None]) -> Usage | None:

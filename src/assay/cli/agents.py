@@ -9,6 +9,7 @@ import msgspec
 
 from assay import plugins
 from assay.adapters.vendor import KNOWN, KnownAgent
+from assay.cli.group import examples
 from assay.errors import AssayError
 from assay.pipeline.stages import AskingHost
 
@@ -16,12 +17,18 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
 _VERSION_S = 20.0
 
 
-@click.command(short_help="List the agents: installed or not, and what is captured of them.")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.command(
+    short_help="List the known agents: installed or not, and what is captured.",
+    epilog=examples(
+        "assay agents",
+        "assay agents --json",
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(*, as_json: bool, debug: bool) -> None:
-    """List the adapters that -s takes by name."""
+    """List the agents that -s accepts by name, whether they are installed, and what is captured."""
     found = [look_for(agent) for agent in KNOWN]
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
@@ -39,7 +46,7 @@ def command(*, as_json: bool, debug: bool) -> None:
             f"tokens: {row['tokens']}"
         )
     others = [name for name in plugins.names("assay.adapters") if name not in _names()]
-    click.echo(f"also: {', '.join(others)} (acp:COMMAND drives any agent of the protocol),")
+    click.echo(f"also: {', '.join(others)} (acp:COMMAND runs any agent that speaks ACP),")
     click.echo("      and any schema file: docs/adapters.md")
 
 
@@ -51,9 +58,9 @@ def look_for(agent: KnownAgent) -> dict[str, Any]:
     if path is not None:
         told["version"] = _version(path)
         if told["version"] is None:
-            told["notes"].append("does not tell its version")
+            told["notes"].append("does not report its version")
         elif told["version"] not in agent.tested:
-            told["notes"].append("this version is not among those we test; it will probably work")
+            told["notes"].append("this version is not one of those we test; it will probably work")
     return told
 
 

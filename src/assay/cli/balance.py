@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import Number
 from assay.pipeline.prompts import analyse, category_of
@@ -13,21 +14,39 @@ from assay.records.rows import open_rows
 from assay.report.summary import balance_lines
 
 
-@click.command(short_help="Show how prompts spread over their categories.")
+@click.command(
+    short_help="Show how the prompts are distributed over categories.",
+    epilog=examples(
+        "assay balance evals/prompts.jsonl",
+        "assay balance evals/prompts.jsonl --key category --threshold 80 -o balance.json",
+    ),
+)
 @click.argument("prompts", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("-k", "--key", default="category", help="Metadata key; default: category.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option(
+    "-k",
+    "--key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key that holds the category. Default: category.",
+)
 @click.option(
     "-t",
     "--threshold",
     type=Number(min=0),
     default=50.0,
     metavar="PERCENT",
-    help="Less than this share of an even spread is too little; default 50.",
+    help="Report a category that has less than this percentage of an even share. Default: 50.",
 )
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no chart.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the chart.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(
     prompts: Path,
@@ -39,7 +58,10 @@ def command(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Count the PROMPTS of each category, name those with too few, and suggest what to add."""
+    """Count the prompts per category in the file PROMPTS, and report categories with too few.
+
+    The chart goes to stderr, the counts and suggestions as JSON to the output.
+    """
     refuse_same_file(prompts, output)
     with open_rows(prompts) as rows:
         decoder = msgspec.json.Decoder(Prompt)

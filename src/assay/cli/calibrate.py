@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_same_file, whole_output
 from assay.errors import InputError
@@ -43,39 +44,76 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Check a grader: sample its failures, compare it with human labels.")
+@click.command(
+    short_help="Check a grader: sample failures, compare it with human labels.",
+    epilog=examples(
+        "assay calibrate results.jsonl --sample 5 -o failures.md",
+        "assay calibrate results.jsonl --export sheet.jsonl",
+        "assay calibrate results.jsonl --labels labels.jsonl",
+    ),
+)
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
 @click.option(
     "-s",
     "--sample",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"Rows to draw; default {FAILURES_DRAWN}, for a sheet {SHEET_ROWS}.",
+    help=f"Draw N rows at random. Default: {FAILURES_DRAWN}, or {SHEET_ROWS} with --export.",
 )
-@click.option("--seed", type=int, default=0, help="For the draw; default 0.")
+@click.option(
+    "--seed", type=int, default=0, metavar="N", help="Random seed for drawing rows. Default: 0."
+)
 @with_options(grader_options)
-@click.option("--labels", type=click.Path(path_type=Path), help="Compare with these human labels.")
-@click.option("--export", type=click.Path(path_type=Path), help="Write a blind labelling sheet.")
-@click.option("--key", default="category", help="Metadata key a sheet is stratified by.")
-@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Rows at once.")
-@click.option("--json", "as_json", is_flag=True, help="Give the report as JSON.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare the grader with the human labels in this sheet.",
+)
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a sheet for people to label, without the grader's verdicts.",
+)
+@click.option(
+    "--key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key by which --export stratifies its sample. Default: category.",
+)
+@click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Grade up to N rows at once. Default: 1.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the report as JSON instead of Markdown."
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Check the grader that graded RESULTS, or another one (-g).
+    """Check the grader that graded the file RESULTS, or another one (-g).
 
-    \b
-      assay calibrate results.jsonl                     failures to look at
-      assay calibrate results.jsonl -g other.py         the same, with a second opinion
-      assay calibrate results.jsonl --export s.jsonl    blind sheet: fill in "label"
-      assay calibrate results.jsonl --labels s.jsonl    grader against people
+    Without --export and --labels it writes a random sample of failures to read; with -g each is
+    graded again. --export writes a sheet in which people fill in "label"; --labels reads that
+    sheet and reports how well the grader agrees with them.
     """
     options = _Options(**given)
     if options.labels and options.export:
-        msg = "--labels and --export exclude each other: first export, then label, then compare"
+        msg = "--labels and --export cannot be used together: export, label, then compare."
         raise click.UsageError(msg)
     for target in (options.output, options.export):
         refuse_same_file(options.results, target)
@@ -94,7 +132,7 @@ def _sample(rows: RowFile, options: _Options) -> None:
     size = FAILURES_DRAWN if options.sample is None else options.sample
     drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
-        _say(options, f"{drawn.n_undecided} trials failed before a grader was asked: left out")
+        _say(options, f"{drawn.n_undecided} trials failed before grading and are left out")
     if not drawn.n_rows:
         click.echo("No failures found in results", err=True)
         return
@@ -115,19 +153,19 @@ def _sample(rows: RowFile, options: _Options) -> None:
     _say(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options.seed}")
     n_broken = sum(bool(sample.grader_failure) for sample in samples)
     if n_broken:
-        click.echo(f"{n_broken} samples are not re-scored: the grader failed", err=True)
+        click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
         raise click.exceptions.Exit(1)
 
 
 def _export(rows: RowFile, options: _Options) -> None:
     if options.graders:
-        msg = "--export draws from the verdicts in the results; grade them first: assay grade -g"
+        msg = "--export uses the verdicts in the results and takes no -g; run assay grade -g first."
         raise click.UsageError(msg)
     size = SHEET_ROWS if options.sample is None else options.sample
     drawn = draw_sheet(rows, size, options.seed, options.key)
     if not drawn.n_rows:
         msg = f"{rows.name}: no graded rows"
-        raise InputError(msg, hint="grade them first: assay grade -g GRADER")
+        raise InputError(msg, hint="grade them first with: assay grade -g GRADER")
     lines = sheet_lines(rows, drawn.spots)
     with whole_output(options.export, overwrite=options.overwrite) as out:
         out.write(msgspec.json.Encoder().encode_lines(lines))
@@ -135,8 +173,8 @@ def _export(rows: RowFile, options: _Options) -> None:
         options,
         f"{len(lines)} of {drawn.n_rows} graded rows in {drawn.n_strata} strata, "
         f"seed {options.seed} -> {options.export}\n"
-        'fill in "label": "pass", "fail" or "ambiguous"; '
-        f"then: assay calibrate {rows.name} --labels {options.export}",
+        'Fill in "label" with "pass", "fail" or "ambiguous", '
+        f"then run: assay calibrate {rows.name} --labels {options.export}",
     )
 
 
@@ -151,7 +189,9 @@ def _compare(rows: RowFile, options: _Options) -> None:
         _say(options, f"note: {warning}")
     if report.grader_failures:
         n_broken = len(report.grader_failures)
-        click.echo(f"{n_broken} labelled rows are not compared: the grader failed", err=True)
+        click.echo(
+            f"{n_broken} labelled rows were not compared because the grader failed", err=True
+        )
         raise click.exceptions.Exit(1)
 
 

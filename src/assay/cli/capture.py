@@ -1,23 +1,15 @@
 """assay capture: prompts in, full trajectories out."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import (
-    chosen_benchmark,
-    chosen_graders,
-    conclude,
-    mode_of,
-    plan_batch,
-    show_progress,
-)
+from assay.cli.batch import plan_captures
+from assay.cli.group import examples
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
-    chosen_agent,
     grader_options,
     output_options,
     run_options,
@@ -26,30 +18,33 @@ from assay.cli.options import (
 from assay.cli.output import open_sink
 from assay.cli.parameters import AfterDashes
 from assay.pipeline.batch import run_batch
-from assay.pipeline.stages import CaptureTrial
 
 
 @click.command(
-    cls=AfterDashes, short_help="Run prompts against an agent and record full trajectories."
+    cls=AfterDashes,
+    short_help="Run prompts against an agent and record full trajectories.",
+    epilog=examples(
+        "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl",
+        "assay capture evals/prompts.jsonl -s demo -o results.jsonl --resume",
+        "assay capture evals/prompts.jsonl -j 4 -o acp.jsonl -- assay headless -s demo",
+    ),
 )
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options, output_options, grader_options)
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
+)
 @with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:
-    """Run every prompt of PROMPTS against an agent; write one JSON line per trial.
+    """Run every prompt in the file PROMPTS against an agent and write one JSON line per trial.
 
-    The agent is a schema file or the name of an adapter (-s), or, behind --, a command that
-    speaks the Agent Client Protocol on stdio:  assay capture PROMPTS -- COMMAND ARGS...
+    The agent is a schema file or the name of an adapter (-s), or a command after -- that
+    speaks the Agent Client Protocol on stdio.
     """
     options = CaptureOptions(**values)
-    benchmark = chosen_benchmark(options)
-    agent = chosen_agent(ctx, options)
-    work = CaptureTrial(chosen_graders(options, benchmark), options.retries)
-    batch = plan_batch(options, agent, benchmark)
-    show = partial(show_progress, options, agent, benchmark, batch)
-    with open_sink(options.output, mode_of(options)) as sink:
-        progress = run_batch(batch, work, sink, show)
-    conclude(options, progress)
+    planned, work = plan_captures(ctx, options)
+    with open_sink(options.output, planned.mode) as sink:
+        progress = run_batch(planned.batch, work, sink, planned.show)
+    planned.conclude(progress)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.output import open_stdout, refuse_same_file, whole_output
 from assay.cli.parameters import Number
 from assay.cli.runs import Named, name_runs, pipes_as_files
@@ -51,52 +52,100 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Compare runs, with honest statistics.")
+@click.command(
+    short_help="Compare runs, with confidence intervals and tests.",
+    epilog=examples(
+        "assay compare before.jsonl after.jsonl",
+        "assay compare before.jsonl after.jsonl -o comparison.md",
+        "assay compare old:before.jsonl new:after.jsonl --fail-on regression --margin 0.05",
+    ),
+)
 @click.argument("files", nargs=-1)
-@click.option("--run", "labelled", multiple=True, metavar="LABEL:PATH", help="A run by name.")
+@click.option(
+    "--run",
+    "labelled",
+    multiple=True,
+    metavar="LABEL:FILE",
+    help="Add a run under this label. May be repeated.",
+)
 @click.option(
     "-s",
     "--strategy",
     type=click.Choice(["weighted", "statistical", "custom"]),
     default="weighted",
-    help="Who wins a single prompt.",
+    help="How the winner of each prompt is decided. Default: weighted.",
 )
-@click.option("-g", "--grader", help="File that ranks the runs; for --strategy custom.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
+@click.option(
+    "-g", "--grader", metavar="FILE", help="Grader file that ranks the runs, for --strategy custom."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
 @click.option(
     "-f",
     "--format",
     "style",
     type=click.Choice(["json", "markdown", "table"]),
-    help="Default: by the output's ending; a table on a terminal, else json.",
+    help="Output format. Default: by the extension of the output file, otherwise a table on a "
+    "terminal and json elsewhere.",
 )
-@click.option("--input-format", type=click.Choice(["auto", "capture", "trials"]), default="auto")
-@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
+@click.option(
+    "--input-format",
+    type=click.Choice(["auto", "capture", "trials"]),
+    default="auto",
+    help="Format of the runs. Default: auto, which detects it.",
+)
+@click.option(
+    "--by",
+    "category_key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key to break the results down by. Default: category.",
+)
 @click.option(
     "--margin",
     type=Number(0, 1, max_open=True),
     default=0.02,
-    help="Difference in pass rate that is none; 0.02.",
+    metavar="RATE",
+    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=_SEED, help="For resampling.")
-@click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Gate for CI.")
-@click.option("--strict", is_flag=True, help="Refuse runs that are unlike.")
-@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=_SEED,
+    metavar="N",
+    help=f"Random seed for resampling. Default: {_SEED}.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "not-better"]),
+    help="Exit with code 3 if the gate fails and 4 if it cannot be judged. Default: no gate.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse to compare runs whose prompts, graders or settings differ.",
+)
+@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Compare two or more runs of the same prompts: FILES, label:FILE, or --run.
+    """Compare two or more runs of the same prompts, each given as FILE, LABEL:FILE or with --run.
 
-    The first run is what the others are judged against. Exit 3: --fail-on says no; 4: it cannot
-    be judged with this data.
+    The first run is the baseline for the others. With --fail-on the exit code is 3 if the gate
+    fails, and 4 if it cannot be judged with this data.
     """
     options = _Options(**given)
     named = name_runs(options.files, options.labelled)
     if len(named) < _TWO:
-        msg = "compare needs at least two runs"
+        msg = "Give at least two runs to compare."
         raise click.UsageError(msg)
     if options.strategy == "custom" and not options.grader:
-        msg = "--strategy custom needs --grader"
+        msg = "--strategy custom needs --grader FILE."
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options.output)
@@ -112,7 +161,7 @@ def _compare(named: Named, options: _Options) -> int:
 
     def announce(label: str, path: Path) -> None:
         if options.progress:
-            click.echo(f"reading {label}: {path}", err=True)
+            click.echo(f"Reading {label}: {path}", err=True)
 
     runs = load_runs(named, options.input_format, options.category_key, announce)
     chosen = CompareOptions(
@@ -126,8 +175,10 @@ def _compare(named: Named, options: _Options) -> int:
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
     if options.strict and comparison.n_differences:
-        msg = f"the runs are not alike: {comparison.warnings[0]}"
-        raise InputError(msg, hint="compare like with like, or leave out --strict")
+        msg = f"the runs differ: {comparison.warnings[0]}"
+        raise InputError(
+            msg, hint="compare runs made with the same prompts and settings, or leave out --strict"
+        )
     _write(comparison, options)
     return _gate(comparison, options.fail_on, options.margin) if options.fail_on else 0
 

@@ -1,30 +1,43 @@
 """assay demo: the whole flow with agents that ship with Assay; no key, no network."""
 
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from assay.cli.group import run_command
+from assay import plugins
+from assay.cli.group import examples, run_command
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.records.capture import Capture
 from assay.records.rows import decode_row, read_lines
 
 
-@click.command(short_help="Show the whole flow with agents that ship with Assay.")
+@click.command(
+    short_help="Run the whole flow with agents that ship with Assay.",
+    epilog=examples(
+        "assay demo",
+        "assay view demo-out",
+    ),
+)
 @click.option(
-    "-o", "--output", "folder", type=click.Path(path_type=Path), default="demo-out", help="Folder."
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    default="demo-out",
+    metavar="DIR",
+    help="Write all files to this folder. Default: demo-out.",
 )
 @click.help_option("-h", "--help")
 def command(folder: Path) -> None:
-    """Capture, grade, repeat and compare scripted agents: real processes, real event streams."""
+    """Capture, grade, repeat and compare scripted agents, without keys or network."""
     prompts, grader = write_starter(folder)
     more = write_prompts(folder / "prompts-with-trouble.jsonl", PROMPTS + TROUBLE)
     results = folder / "results.jsonl"
     _step(
-        f"1. Capture {len(PROMPTS + TROUBLE)} prompts, one of two turns, one that crashes, "
-        "one that hangs",
+        f"1. Capture {len(PROMPTS + TROUBLE)} prompts, including one of two turns, one that "
+        "crashes "
+        "and one that hangs",
         f"capture {more} -s demo -g {grader} -j 4 "
         f"--workspace-dir {folder / 'work'} -o {results} --overwrite",
     )
@@ -40,25 +53,25 @@ def command(folder: Path) -> None:
     _play(folder / "arc")
     report = folder / "report.html"
     _step(
-        "5. Everything in one file, to look at and to send",
+        "5. Write a report, one file to read or to send",
         f"report {flaky} {better} -o {report} --overwrite",
     )
     click.echo("\nNext:")
     click.echo(f"  open {report.resolve()}    the report")
-    click.echo(f"  assay view {folder}    the same, live, for captures of any size")
-    click.echo(f"  assay plan {flaky} {better}    how many prompts a small difference needs")
-    click.echo("  assay init    start with your own prompts and agent")
+    click.echo(f"  assay view {folder}    the same in a browser, live")
+    click.echo(
+        f"  assay plan {flaky} {better}    how many prompts are needed to detect a small difference"
+    )
+    click.echo("  assay init    start with your own prompts and agents")
 
 
 def _play(folder: Path) -> None:
-    """Play the built-in games with the two built-in players, where arc-agi is installed."""
+    """Let the command `arc` show itself, where it is installed; it is a plugin like any other."""
     click.secho("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
-    if find_spec("arc_agi") is None:
-        click.echo("  skipped: pip install 'assay[arc]'")
+    if "arc" not in plugins.names("assay.commands"):
+        click.echo("  skipped: the command arc is not installed")
         return
-    from assay_arc.commands.demo import play_and_compare
-
-    code = play_and_compare(folder)
+    code = run_command(["arc", "demo", "-o", str(folder)])
     if code != 0:
         raise click.exceptions.Exit(code)
 

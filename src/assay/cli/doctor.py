@@ -11,6 +11,7 @@ import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
+from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
@@ -21,18 +22,34 @@ from assay.records.spec import Limits, Surroundings
 _QUESTION = "Reply with the single word ready."
 
 
-@click.command(short_help="Start an agent with a trivial prompt and say what is wrong.")
+@click.command(
+    short_help="Start an agent with a trivial prompt and report what is wrong.",
+    epilog=examples(
+        "assay doctor",
+        "assay doctor demo",
+        "assay doctor demo --no-start --json",
+    ),
+)
 @click.argument("agents", nargs=-1)
 @with_options(agent_options[1:])
-@click.option("--no-start", is_flag=True, help="Only look; start nothing (costs nothing).")
-@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=60_000.0)
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--no-start", is_flag=True, help="Only check that the agent is installed; do not start it."
+)
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60_000.0,
+    metavar="MS",
+    help="Time limit for the answer, in milliseconds. Default: 60000.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(agents: tuple[str, ...], **options: Any) -> None:
-    """Check AGENTS (names or schema files); without any, look at all that we know.
+    """Check AGENTS (names or schema files). Without any, check which known agents are installed.
 
-    Starting an agent asks its model one short question, which may cost a little.
+    Each agent is started and asked one short question, which may cost a little.
     """
     told = []
     for name in agents or tuple(agent.name for agent in KNOWN):
@@ -87,10 +104,10 @@ def _judge(
         answer = captured.output.strip().splitlines()[:1] or ["nothing"]
         return row(ok=True, words=f"{words}, answered {answer[0][:60]!r}", advice=notes)
     advice = {
-        "auth": known.login if known else "check its key",
-        "spawn": known.install if known else "check the command of its schema",
+        "auth": known.login if known else "check its API key",
+        "spawn": known.install if known else "check the command in its schema",
         "provider": "its model provider does not answer; try again, or check the network",
-        "agent_timeout": "it did not answer in time; try -t with more ms",
+        "agent_timeout": "it did not answer in time; try a higher -t",
     }.get(failure.cause, "see its stderr below")
     lines = [advice, *notes]
     if "root" in (captured.stderr or "") and "privileges" in (captured.stderr or ""):

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from assay import plugins
+from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink
 from assay.cli.parameters import refuse_terminal
@@ -28,20 +29,35 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Read raw output into trajectories.")
+@click.command(
+    short_help="Turn raw output into trajectories.",
+    epilog=examples(
+        "assay extract raw.jsonl -s demo -o trajectories.jsonl",
+        "assay run evals/prompts.jsonl -s demo | assay extract -s demo | assay grade -g contains",
+    ),
+)
 @click.argument("raw", required=False, type=click.Path(path_type=Path))
 @with_options(agent_options)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Read rows that `run` wrote (stdin if no file) as `capture` would have read the trial."""
+    """Turn the rows that `assay run` wrote to the file RAW (default: stdin) into trajectories.
+
+    The result is the same as that of `assay capture` for the same trial.
+    """
     options = _Options(**given)
     if not options.schema:
-        msg = "how is it to be read? give -s SCHEMA"
+        msg = "No agent given. Use -s SCHEMA to say whose output this is."
         raise click.UsageError(msg)
     adapter = plugins.adapter(agent_ref(options))
     source = options.raw

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
@@ -12,13 +13,32 @@ from assay.records.rows import open_rows
 from assay.report.rows import STYLES, Style, write_rows
 
 
-@click.command(short_help="Turn results into JSONL, Markdown or CSV.")
+@click.command(
+    short_help="Convert results to JSONL, Markdown or CSV.",
+    epilog=examples(
+        "assay format results.jsonl --style markdown",
+        "assay format results.jsonl --style csv -o results.csv",
+        "cat results.jsonl | assay format -f csv",
+    ),
+)
 @click.argument("results", required=False, type=click.Path(path_type=Path))
-@click.option("-f", "--style", type=click.Choice(STYLES), default="jsonl", help="Default: jsonl.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "-f",
+    "--style",
+    type=click.Choice(STYLES),
+    default="jsonl",
+    help="Output format. Default: jsonl.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(
     results: Path | None,
@@ -29,9 +49,9 @@ def command(
     progress: bool,
     debug: bool,
 ) -> None:
-    """Turn RESULTS (stdin if no file) into jsonl, markdown or csv.
+    """Convert the file RESULTS (default: stdin) to JSONL, Markdown or CSV.
 
-    jsonl keeps every field; csv has score columns only where some row is graded.
+    JSONL keeps every field. CSV has score columns only if some rows are graded.
     """
     refuse_same_file(results, output)
     if results is None:

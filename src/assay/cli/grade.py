@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
 from assay.cli.output import Sink, open_sink, refuse_same_file
 from assay.cli.parameters import refuse_terminal
@@ -38,48 +39,70 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Grade what an agent did.")
+@click.command(
+    short_help="Grade the results of an agent.",
+    epilog=examples(
+        "assay grade results.jsonl -g evals/grader.py -o graded.jsonl",
+        "assay grade results.jsonl -g contains -g regex:'[a-z]+' -j 2 -o both.jsonl",
+        "assay extract raw.jsonl -s demo | assay grade -g contains",
+    ),
+)
 @click.argument("rows", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @with_options(grader_options)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("--resume", is_flag=True, help="Grade only what is missing in the output.")
-@click.option("--append", is_flag=True, help="Add to an existing output.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Rows at once.")
-@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Grade only the rows that are missing in the output file."
+)
+@click.option("--append", is_flag=True, help="Add rows to the output file if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Grade up to N rows at once. Default: 1.",
+)
+@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Grade rows of `capture` or `extract` (stdin if no file); they come out in their order.
+    """Grade the rows that `assay capture` or `assay extract` wrote to FILE (default: stdin).
 
-    A grader (-g) is a file or a name; see docs/graders.md.
+    Rows are written in the order they were read. A grader (-g) is a file or a name:
 
     \b
-      ./grader.py            Python file with a function `grade`, or any program
-      serve:./grader.py      program that is started once and answers line by line
-      contains:Paris         built-in: exact contains regex numeric json-schema
-      command:'pytest -q'              command git tools judge
+      ./grader.py            a Python file with a function `grade`, or any program
+      serve:./grader.py      a program that is started once and answers line by line
+      contains:Paris         a built-in grader: exact, contains, regex, numeric, json-schema,
+      command:'pytest -q'    command, git, tools or judge (see docs/graders.md)
     """
     options = _Options(**given)
     if not options.graders:
-        msg = "by which grader? give -g GRADER"
+        msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
-    mode = output_mode(
-        options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
-    )
+    mode = output_mode(options.output, options.resume, options.append, options.overwrite)
     if options.rows is None:
         refuse_terminal()
     refuse_same_file(options.rows, options.output)
     tally = _grade(options, mode)
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
-        raise InputError(msg, hint="grade reads what `assay capture` or `assay extract` wrote")
+        raise InputError(
+            msg, hint="assay grade reads the output of `assay capture` or `assay extract`"
+        )
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
         click.echo(
-            f"{tally.n_broken} rows are not graded: their grader failed "
+            f"{tally.n_broken} rows were not graded because a grader failed "
             f"(see graderFailures in the rows). The first: {tally.first_broken}",
             err=True,
         )
@@ -150,7 +173,7 @@ class _Tally:
     def summary(self, target: str) -> str:
         parts = [f"{self.n_passed} of {self.n_graded} passed"]
         unmeasured = self.n_rows - self.n_graded - self.n_broken
-        parts += [f"{self.n_before} were there before"] if self.n_before else []
+        parts += [f"{self.n_before} were already graded"] if self.n_before else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
         parts += [f"{self.n_broken} grader failures"] if self.n_broken else []
         return ", ".join(parts) + (f" -> {target}" if target else "")
@@ -176,8 +199,8 @@ def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:
     for n_rows, (place, done) in enumerate(read_lines(output), 1):  # noqa: B007
         here = next(islice(lines, 1), None)
         if here is None or _id(*here) != _id(place, done):
-            msg = f"{place}: not the row that stands at this place of the input"
-            raise InputError(msg, hint="go on with the same input, or use --overwrite")
+            msg = f"{place}: this is not the row at the same position of the input"
+            raise InputError(msg, hint="resume with the same input, or use --overwrite")
     return n_rows
 
 

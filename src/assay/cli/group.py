@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
 from types import FrameType
 
 import click
 
-from assay.cli.main import COMMANDS, help_page
+from assay.cli.main import COMMANDS, SHIPPED, help_page
 from assay.errors import AssayError, Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -20,7 +21,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the names in their order of use, then those of installed plugins."""
-        from assay import plugins
+        from assay import plugins  # late: asked for only after a wrong name
 
         return [*COMMANDS, *plugins.names("assay.commands")]
 
@@ -31,7 +32,7 @@ class LazyGroup(click.Group):
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)
-        gc.freeze()
+        gc.freeze()  # ends what main.py began: what was loaded is never looked at again
         gc.enable()
         return command
 
@@ -44,22 +45,30 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such command."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from difflib import get_close_matches
+            from difflib import get_close_matches  # late: only for a wrong name
 
             close = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see: assay --help"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+            hint = f"Did you mean {close[0]!r}?" if close else "See assay --help."
+            ctx.fail(f"There is no command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
 
 def _plugin_command(name: str) -> click.Command | None:
     """Give a command that another package brings; asked only for names that are not ours."""
-    from assay import plugins
+    from assay import plugins  # late: our own commands load it themselves if they need it
 
+    if name in SHIPPED and not PathFinder.find_spec(SHIPPED[name][0]):
+        msg = f"the command {name!r} is not installed: there is no package {SHIPPED[name][0]}"
+        raise click.UsageError(msg)
     if name not in plugins.names("assay.commands"):
         return None
     command: click.Command = plugins.command(name)
     return command
+
+
+def examples(*lines: str) -> str:
+    """Give the end of a command's help: command lines that work as they stand."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 @click.group(cls=LazyGroup)
@@ -79,7 +88,7 @@ def run_command(words: list[str]) -> int:
         error.show()
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _say("interrupted: every finished row is saved; go on with --resume")
+        _say("Interrupted. Every finished row is saved; continue with --resume.")
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,6 +15,7 @@ import click
 from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
+from assay.cli.group import examples
 from assay.cli.options import (
     DEFAULT_TIMEOUT_MS,
     AgentOptions,
@@ -39,26 +40,35 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Make a declared agent speak the Agent Client Protocol on stdio.")
+@click.command(
+    short_help="Serve any agent over the Agent Client Protocol on stdio.",
+    epilog=examples(
+        "assay headless -s demo",
+        "assay capture evals/prompts.jsonl -o served.jsonl -- assay headless -s demo",
+    ),
+)
 @with_options(agent_options)
 @click.option(
     "-t",
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
-    help=f"For each prompt; default {DEFAULT_TIMEOUT_MS}, or the schema's.",
+    help="Time limit for each prompt, in milliseconds. "
+    f"Default: the schema's limit, or {DEFAULT_TIMEOUT_MS}.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say on stderr what happens.")
-@click.option("--debug", is_flag=True, help="The same; tracebacks too.")
+@click.option("-v", "--verbose", is_flag=True, help="Print progress to stderr.")
+@click.option(
+    "--debug", is_flag=True, help="Print progress to stderr, and a traceback if the command fails."
+)
 @click.help_option("-h", "--help")
 def command(**values: Any) -> None:
-    """Speak the Agent Client Protocol on stdin and stdout, and hand the prompts to the agent.
+    """Speak the Agent Client Protocol on stdin and stdout, and pass the prompts on to the agent.
 
-    Ends with the end of stdin, Ctrl-C or SIGTERM, and all agents with it.
+    It runs until stdin ends, Ctrl-C or SIGTERM, and then stops all its agents.
     """
     options = HeadlessOptions(**values)
     if not options.schema:
-        msg = "which agent? give -s SCHEMA"
+        msg = "No agent given. Use -s SCHEMA."
         raise click.UsageError(msg)
     agent = agent_ref(options)
     adapter = plugins.adapter(agent)

@@ -8,26 +8,33 @@ from typing import Any
 import click
 
 from assay import plugins
+from assay.cli.group import examples
 from assay.errors import OutputError
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
 
 
-@click.command(short_help="Write a starting folder for the agents found on this machine.")
+@click.command(
+    short_help="Write prompts and a grader to start from.",
+    epilog=examples(
+        "assay init",
+        "assay init my-evals",
+    ),
+)
 @click.argument("folder", type=click.Path(path_type=Path), default="evals")
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.help_option("-h", "--help")
 def command(folder: Path, *, force: bool) -> None:
-    """Write prompts, a grader and the line to run them into FOLDER (default: evals)."""
+    """Write example prompts and a grader to FOLDER (default: evals), and show how to run them."""
     taken = [name for name in ("prompts.jsonl", "grader.py") if (folder / name).exists()]
     if taken and not force:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
     prompts, grader = write_starter(folder)
-    click.echo(f"wrote {prompts} ({len(PROMPTS)} prompts) and {grader}")
+    click.echo(f"Wrote {prompts} ({len(PROMPTS)} prompts) and {grader}.")
     agents = _found()
     if agents == ["demo"]:
-        click.echo(f"found none of {', '.join(_AGENTS)}; the demo agent will do for a start")
+        click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
     click.echo("\nRun them:")
     for agent in agents:
         click.echo(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")

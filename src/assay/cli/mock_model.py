@@ -4,23 +4,47 @@ from pathlib import Path
 
 import click
 
+from assay.cli.group import examples
 from assay.errors import OutputError
 from assay.testing.model.server import serve
 
 
-@click.command(short_help="Serve a scripted model that speaks as four providers do.")
+@click.command(
+    short_help="Serve a scripted model, to test agents without a real one.",
+    epilog=examples(
+        "assay mock-model script.json",
+        "assay mock-model script.json --port-file port.txt --log requests.jsonl",
+    ),
+)
 @click.argument("script", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("-p", "--port", type=click.IntRange(0, 65535), default=0, help="Else a free one.")
-@click.option("--port-file", type=click.Path(path_type=Path), help="Write the port into it.")
-@click.option("--log", type=click.Path(path_type=Path), help="Write each request into it, JSONL.")
-@click.option("--log-bodies", is_flag=True, help="Whole requests in the log.")
+@click.option(
+    "-p",
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port to listen on. Default: 0, which picks a free port.",
+)
+@click.option(
+    "--port-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the port number to this file.",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Log each request to this file, as JSONL.",
+)
+@click.option("--log-bodies", is_flag=True, help="Log the whole bodies of requests.")
 @click.help_option("-h", "--help")
 def command(
     script: Path, port: int, port_file: Path | None, log: Path | None, *, log_bodies: bool
 ) -> None:
-    """Serve SCRIPT on 127.0.0.1 until Ctrl-C or SIGTERM; say the URL once it listens.
+    """Serve the answers in SCRIPT on 127.0.0.1 until Ctrl-C or SIGTERM, and print the URL.
 
-    One base URL for all: Anthropic Messages, OpenAI Responses and chat completions, Gemini.
+    The URL serves Anthropic Messages, OpenAI Responses and chat completions, and Gemini.
     """
     try:
         serve(

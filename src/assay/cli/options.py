@@ -68,38 +68,70 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
 
 
 agent_options: list[Decorator] = [
-    click.option("-s", "--schema", metavar="AGENT", help="Schema file, or name of an adapter."),
-    click.option("--model", help="Model the agent is to use."),
     click.option(
-        "--agent-arg", "agent_args", multiple=True, metavar="ARG", help="One more argument for it."
+        "-s",
+        "--schema",
+        metavar="AGENT",
+        help="The agent: a schema file, or the name of an adapter (see assay agents).",
+    ),
+    click.option("--model", metavar="NAME", help="Model to use. Default: the agent's own choice."),
+    click.option(
+        "--agent-arg",
+        "agent_args",
+        multiple=True,
+        metavar="ARG",
+        help="Pass this extra argument to the agent. May be repeated.",
     ),
     click.option(
         "--mcp",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="MCP servers for it: the common mcpServers JSON.",
+        help="Give the agent the MCP servers in this file (the common mcpServers JSON).",
     ),
     click.option(
-        "--max-turns", type=click.IntRange(min=1), metavar="N", help="Model calls it may make."
+        "--max-turns",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Allow the agent at most N model calls. Default: the agent's own limit.",
     ),
 ]
 output_options: list[Decorator] = [
-    click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none."),
-    click.option("--resume", is_flag=True, help="Run only what is missing in the output."),
-    click.option("--append", is_flag=True, help="Add to an existing output."),
-    click.option("--overwrite", is_flag=True, help="Throw an existing output away."),
-    click.option("--raw-dir", type=click.Path(path_type=Path), help="Where raw streams are kept."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write to this file. Default: stdout.",
+    ),
+    click.option(
+        "--resume", is_flag=True, help="Run only the trials that are missing in the output file."
+    ),
+    click.option("--append", is_flag=True, help="Add rows to the output file if it exists."),
+    click.option("--overwrite", is_flag=True, help="Replace the output file if it exists."),
+    click.option(
+        "--raw-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Keep the agents' raw output in this folder. "
+        "Default: beside the output file, as in results.raw for results.jsonl; "
+        "assay run keeps none.",
+    ),
 ]
 grader_options: list[Decorator] = [
     click.option(
-        "-g", "--grader", "graders", multiple=True, help="File or name of a grader; may repeat."
+        "-g",
+        "--grader",
+        "graders",
+        multiple=True,
+        metavar="GRADER",
+        help="Grade with this file or built-in grader (see docs/graders.md). May be repeated.",
     ),
     click.option(
         "--grader-timeout",
         type=Number(min=0, min_open=True),
         default=60.0,
         metavar="SECONDS",
-        help="How long a grader may think about one trial.",
+        help="Time limit for grading one trial, in seconds. Default: 60.",
     ),
 ]
 benchmark_options: list[Decorator] = [
@@ -112,56 +144,107 @@ benchmark_options: list[Decorator] = [
     ),
 ]
 run_options: list[Decorator] = [
-    click.option("-c", "--cwd", type=click.Path(path_type=Path), help="Working folder."),
+    click.option(
+        "-c",
+        "--cwd",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Run the agents in this folder. Default: the current folder.",
+    ),
     click.option(
         "-t",
         "--timeout",
         type=Number(min=0, min_open=True),
         metavar="MS",
-        help=f"For each turn; default {DEFAULT_TIMEOUT_MS}, or the schema's.",
+        help="Time limit for each turn, in milliseconds. "
+        f"Default: the schema's limit, or {DEFAULT_TIMEOUT_MS}.",
     ),
     click.option(
         "--trial-timeout",
         type=Number(min=0, min_open=True),
         metavar="MS",
-        help="For all turns of a prompt together.",
+        help="Time limit for all turns of a trial together, in milliseconds. Default: none.",
     ),
     click.option(
         "--stall",
         type=Number(min=0, min_open=True),
         metavar="SECONDS",
-        help="End an agent that is silent for so long.",
+        help="Kill an agent that prints nothing for this many seconds. Default: never.",
     ),
     click.option(
-        "-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Agents at once."
+        "-j",
+        "--concurrency",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Run up to N trials at once. Default: 1.",
     ),
     click.option(
-        "--retries", type=click.IntRange(min=0), default=0, help="For what is not the agent's."
+        "--retries",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Retry trials that failed for reasons other than the agent (provider errors, lost "
+        "workers) up to N times. Default: 0.",
     ),
     click.option(
-        "--workspace-dir", type=click.Path(path_type=Path), help="One folder per prompt in here."
+        "--workspace-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Run each trial in a folder of its own inside this one. "
+        "Default: all trials run in --cwd.",
     ),
     click.option(
         "--workspace-template",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Copied into each workspace.",
+        metavar="DIR",
+        help="Copy this folder into the workspace of each trial. "
+        "Workspaces are in --workspace-dir, or beside the output file.",
     ),
     click.option(
-        "--isolate", is_flag=True, help="Own HOME and only declared environment per trial."
+        "--isolate",
+        is_flag=True,
+        help="Give each trial its own HOME and hide your environment variables, except those the "
+        "adapter declares and --env names.",
     ),
-    click.option("--env", "env_names", multiple=True, metavar="NAME", help="Let through."),
-    click.option("--filter", "filters", multiple=True, metavar="ID|KEY=VALUE", help="Choose."),
-    click.option("--limit", type=click.IntRange(min=1), help="Only so many prompts."),
+    click.option(
+        "--env",
+        "env_names",
+        multiple=True,
+        metavar="NAME",
+        help="With --isolate, pass this environment variable through to the agent. "
+        "May be repeated.",
+    ),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="ID|KEY=VALUE",
+        help="Run only matching prompts, by id or metadata; * matches any text. "
+        "May be repeated: all must match.",
+    ),
+    click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run at most N prompts. Default: all.",
+    ),
     click.option(
         "--max-cost",
         type=Number(min=0),
         metavar="USD",
-        help="Stop when so much is spent.",
+        help="Start no more trials once this many US dollars are spent. Default: no limit.",
     ),
-    click.option("--progress", is_flag=True, help="Say on stderr what happens."),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
-    click.option("--json", "as_json", is_flag=True, help="Progress as JSON events on stderr."),
-    click.option("--debug", is_flag=True, help="Say everything; tracebacks too."),
+    click.option("--progress", is_flag=True, help="Print progress to stderr."),
+    click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print progress as JSON events to stderr."
+    ),
+    click.option(
+        "--debug",
+        is_flag=True,
+        help="Print progress to stderr, and a traceback if the command fails.",
+    ),
 ]
 
 
@@ -176,15 +259,15 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
-def output_mode(output: Path | None, *, resume: bool, append: bool, overwrite: bool) -> Mode:
+def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """Read the three ways to treat an existing output; they exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}
     chosen = [mode for mode, given in modes.items() if given]
     if len(chosen) > 1:
-        msg = f"--{chosen[0]} and --{chosen[1]} exclude each other"
+        msg = f"--{chosen[0]} and --{chosen[1]} cannot be used together."
         raise click.UsageError(msg)
     if chosen and output is None:
-        msg = f"--{chosen[0]} needs -o"
+        msg = f"--{chosen[0]} needs -o FILE."
         raise click.UsageError(msg)
     return chosen[0] if chosen else "new"
 
@@ -193,12 +276,12 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     """Read the agent given with -s, or behind -- as a command that speaks the protocol."""
     words: list[str] = ctx.meta.get("after_dashes", [])
     if words and options.schema:
-        msg = "give the agent either with -s or behind --, not both"
+        msg = "Give the agent either with -s or after --, not both."
         raise click.UsageError(msg)
     if words:
         return PluginRef(name="acp", options={"command": words})
     if not options.schema:
-        msg = "which agent? give -s SCHEMA, or a command behind --"
+        msg = "No agent given. Use -s SCHEMA, or put the agent's command after --."
         raise click.UsageError(msg)
     return agent_ref(options)
 
@@ -226,8 +309,10 @@ def _check_taken(name: str, more: dict[str, Any]) -> None:
     if not refused:
         return
     who = "an agent described by a schema" if name == "declared" else f"the adapter {name}"
-    msg = f"{who} does not take {' and '.join(refused)}"
-    raise InputError(msg, hint="give the agent's own arguments with --agent-arg, where it has them")
+    msg = f"{who} does not support {' and '.join(refused)}"
+    raise InputError(
+        msg, hint="pass the agent's own arguments with --agent-arg, if the adapter supports it"
+    )
 
 
 def _mcp_file(path: Path) -> dict[str, Any]:
@@ -274,12 +359,12 @@ def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
     cwd = Path(options.cwd or Path.cwd()).resolve()
     if not cwd.is_dir():
         msg = f"working folder not found: {cwd}"
-        raise InputError(msg, hint="check -c")
+        raise InputError(msg, hint="check the folder given with -c")
     output, workspaces = options.output, options.workspace_dir
     template, raw = options.workspace_template, options.raw_dir
     if template is not None and workspaces is None:
         if output is None:
-            msg = "--workspace-template needs --workspace-dir or -o"
+            msg = "--workspace-template needs --workspace-dir or -o."
             raise click.UsageError(msg)
         workspaces = output.with_suffix(".workspaces")
     if raw is None and keep_raw and output and (output.is_file() or not output.exists()):

@@ -17,7 +17,7 @@ from assay.records.rows import encode_row
 from assay.records.spec import TrialSpec
 
 _BLOCK = 1 << 20
-_HINT = "check folder, permissions and free space"
+_HINT = "check the folder, its permissions and the free space"
 
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
@@ -26,27 +26,27 @@ def refuse_same_file(source: Path | None, output: Path | None) -> None:
         return
     there = os.access(source, os.F_OK) and os.access(output, os.F_OK)
     if there and output.samefile(source):
-        msg = f"-o is the file that is read: {output}"
+        msg = f"-o is the same file as the input: {output}"
         raise click.UsageError(msg)
 
 
 @contextmanager
 def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
     """Give a file to write to. It takes its place only when everything went well."""
-    with _troubles_told(path or "to stdout"):
+    with _explained_errors(path or "to stdout"):
         if path is None:
-            with _kept_back(_stdout().fileno()) as file:
+            with _copied_at_end(_stdout().fileno()) as file:
                 yield file
             return
         if path.is_file() and path.stat().st_size > 0 and not overwrite:
             msg = f"{path} already exists"
-            raise OutputError(msg, hint="--overwrite replaces it")
+            raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
-            with path.open("wb") as target, _kept_back(target.fileno()) as file:
+            with path.open("wb") as target, _copied_at_end(target.fileno()) as file:
                 yield file
             return
-        with _beside(path.resolve()) as file:
+        with _renamed_at_end(path.resolve()) as file:
             yield file
 
 
@@ -55,7 +55,7 @@ def open_stdout(hint: str = _HINT) -> Iterator[TextIO]:
     """Give stdout itself, for what may be seen while it is written."""
     out = _stdout()
     try:
-        with _troubles_told("to stdout", hint):
+        with _explained_errors("to stdout", hint):
             yield out
             out.flush()
     except OutputError:
@@ -71,7 +71,7 @@ def _stdout() -> TextIO:
 
 
 @contextmanager
-def _troubles_told(where: Path | str, hint: str = _HINT) -> Iterator[None]:
+def _explained_errors(where: Path | str, hint: str = _HINT) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
@@ -82,7 +82,7 @@ def _troubles_told(where: Path | str, hint: str = _HINT) -> Iterator[None]:
 
 
 @contextmanager
-def _kept_back(fd: int) -> Iterator[BinaryIO]:
+def _copied_at_end(fd: int) -> Iterator[BinaryIO]:
     """Collect in a temporary file, then copy to what cannot be taken back."""
     import shutil  # late: the two take 8 ms to load, which most commands do not need
     import tempfile
@@ -95,7 +95,7 @@ def _kept_back(fd: int) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[BinaryIO]:
+def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
     """Write to a new file in the same folder, then give it the right name."""
     new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
     try:
@@ -113,23 +113,24 @@ def _beside(path: Path) -> Iterator[BinaryIO]:
 class Sink:
     """Takes finished rows, one at a time."""
 
-    def __init__(self, journal: Journal | None, mode: Mode = "new") -> None:
+    def __init__(self, journal: Journal | None, mode: Mode = "new", k: int | None = None) -> None:
         self._journal = journal
         self._resumed = mode == "resume"
+        self._k = k
 
     def append(self, line: bytes) -> None:
         """Write one row so that a kill cannot lose it."""
         if self._journal is not None:
             self._journal.append(line)
         else:
-            with open_stdout("with -o FILE a run can be resumed") as out:
+            with open_stdout("use -o FILE, so that the run can be resumed") as out:
                 out.buffer.write(line + b"\n")
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
         self.append(encode_row(result, spec.extra))
 
-    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
         if self._journal is None or not self._resumed:
             return specs
@@ -140,20 +141,22 @@ class Sink:
             if spec is not None and key.spec_hash not in (None, spec.hash):
                 msg = f'{self._journal.path}: row "{key.id}" was made from another prompt or agent'
                 raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
+                    msg, hint="resume with the same prompts and agent, or use another -o"
                 )
-            if spec is not None and k is not None and key.k != k:
-                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {k}'
-                raise InputError(msg, hint=f"go on with -k {key.k}, or use another -o")
+            if spec is not None and self._k is not None and key.k != self._k:
+                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {self._k}'
+                raise InputError(msg, hint=f"resume with -k {key.k}, or use another -o")
             done.add(key.id)
         return [spec for spec in specs if spec.prompt.id not in done]
 
 
 @contextmanager
-def open_sink(output: Path | None, mode: Mode, ways: str = RESUMABLE) -> Iterator[Sink]:
-    """Open the output for one command."""
+def open_sink(
+    output: Path | None, mode: Mode, hint: str = RESUMABLE, k: int | None = None
+) -> Iterator[Sink]:
+    """Open the output for one command; with k, every row must hold so many trials."""
     if output is None:
         yield Sink(None)
         return
-    with Journal(output, mode, ways) as journal:
-        yield Sink(journal, mode)
+    with Journal(output, mode, hint) as journal:
+        yield Sink(journal, mode, k)

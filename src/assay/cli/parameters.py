@@ -37,13 +37,13 @@ class AfterDashes(click.Command):
 def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
     """Give the prompt file; None means stdin. Exactly one of the two must be said."""
     if from_stdin and arguments:
-        msg = "give either a prompt file or --stdin, not both"
+        msg = "Give either a prompt file or --stdin, not both."
         raise click.UsageError(msg)
     if not from_stdin and not arguments:
-        msg = "which prompts? give a file, or --stdin"
+        msg = "No prompts given. Name a file, or use --stdin."
         raise click.UsageError(msg)
     for word in arguments[1:]:
-        click.echo(f"ignored: {word!r} (one prompt file at a time)", err=True)
+        click.echo(f"Ignored {word!r}: only one prompt file is read.", err=True)
     if from_stdin:
         refuse_terminal()
         return None
@@ -53,5 +53,5 @@ def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
 def refuse_terminal() -> None:
     """Refuse to wait for a person who was not asked to type."""
     if sys.stdin is None or sys.stdin.isatty():
-        msg = "stdin is a terminal; pipe the rows in or give a file"
+        msg = "stdin is a terminal. Name a file, or pipe the rows in."
         raise click.UsageError(msg)

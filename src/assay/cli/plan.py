@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.output import open_stdout
 from assay.cli.parameters import Number
 from assay.cli.runs import pipes_as_files
@@ -42,29 +43,77 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Say how many prompts and trials a difference needs.")
+@click.command(
+    short_help="Compute how many prompts and trials a comparison needs.",
+    epilog=examples(
+        "assay plan before.jsonl after.jsonl --difference 0.05",
+        "assay plan --rate 0.7 -n 400 -k 3",
+        "assay plan --rate 0.7 -n 400 --fail-on regression --margin 0.1",
+    ),
+)
 @click.argument("pilot", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-d",
     "--difference",
     type=Number(0, 1, min_open=True),
     default=0.1,
-    help="Difference in pass rate that must be seen; 0.1.",
+    metavar="RATE",
+    help="Smallest difference in pass rate to detect. Default: 0.1.",
 )
-@click.option("--power", type=Number(0, 1, min_open=True, max_open=True), default=0.8, help="0.8.")
-@click.option("--rate", type=Number(0, 1), help="Assumed pass rate, without a pilot.")
-@click.option("-k", "trials", type=click.IntRange(min=1), multiple=True, help="Trials a prompt.")
-@click.option("-n", "--prompts", "n_prompts", type=_PROMPTS, help="Prompts at hand.")
-@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="For the time.")
-@click.option("--fail-on", type=click.Choice(["regression", "not-better"]), help="Planned gate.")
-@click.option("--margin", type=Number(0, 1, max_open=True), default=0.02, help="Of the gate; 0.02.")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--power",
+    type=Number(0, 1, min_open=True, max_open=True),
+    default=0.8,
+    metavar="RATE",
+    help="Probability of detecting that difference. Default: 0.8.",
+)
+@click.option(
+    "--rate", type=Number(0, 1), metavar="RATE", help="Pass rate to assume if there is no pilot."
+)
+@click.option(
+    "-k",
+    "trials",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="N",
+    help="Plan for N trials of each prompt. May be repeated. Default: 1, 3, 5 and 10.",
+)
+@click.option(
+    "-n",
+    "--prompts",
+    "n_prompts",
+    type=_PROMPTS,
+    metavar="N",
+    help="Number of prompts you have. Default: those of the pilot.",
+)
+@click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Trials that run at once, to estimate the duration. Default: 1.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "not-better"]),
+    help="Check whether this gate of assay compare can pass and fail at all.",
+)
+@click.option(
+    "--margin",
+    type=Number(0, 1, max_open=True),
+    default=0.02,
+    metavar="RATE",
+    help="Margin of the gate. Default: 0.02.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Plan from PILOT, one or two graded result files, or from an assumed --rate.
+    """Plan a comparison from PILOT, one or two graded result files, or from an assumed --rate.
 
-    Exit 4 when --fail-on names a gate that could never pass, or never fail, with these prompts.
+    The exit code is 4 if --fail-on names a gate that could never pass, or never fail, with these
+    prompts.
     """
     options = _Options(**given)
     _check_usage(options)
@@ -82,7 +131,7 @@ def command(**given: Any) -> None:
                 name = f"Gate {options.fail_on} with margin {options.margin:g}"
                 click.echo(f"{name}: {gate['words']}.")
     if gate and not possible:
-        click.echo(f"refused: {gate['words']}", err=True)
+        click.echo(f"Refused: {gate['words']}", err=True)
         raise click.exceptions.Exit(4)
 
 
@@ -111,16 +160,16 @@ def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
 
 def _check_usage(options: _Options) -> None:
     if not options.pilot and options.rate is None:
-        msg = "plan from what? give one or two pilot files, or --rate"
+        msg = "Give one or two pilot files, or --rate."
         raise click.UsageError(msg)
     if options.pilot and options.rate is not None:
-        msg = "a pilot shows its rate: give pilot files or --rate, not both"
+        msg = "Give pilot files or --rate, not both: the pilot shows its own pass rate."
         raise click.UsageError(msg)
     if len(options.pilot) > _MOST_PILOTS:
-        msg = "a plan compares two runs: give one or two pilot files"
+        msg = "Give one or two pilot files: a plan compares two runs."
         raise click.UsageError(msg)
     if options.fail_on and not options.pilot and not options.n_prompts:
-        msg = "--fail-on needs to know how many prompts there are: give -n, or a pilot"
+        msg = "--fail-on needs the number of prompts. Give -n or a pilot file."
         raise click.UsageError(msg)
 
 

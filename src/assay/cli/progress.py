@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 import click
@@ -36,24 +35,14 @@ class Progress:
 
             self._live = LiveView(self.tally)
             self._live.start()
-        self._tell("begun", total=self.tally.total)
+        self._write_event("begun", total=self.tally.total)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
         if self._json:
-            self._tell("interrupted" if kind else "ended", **self._numbers())
-
-    @property
-    def cost_usd(self) -> float:
-        """What they cost, as far as is known."""
-        return self.tally.cost_usd
+            self._write_event("interrupted" if kind else "ended", **self._numbers())
 
     @property
     def watches(self) -> bool:
@@ -65,13 +54,13 @@ class Progress:
         name, trial = spec.prompt.id, spec.number
         if step is None:
             self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
-            self._tell("started", id=name, trial=trial)
+            self._write_event("started", id=name, trial=trial)
             return
         said = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
         running = self.tally.running.get(spec.folder)
         if running is not None:
             running.step, running.n_steps = said, running.n_steps + 1
-        self._tell("step", id=name, trial=trial, type=step.__struct_config__.tag, name=said)
+        self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=said)
 
     def say(self, text: str) -> None:
         """Write a line for people who asked for progress."""
@@ -116,8 +105,8 @@ class Progress:
         self._remember(failure)
         if self._json:
             cause = str(failure.cause) if failure else None
-            told = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}
-            self._tell("finished", **told, **self._numbers())
+            event = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}
+            self._write_event("finished", **event, **self._numbers())
         if self._plain:
             sign = "!" if failure else "✓"
             why = f" - {failure.cause}: {failure.message}" if failure else ""
@@ -140,7 +129,7 @@ class Progress:
             "causes": {str(cause): n for cause, n in tally.causes.items()},
         }
 
-    def _tell(self, event: str, **what: Any) -> None:
+    def _write_event(self, event: str, **what: Any) -> None:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line), err=True)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import Number
 from assay.cli.runs import Named, name_runs
@@ -37,30 +38,68 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Make one HTML file, Markdown or JUnit of runs.")
+@click.command(
+    short_help="Report on runs as one HTML file, Markdown or JUnit.",
+    epilog=examples(
+        "assay report before.jsonl after.jsonl -o report.html",
+        "assay report results.jsonl --format markdown",
+        "assay report results.jsonl -o junit.xml",
+    ),
+)
 @click.argument("files", nargs=-1)
-@click.option("--run", "labelled", multiple=True, metavar="LABEL:PATH", help="A run by name.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; report.html if none.")
+@click.option(
+    "--run",
+    "labelled",
+    multiple=True,
+    metavar="LABEL:FILE",
+    help="Add a run under this label. May be repeated.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: report.html, or stdout for markdown and junit.",
+)
 @click.option(
     "-f",
     "--format",
     "style",
     type=click.Choice(["html", "markdown", "junit"]),
-    help="Default: by the output's ending; html.",
+    help="Output format. Default: by the extension of the output file, otherwise html.",
 )
-@click.option("--title", help="On top of the report.")
-@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
-@click.option("--margin", type=Number(0, 1, max_open=True), default=0.02)
-@click.option("--seed", type=click.IntRange(min=0), default=_SEED, help="For resampling.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--title", metavar="TEXT", help="Title of the report. Default: the labels of the runs."
+)
+@click.option(
+    "--by",
+    "category_key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key to break the results down by. Default: category.",
+)
+@click.option(
+    "--margin",
+    type=Number(0, 1, max_open=True),
+    default=0.02,
+    metavar="RATE",
+    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=_SEED,
+    metavar="N",
+    help=f"Random seed for resampling. Default: {_SEED}.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Report on FILES (captures, trials, results of `arc run`), each FILE or label:FILE.
+    """Report on result files of `assay capture`, `trials` or `arc run`: FILE or LABEL:FILE.
 
-    Several runs are compared; the first is what the others are judged against. Markdown and JUnit
-    go to stdout unless -o says otherwise.
+    Several runs are compared, with the first as the baseline.
     """
     options = _Options(**given)
     named = name_runs(options.files, options.labelled)
@@ -80,13 +119,15 @@ def command(**given: Any) -> None:
 
 def _check_files(named: Named, output: Path | None) -> None:
     if not named:
-        msg = "report on what? give result files"
+        msg = "No runs given. Name one or more result files."
         raise click.UsageError(msg)
     for _, path in named:
         if not os.access(path, os.F_OK) or not path.is_file():
             folder = os.access(path, os.F_OK) and path.is_dir()
             msg = f"{path}: {'is a folder' if folder else 'no such file'}"
-            raise InputError(msg, hint="give result files; `assay view FOLDER` lists those of one")
+            raise InputError(
+                msg, hint="give result files; `assay view FOLDER` lists the runs in a folder"
+            )
         refuse_same_file(path, output)
 
 
@@ -115,10 +156,12 @@ def _check(path: Path, index: Index) -> None:
     if not meta.n_trials:
         what = "neither captures nor trials" if meta.n_bad else "no rows"
         msg = f"{path}: {what}"
-        raise InputError(msg, hint="report reads the output of capture, grade, trials or arc run")
+        raise InputError(
+            msg, hint="assay report reads the output of capture, grade, trials or arc run"
+        )
     if meta.n_bad:
         lines = ", ".join(map(str, meta.bad))
-        click.echo(f"note: {path}: {meta.n_bad} lines cannot be read (line {lines})", err=True)
+        click.echo(f"note: {path}: {meta.n_bad} lines cannot be read: line {lines}", err=True)
 
 
 def _write(out: BinaryIO, style: str, shown: list[OpenRun], options: _Options) -> None:

@@ -1,11 +1,11 @@
 """assay run: prompts in, raw output out."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import conclude, mode_of, plan_batch, prompt_file, show_progress
+from assay.cli.batch import CommandBatch, prompt_file
+from assay.cli.group import examples
 from assay.cli.options import (
     BatchOptions,
     agent_options,
@@ -15,7 +15,6 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import prompt_path
 from assay.pipeline.batch import run_batch
 from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
@@ -28,24 +27,41 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
     shell: str | None
 
 
-@click.command(short_help="Run prompts and write the agent's raw output.")
+@click.command(
+    short_help="Run prompts and write the agent's raw output.",
+    epilog=examples(
+        "assay run evals/prompts.jsonl -s demo -o raw.jsonl",
+        "assay run evals/prompts.jsonl --simple 'echo {}' -o echo.jsonl",
+        "assay run evals/prompts.jsonl --shell 'echo \"$PROMPT\" | wc -w' -o words.jsonl",
+    ),
+)
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options)
-@click.option("--simple", metavar="COMMAND", help="Command with {} for the prompt; no shell.")
-@click.option("--shell", metavar="COMMAND", help='Shell command with the prompt in "$PROMPT".')
+@click.option(
+    "--simple",
+    metavar="COMMAND",
+    help="Run this command, with {} replaced by the prompt; no shell is involved.",
+)
+@click.option(
+    "--shell",
+    metavar="COMMAND",
+    help='Run this shell command, with the prompt in the variable "$PROMPT".',
+)
 @with_options(output_options, run_options)
 @click.help_option("-h", "--help")
 def command(**values: Any) -> None:
-    """Run every prompt of PROMPTS (stdin if none); write one raw row per trial for extract."""
+    """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
+
+    Writes one JSON line per trial, which `assay extract` turns into a trajectory.
+    """
     options = RunOptions(**values)
     agent = _agent(options)
-    source = prompt_file(prompt_path(options.prompts, from_stdin=not options.prompts))
+    source = prompt_file(options.prompts, from_stdin=not options.prompts)
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    batch = plan_batch(options, agent, source, keep_raw=False)
-    show = partial(show_progress, options, agent, source, batch)
-    with open_sink(options.output, mode_of(options)) as sink:
-        progress = run_batch(batch, RunTrial(options.retries), sink, show)
-    conclude(options, progress)
+    planned = CommandBatch(options, agent, source, keep_raw=False)
+    with open_sink(options.output, planned.mode) as sink:
+        progress = run_batch(planned.batch, RunTrial(options.retries), sink, planned.show)
+    planned.conclude(progress)
 
 
 def _agent(options: RunOptions) -> PluginRef:
@@ -54,5 +70,5 @@ def _agent(options: RunOptions) -> PluginRef:
     for name, template in (("simple", options.simple), ("shell", options.shell)):
         if template:
             return PluginRef(name=name, options={"template": template})
-    msg = "which agent? give -s SCHEMA, --simple COMMAND or --shell COMMAND"
+    msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
     raise click.UsageError(msg)

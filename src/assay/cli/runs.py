@@ -97,5 +97,5 @@ def _copy(path: Path, folder: Path) -> Path:
             shutil.copyfileobj(source, target)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
-        raise InputError(msg, hint="write the run to a file, and give that") from error
+        raise InputError(msg, hint="write the run to a file, and give that file") from error
     return copy

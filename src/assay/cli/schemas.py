@@ -6,22 +6,45 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.output import Sink
 from assay.errors import InputError, OutputError
 from assay.records.catalogue import RECORDS, json_schema
 
 
-@click.command(short_help="List or export JSON Schema for every file format.")
+@click.command(
+    short_help="List or export the JSON Schema of every file format.",
+    epilog=examples(
+        "assay schemas",
+        "assay schemas --json -o schemas.json",
+        "assay schemas --split -o schemas",
+    ),
+)
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File, or folder for -s.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Export all in one object.")
-@click.option("-s", "--split", is_flag=True, help="Export each to its own file; needs -o.")
-@click.option("-l", "--list", "as_list", is_flag=True, help="Only list the names.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file, or folder with --split. Default: stdout.",
+)
+@click.option(
+    "-j", "--json", "as_json", is_flag=True, help="Export all schemas as one JSON object."
+)
+@click.option(
+    "-s", "--split", is_flag=True, help="Export each schema to a file of its own in the folder -o."
+)
+@click.option(
+    "-l", "--list", "as_list", is_flag=True, help="Only list the schemas, even with --json."
+)
 @click.help_option("-h", "--help")
 def command(
     name: str | None, output: Path | None, *, as_json: bool, split: bool, as_list: bool
 ) -> None:
-    """List the records Assay reads and writes, or export their JSON Schema (2020-12)."""
+    """List the records that Assay reads and writes, or export their JSON Schema (2020-12).
+
+    With NAME, only that schema is exported.
+    """
     if name is not None and name not in RECORDS:
         msg = f"unknown schema {name!r}"
         raise InputError(msg, hint=f"available: {', '.join(RECORDS)}")
@@ -39,7 +62,7 @@ def command(
 
 def _split(output: Path | None, names: list[str]) -> None:
     if output is None:
-        msg = "--split needs -o FOLDER"
+        msg = "--split needs -o FOLDER."
         raise click.UsageError(msg)
     for name in names:
         _write(output / f"{name}.json", json_schema(name))

@@ -4,24 +4,42 @@ from pathlib import Path
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.records.rows import open_rows
 from assay.report.summary import write_summary, write_summary_markdown
 
 
-@click.command(short_help="Make a compact view of results.")
+@click.command(
+    short_help="Write a short row or section for each result.",
+    epilog=examples(
+        "assay summarize results.jsonl",
+        "assay summarize results.jsonl --markdown -o summary.md",
+    ),
+)
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("-m", "--markdown", is_flag=True, help="Markdown with every step, for LLM judges.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option(
+    "-m",
+    "--markdown",
+    is_flag=True,
+    help="Write Markdown with every step, for people and LLM judges, instead of JSONL.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(
     results: Path, output: Path | None, *, markdown: bool, overwrite: bool, debug: bool
 ) -> None:
-    """Write one short row per trial of RESULTS: id, input, output, toolCalls, duration.
+    """Write one short row per trial in the file RESULTS: id, input, output, toolCalls, duration.
 
-    Where they are known, pass, score and the cause of a failure stand behind them.
+    Where they are known, pass, score and the cause of a failure are added.
     """
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary

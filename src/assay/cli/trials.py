@@ -1,23 +1,15 @@
 """assay trials: every prompt several times, for pass@k."""
 
-from functools import partial
 from typing import Any
 
 import click
 
-from assay.cli.batch import (
-    chosen_benchmark,
-    chosen_graders,
-    conclude,
-    mode_of,
-    plan_batch,
-    show_progress,
-)
+from assay.cli.batch import plan_captures
+from assay.cli.group import examples
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
-    chosen_agent,
     grader_options,
     output_options,
     run_options,
@@ -26,7 +18,6 @@ from assay.cli.options import (
 from assay.cli.output import open_sink
 from assay.cli.parameters import AfterDashes
 from assay.pipeline.batch import run_batch
-from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.trials import TrialRows
 
 
@@ -36,31 +27,43 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     k: int
 
 
-@click.command(cls=AfterDashes, short_help="Run every prompt several times, for pass@k.")
+@click.command(
+    cls=AfterDashes,
+    short_help="Run every prompt several times, to measure pass@k.",
+    epilog=examples(
+        "assay trials evals/prompts.jsonl -s demo:flaky -g contains -k 3 -o before.jsonl",
+        "assay trials evals/prompts.jsonl -s demo:better -g contains -k 3 -j 4 -o after.jsonl",
+    ),
+)
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options, output_options, grader_options)
 @click.option(
-    "-k", "--k", "k", type=click.IntRange(min=1), default=5, help="Trials of each prompt; 5."
+    "-k",
+    "--k",
+    "k",
+    type=click.IntRange(min=1),
+    default=5,
+    metavar="N",
+    help="Run each prompt N times. Default: 5.",
 )
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
+)
 @with_options(benchmark_options, run_options)
 @click.help_option("-h", "--help")
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:
-    """Run every prompt of PROMPTS k times; write one JSON line per prompt with all its trials.
+    """Run every prompt in the file PROMPTS k times and write one JSON line per prompt.
 
-    Trials of one prompt may run side by side, and each is on disk as soon as it has finished.
+    Each line holds all trials of its prompt. Trials of the same prompt may run at the same time,
+    and each is saved as soon as it has finished. The agent is given as for assay capture.
     """
     options = TrialsOptions(**values)
-    benchmark = chosen_benchmark(options)
-    agent = chosen_agent(ctx, options)
-    graders = chosen_graders(options, benchmark)
-    batch = plan_batch(options, agent, benchmark, k=options.k)
-    show = partial(show_progress, options, agent, benchmark, batch)
-    mode = mode_of(options)
+    planned, work = plan_captures(ctx, options, options.k)
+    mode, graded = planned.mode, bool(work.graders)
     with (
-        open_sink(options.output, mode) as sink,
-        TrialRows(sink, options.output, mode, options.k, graded=bool(graders)) as rows,
+        open_sink(options.output, mode, k=options.k) as sink,
+        TrialRows(sink, options.output, mode, options.k, graded=graded) as rows,
     ):
-        progress = run_batch(batch, CaptureTrial(graders, options.retries), rows, show)
-    conclude(options, progress)
+        progress = run_batch(planned.batch, work, rows, planned.show)
+    planned.conclude(progress)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import open_sink, refuse_same_file
 from assay.pipeline.references import answer_row, answers, validation
@@ -34,25 +35,48 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Check that reference solutions pass their graders.")
+@click.command(
+    short_help="Check that reference solutions pass their graders.",
+    epilog=examples(
+        "assay validate-refs evals/prompts.jsonl -g evals/grader.py",
+        "assay validate-refs evals/prompts.jsonl -g contains --no-op --strict -o refs.jsonl",
+    ),
+)
 @click.argument("prompts", type=click.Path(path_type=Path))
 @with_options(grader_options)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; stdout if none.")
-@click.option("--overwrite", is_flag=True, help="Throw an existing output away.")
-@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Prompts at once.")
-@click.option("--no-op", is_flag=True, help="Check too that empty and unrelated answers fail.")
-@click.option("--strict", is_flag=True, help="Exit 3 where a reference fails or a no-op passes.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Check up to N prompts at once. Default: 1.",
+)
+@click.option("--no-op", is_flag=True, help="Also check that empty and unrelated answers fail.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with code 3 if a reference fails, or an answer of --no-op passes.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Grade the "reference" of each of the PROMPTS as if an agent had answered it.
+    """Grade the "reference" of each prompt in the file PROMPTS as if it were an agent's answer.
 
-    A reference that fails its own grader says that task, grader or hint is wrong.
+    A reference that fails its own grader means that the task, the grader or the hint is wrong.
     """
     options = _Options(**given)
     if not options.graders:
-        msg = "by which grader? give -g GRADER"
+        msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
     refuse_same_file(options.prompts, options.output)
     graders = grader_refs(options.graders, options.grader_timeout)
@@ -65,7 +89,7 @@ def command(**given: Any) -> None:
         if not options.quiet:
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
-        with open_sink(options.output, mode, "--overwrite replaces it") as sink:
+        with open_sink(options.output, mode, "use --overwrite to replace it") as sink:
             for row in _validate(rows, graders, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)
@@ -141,7 +165,7 @@ def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
         raise click.exceptions.Exit(_GATE_SAID_NO)
     if tally.broken:
         click.echo(
-            f"{len(tally.broken)} prompts are not graded: their grader failed "
+            f"{len(tally.broken)} prompts were not graded because a grader failed "
             f"(see graderFailure in the rows). The first: {tally.broken[0]}",
             err=True,
         )

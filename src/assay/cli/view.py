@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.runs import Named, name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, PluginError
@@ -30,21 +31,58 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool
 
 
-@click.command(short_help="Look at runs in a browser, live while they are written.")
+@click.command(
+    short_help="Show runs in a browser, live while they are written.",
+    epilog=examples(
+        "assay view results.jsonl",
+        "assay view before.jsonl after.jsonl --open",
+        "assay view .",
+    ),
+)
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes any free one.")
-@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
-@click.option("--labels", type=click.Path(path_type=Path), help="Sheet that labels go to.")
-@click.option("--by", "category_key", default="category", help="Metadata field to break down by.")
-@click.option("--margin", type=click.FloatRange(0, 1, max_open=True), default=0.02)
-@click.option("--seed", type=int, default=_SEED, help="For resampling.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port to listen on. Default: 0, which picks a free port.",
+)
+@click.option("--open", "open_page", is_flag=True, help="Open the page in your browser.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the labels set on the page to this file. "
+    "Default: results.labels.jsonl beside results.jsonl.",
+)
+@click.option(
+    "--by",
+    "category_key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key to break the results down by. Default: category.",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.02,
+    metavar="RATE",
+    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=_SEED,
+    metavar="N",
+    help=f"Random seed for resampling. Default: {_SEED}.",
+)
+@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
 def command(**given: Any) -> None:
-    """Serve PATHS (result files, label:FILE, or folders) on 127.0.0.1 until Ctrl-C.
+    """Serve the runs in PATHS (result files, LABEL:FILE, or folders) on 127.0.0.1 until Ctrl-C.
 
-    Several files are compared. A folder lists its runs. Labels for `calibrate` can be set on the
-    page Label; they go to --labels, or to RESULTS.labels.jsonl beside the results.
+    Several files are compared. For a folder, the page lists the runs in it. On the page Label
+    you can label results for `assay calibrate --labels`.
     """
     try:
         from assay.viewer.app import serve
@@ -58,7 +96,7 @@ def command(**given: Any) -> None:
     for _, path in named:
         if not path.is_file():
             msg = f"{path}: no such file"
-            raise InputError(msg, hint="give result files, or folders that hold some")
+            raise InputError(msg, hint="give result files, or folders that contain some")
     _prepare(named, chosen, options.category_key)
     library = Library(named, folders, options.category_key)
     try:
@@ -74,11 +112,11 @@ def command(**given: Any) -> None:
 def _prepare(named: Named, chosen: CompareOptions, by: str) -> None:
     size = sum(path.stat().st_size - indexed_size(path) for _, path in named)
     if size >= BIG:
-        click.echo(f"reading {size / 1e9:.1f} GB, once", err=True)
+        click.echo(f"Indexing {size / 1e9:.1f} GB; this is done only once.", err=True)
         prepare_in_child(named, chosen, by)
 
 
 def _ready(address: str, *, open_page: bool) -> None:
-    click.echo(f"{address}\n(only this machine, only with this address; Ctrl-C ends it)")
+    click.echo(f"{address}\n(only from this machine, and only with this address; Ctrl-C stops it)")
     if open_page:
         webbrowser.open(address)

@@ -39,7 +39,7 @@ type Kind = Literal["capture", "trials"]
 type Fields = dict[str, tuple[Any, ...]]
 """A block of rows, a column for each field."""
 
-HINT = "compare reads the output of capture, grade or trials"
+HINT = "assay compare reads the output of capture, grade or trials"
 TIMEOUT = Cause.AGENT_TIMEOUT.value
 NO_CATEGORY = "(uncategorized)"
 _RICHNESS = ("full", "messages-only", "minimal")
@@ -299,7 +299,7 @@ def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
         metadata = msgspec.defstruct("MetadataView", fields, namespace=known, frozen=True)
     except ValueError as error:
         msg = f"--by {category_key!r}: {error}"
-        raise InputError(msg, hint="choose another field of the metadata") from error
+        raise InputError(msg, hint="choose another metadata key") from error
     return msgspec.defstruct(
         view.__name__, [("metadata", metadata, metadata())], bases=(view,), kw_only=True
     )

@@ -94,15 +94,15 @@ def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
     try:
         ranking = msgspec.convert(value, _Ranking).rankings
     except (msgspec.ValidationError, TypeError) as error:
-        msg = f"{where} is no ranking: {error}"
+        msg = f"{where} is not a ranking: {error}"
         raise PluginError(msg, hint='{"rankings": [{"run", "rank", "score"}]}') from error
     names = [place.run for place in ranking]
     strange = [name for name in names if name not in question["runs"] or names.count(name) > 1]
     if strange:
-        msg = f"{where} ranks {strange[0]!r}, which is no run of this prompt, or ranks it twice"
+        msg = f"{where} ranks {strange[0]!r}, which is not a run of this prompt, or ranks it twice"
         raise PluginError(msg, hint=f"the runs are: {', '.join(question['runs'])}")
     if not all(isfinite(place.score) and place.rank >= 1 for place in ranking):
-        msg = f"{where} has a rank below 1 or a score that is no number"
+        msg = f"{where} has a rank below 1 or a score that is not a number"
         raise PluginError(msg)
     ordered = sorted(ranking, key=lambda place: place.rank)
     agree = all(a.score >= b.score for a, b in pairwise(ordered))

@@ -215,7 +215,7 @@ def read_weights(env: Mapping[str, str], kind: str) -> Weights:
     for name, default in defaults.items():
         value = _number(env.get(name))
         if value is None and env.get(name):
-            warnings.append(f"{name}={env[name]!r} is no weight; {default} is used")
+            warnings.append(f"{name}={env[name]!r} is not a weight; using {default}")
         values.append(default if value is None else value)
     return Weights((values[0], values[1], values[2]), warnings)
 

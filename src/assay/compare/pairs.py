@@ -69,7 +69,8 @@ def differences(aligned: Aligned) -> list[str]:
         notes.append("a run mixes agents or versions: " + _list(mixed))
     notes += _other_versions(runs)
     notes += [
-        f"{run.label}: {run.health.n_repeated} rows have an id that comes again; the last counts"
+        f"{run.label}: {run.health.n_repeated} rows repeat an earlier id; the last row of each id "
+        "is used"
         for run in runs
         if run.health.n_repeated
     ]
@@ -83,7 +84,7 @@ def _asked_otherwise(aligned: Aligned) -> list[str]:
         n = int((aligned.runs[0].inputs[in_a] != aligned.runs[b].inputs[in_b]).sum())
         if n:
             labels = f"{aligned.runs[0].label} and {aligned.runs[b].label}"
-            notes.append(f"{labels} asked something else under the same id in {n} prompts")
+            notes.append(f"{labels} have different inputs under the same id in {n} prompts")
     return notes
 
 

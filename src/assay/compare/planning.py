@@ -38,9 +38,9 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
         run = runs[0]
         split = split_rate_variance(run.n_passed, run.n_measured)
         if not split.total:
-            msg = f"{run.label}: the pilot shows no spread (too few graded prompts, or all alike)"
-            raise InputError(msg, hint="take a larger pilot, or plan from an assumed --rate")
-        return spread_from_one_run(split), "one pilot run; how alike two runs are is assumed (0.5)"
+            msg = f"{run.label}: the pilot shows no variation (few graded prompts, or all the same)"
+            raise InputError(msg, hint="use a larger pilot, or plan from an assumed --rate")
+        return spread_from_one_run(split), "one pilot run; correlation of 0.5 between runs assumed"
     aligned = align(runs[:2])
     _, in_a, in_b = aligned.both(0, 1)
     a, b = runs[0], runs[1]
@@ -51,7 +51,7 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
         raise InputError(msg, hint="grade both, or plan from an assumed --rate")
     rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
     if np.array_equal(rate_a, rate_b):
-        msg = "the two pilot runs differ on no prompt, so they show no spread"
+        msg = "the two pilot runs differ on no prompt, so they show no variation"
         raise InputError(msg, hint="plan from one of them, or from an assumed --rate")
     splits = [split_rate_variance(r.n_passed, r.n_measured) for r in (a, b)]
     parts = [split.within for split in splits]

@@ -78,7 +78,7 @@ def load_runs(
     if len(set(kinds)) > 1:
         found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
         msg = f"captures and trials cannot be compared with each other ({found})"
-        raise InputError(msg, hint="run both with `trials`, or both with `capture`")
+        raise InputError(msg, hint="run both with assay trials, or both with assay capture")
     runs = []
     for label, path in named:
         announce(label, path)

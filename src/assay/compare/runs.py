@@ -278,7 +278,7 @@ def _check(run: Run) -> None:
     for name, what in _AMOUNTS:
         least = -_LARGEST if name == "first_response_ms" else 0.0  # two clocks may disagree
         _refuse(run, name, least, np.inf, f"{what} cannot be negative, got {{:g}}")
-        _refuse(run, name, -np.inf, _LARGEST, f"{what} of {{:g}} is no measurement")
+        _refuse(run, name, -np.inf, _LARGEST, f"{what} of {{:g}} is not a measurement")
 
 
 def _refuse(run: Run, name: str, least: float, most: float, message: str) -> None:
@@ -286,4 +286,4 @@ def _refuse(run: Run, name: str, least: float, most: float, message: str) -> Non
     wrong = values[(values < least) | (values > most)]
     if wrong.size:
         msg = f"{run.path}: {message.format(wrong[0])} ({wrong.size} times)"
-        raise InputError(msg, hint="grade the rows again, or repair them")
+        raise InputError(msg, hint="grade the rows again, or fix them")

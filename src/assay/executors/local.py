@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from queue import SimpleQueue
 
 import msgspec
@@ -22,7 +23,7 @@ class LocalExecutor(msgspec.Struct, frozen=True):
         A thread does not die without its process, but fn may fail in it by surprise: that item is
         lost and the rest goes on. An AssayError is meant for the operator and ends the run.
         """
-        pool = _Pool(fn, iter(items), lost, self.workers)
+        pool = _Pool(partial(_result, fn, lost), iter(items), self.workers)
         try:
             pool.start()
             yield from pool.results()
@@ -33,16 +34,9 @@ class LocalExecutor(msgspec.Struct, frozen=True):
 class _Pool[T, R]:
     """Threads that pull items and put results, or the error that ended one of them."""
 
-    def __init__(
-        self,
-        fn: Callable[[T], R],
-        items: Iterator[T],
-        lost: Callable[[T, str], R],
-        workers: int,
-    ) -> None:
+    def __init__(self, fn: Callable[[T], R], items: Iterator[T], workers: int) -> None:
         self._fn = fn
         self._items = items
-        self._lost = lost
         self._pull = threading.Lock()
         self._stopped = False
         self._done: SimpleQueue[tuple[str, R | BaseException | None]] = SimpleQueue()
@@ -84,17 +78,18 @@ class _Pool[T, R]:
                         item = next(self._items)
                     except StopIteration:
                         break
-                result = self._result(item)
+                result = self._fn(item)
                 self._room.acquire()
                 self._done.put(("result", result))
             self._done.put(("end", None))
         except BaseException as error:  # noqa: BLE001 - handed over to the thread that reads
             self._done.put(("end", error))
 
-    def _result(self, item: T) -> R:
-        try:
-            return self._fn(item)
-        except AssayError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one item never takes the others down with it
-            return self._lost(item, f"{type(error).__name__}: {error}")
+
+def _result[T, R](fn: Callable[[T], R], lost: Callable[[T, str], R], item: T) -> R:
+    try:
+        return fn(item)
+    except AssayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one item never takes the others down with it
+        return lost(item, f"{type(error).__name__}: {error}")

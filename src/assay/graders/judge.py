@@ -60,7 +60,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 <= self.threshold <= 1:
-            msg = "judge: threshold is between 0 and 1"
+            msg = "judge: threshold must be between 0 and 1"
             raise InputError(msg)
         if not self._rubric.strip():
             msg = "judge: the rubric is empty"

@@ -128,6 +128,6 @@ def _arguments(function: Callable[..., Any], path: str) -> list[str]:
         if p.kind is p.POSITIONAL_ONLY or (p.name not in names and p.default is p.empty)
     ]
     if strange:
-        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that nobody gives by name"
-        raise PluginError(msg, hint=f"it may take: {', '.join(ARGUMENTS)}")
+        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that Assay does not provide"
+        raise PluginError(msg, hint=f"it may take these arguments: {', '.join(ARGUMENTS)}")
     return names

@@ -88,7 +88,7 @@ class Tools(PythonCode):
         for text in self.match:
             tool, colon, pattern = text.partition(":")
             if not colon:
-                msg = f"tools: match is TOOL:REGEX, not {text!r}"
+                msg = f"tools: match must be TOOL:REGEX, not {text!r}"
                 raise InputError(msg)
             pairs.append((tool, compiled(pattern)))
         return pairs

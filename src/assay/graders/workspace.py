@@ -44,8 +44,8 @@ class Command:
             msg = "command: give either words (run) or a script (sh)"
             raise InputError(msg, hint="for example: -g 'command:pytest -q'")
         if self.limit_s is not None and not self.limit_s > 0:
-            msg = f"command: limit_s={self.limit_s:g} leaves the agent no time"
-            raise InputError(msg, hint="give seconds, more than 0")
+            msg = f"command: limit_s is {self.limit_s:g}; it must be more than 0"
+            raise InputError(msg, hint="give the limit in seconds")
         _ = self._argv
 
     @cached_property

@@ -1,10 +1,10 @@
 """The one loop that runs a batch of trials: what is missing, workers, budget, rows, progress."""
 
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 
@@ -43,6 +43,10 @@ class Work[R](Protocol):
         """Give the result of a trial whose worker died."""
         ...
 
+    def cost_usd(self, result: R) -> float:
+        """Say what a trial cost, as far as is known."""
+        ...
+
 
 class Rows[R](Protocol):
     """Where results go."""
@@ -56,22 +60,8 @@ class Rows[R](Protocol):
         ...
 
 
-class Shown(Protocol):
+class BatchProgress(AbstractContextManager[object, None], Protocol):
     """Tells a person how far the batch is."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    @property
-    def cost_usd(self) -> float:
-        """What the finished trials cost, as far as is known."""
-        ...
 
     @property
     def watches(self) -> bool:
@@ -87,14 +77,14 @@ class Shown(Protocol):
         ...
 
 
-def run_batch[R, S: Shown](
+def run_batch[R, S: BatchProgress](
     batch: Batch,
     work: Work[R],
     rows: Rows[R],
     show: Callable[[int], S],
     place: AbstractContextManager[object] | None = None,
 ) -> S:
-    """Run what is missing; give what was shown. show is told how many trials that are.
+    """Run what is missing, and give the progress that show made for so many trials.
 
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
     """
@@ -102,16 +92,16 @@ def run_batch[R, S: Shown](
         end_leftovers(batch.run_token)
     with place or nullcontext():
         missing = rows.missing(batch.specs)
-        with show(len(missing)) as shown:
+        with (progress := show(len(missing))):
             workers = max(1, min(batch.workers, len(missing)))
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
-            items = _affordable(missing, shown, batch.max_cost)
-            hear = shown.on_step if shown.watches else None
-            with closing(run_all(items, work, executor, hear)) as done:
+            budget = _Budget(work, batch.max_cost)
+            hear = progress.on_step if progress.watches else None
+            with closing(run_all(budget.affordable(missing), budget, executor, hear)) as done:
                 for spec, result in done:
                     rows.add(spec, result)
-                    shown.finished(spec, result)
-    return shown
+                    progress.finished(spec, result)
+    return progress
 
 
 def run_all[R](
@@ -122,7 +112,7 @@ def run_all[R](
 ) -> Generator[tuple[TrialSpec, R], None, None]:
     """Do every trial; yield each as it finishes. Closing ends the agents."""
     start_over()
-    results = executor.map(partial(_do, work, on_step), specs, partial(_lose, work))
+    results = executor.map(partial(_run_one, work, on_step), specs, partial(_lost, work))
     try:
         for result in results:  # noqa: UP028 - `yield from` would end the workers before the agents
             yield result
@@ -133,7 +123,7 @@ def run_all[R](
         close_served()
 
 
-def _do[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> tuple[TrialSpec, R]:
+def _run_one[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> tuple[TrialSpec, R]:
     try:
         return spec, work.run(spec, on_step)
     except BaseException as error:
@@ -143,14 +133,28 @@ def _do[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> tuple
         raise
 
 
-def _lose[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
+def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
     return spec, work.lost(spec, why)
 
 
-def _affordable(
-    specs: Iterable[TrialSpec], shown: Shown, max_cost: float | None
-) -> Iterator[TrialSpec]:
-    for spec in specs:
-        if max_cost is not None and shown.cost_usd >= max_cost:
-            return
-        yield spec
+class _Budget[R]:
+    """Does the work and counts its cost before the worker asks for the next trial."""
+
+    def __init__(self, work: Work[R], max_cost: float | None) -> None:
+        self._max_cost = max_cost
+        self._spent = 0.0
+        self._lock = threading.Lock()
+        self._work = work
+        self.lost, self.cost_usd = work.lost, work.cost_usd
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        result = self._work.run(spec, on_step)
+        with self._lock:
+            self._spent += self._work.cost_usd(result)
+        return result
+
+    def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        for spec in specs:
+            if self._max_cost is not None and self._spent >= self._max_cost:
+                return
+            yield spec

@@ -251,9 +251,9 @@ def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
     msg = f"{place}: {explain(error)}"
     if not isinstance(error, msgspec.ValidationError):
         return InputError(msg)
-    hint = "grade takes rows of `capture` and `extract`"
+    hint = "assay grade reads the output of `assay capture` and `assay extract`"
     if b'"trials"' in line:
-        hint += "; trials are graded as they are run: `assay trials -g`"
+        hint += "; trials are graded while they run, with `assay trials -g`"
     return InputError(msg, hint=hint)
 
 

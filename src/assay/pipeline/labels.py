@@ -72,8 +72,8 @@ def read_labels(sheet: RowFile) -> Labels:
         else:
             earlier = labels.rows.get(row.id)
             if earlier is not None and earlier.label != label:
-                msg = f'{sheet.place(spot)}: "{row.id}" has another label further up'
-                raise InputError(msg, hint="settle on one label for each row")
+                msg = f'{sheet.place(spot)}: "{row.id}" has a different label on an earlier line'
+                raise InputError(msg, hint="keep one label for each row")
             labels.rows[row.id] = msgspec.structs.replace(row, label=label)
     return labels
 
@@ -126,8 +126,8 @@ _FEW_LABELS = 30
 _FEW_OF_A_KIND = 10
 _UNKNOWN = Estimate(value=None, interval=None)
 _NO_RATE = (
-    "the pass rate of all rows under this grader is not known: "
-    "grade the whole file with it for the corrected rate"
+    "the pass rate of this grader over all rows is not known: "
+    "grade the whole file with it to get the corrected rate"
 )
 
 
@@ -200,14 +200,14 @@ def _nothing_to_compare(
         "ambiguous": labels.n_ambiguous,
         "not in the results": len(matches.not_found),
         "not graded": len(matches.not_graded),
-        "of another output": len(matches.other_output),
+        "for another output": len(matches.other_output),
         "on which the grader failed": len(broken),
     }
     reasons = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
-    msg = f"{sheet.name}: no label can be compared: {reasons}"
+    msg = f"{sheet.name}: no labels can be compared: {reasons}"
     hint = 'fill in "label": "pass" or "fail", for rows of these results'
     if broken:
-        hint = "the first failure of the grader: {}: {}".format(*next(iter(broken.items())))
+        hint = "the grader first failed on {}: {}".format(*next(iter(broken.items())))
     return InputError(msg, hint=hint)
 
 
@@ -257,7 +257,7 @@ def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches)
         notes.append(
             "the labelled rows are not a fair sample: the grader passes "
             f"{n_passed / agreement.n:.0%} of them, {rate:.0%} of all; "
-            "these numbers do not carry over (draw with --export)"
+            "these numbers do not apply to the whole file (draw the sample with --export)"
         )
     return notes
 
@@ -266,19 +266,19 @@ def _warnings(report: LabelReport, agreement: Agreement, matches: Matches) -> It
     if report.stale is not UNSET:
         yield (
             f"stale: {report.stale.labels} labels were made for grader version "
-            f"{', '.join(report.stale.label_versions)}, the verdicts are of "
+            f"{', '.join(report.stale.label_versions)}, but the verdicts are from "
             f"{', '.join(report.stale.grader_versions)}"
         )
     if report.unversioned:
-        yield f"{report.unversioned} labels do not say for which grader version they were made"
+        yield f"{report.unversioned} labels do not name the grader version they were made for"
     if report.compared < _FEW_LABELS:
-        yield f"few labels: {report.compared}; below {_FEW_LABELS} the intervals say little"
+        yield f"few labels: {report.compared}; with fewer than {_FEW_LABELS} the intervals are wide"
     for share, what in ((agreement.sensitivity, "pass"), (agreement.specificity, "fail")):
         if share.total < _FEW_OF_A_KIND:
             name = "sensitivity" if what == "pass" else "specificity"
-            yield f"people {what} only {share.total} of the rows: {name} is hardly known"
+            yield f"people {what} only {share.total} of the rows, so {name} is very uncertain"
     if agreement.kappa is None:
-        yield "all labels and verdicts are the same: kappa is not defined"
+        yield "all labels and verdicts are the same, so kappa cannot be computed"
     for ids, what in (
         (report.not_found, "are not in the results"),
         (report.not_graded, "were not graded"),
@@ -288,8 +288,8 @@ def _warnings(report: LabelReport, agreement: Agreement, matches: Matches) -> It
             yield f"{len(ids)} labels {what}: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}"
     if matches.repeated:
         yield (
-            f"{len(matches.repeated)} labelled ids stand in the results more than once; "
-            "the first row was taken"
+            f"{len(matches.repeated)} labelled ids appear more than once in the results; "
+            "the first row of each was used"
         )
 
 

@@ -100,7 +100,9 @@ class _Reservoir:
 def _refuse_trials(rows: RowFile, spot: Spot, row: VerdictView) -> None:
     if row.trials and row.score is None:
         msg = f"{rows.place(spot)}: this is a row of `assay trials`"
-        raise InputError(msg, hint="calibrate takes graded rows of `capture` and `grade`")
+        raise InputError(
+            msg, hint="assay calibrate reads graded rows of `assay capture` and `assay grade`"
+        )
 
 
 def _grader_spoke(row: VerdictView) -> bool:

@@ -50,7 +50,11 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Give what is known of a trial whose worker died."""
-        return _read(spec, lost_trial(why, Cause.WORKER_LOST))
+        return _read(spec, lost_trial(why))
+
+    def cost_usd(self, result: Capture) -> float:
+        """Say what the last attempt cost; those before it failed for want of a provider."""
+        return (result.usage.cost_usd or 0.0) if result.usage else 0.0
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -70,7 +74,11 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
         """Give what is known of a trial whose worker died."""
-        return raw_output(spec.prompt, lost_trial(why, Cause.WORKER_LOST))
+        return raw_output(spec.prompt, lost_trial(why))
+
+    def cost_usd(self, result: RawOutput) -> float:
+        """Raw lines are not read for their cost."""
+        return 0.0
 
 
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:

@@ -4,51 +4,36 @@ import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
+from assay.pipeline.batch import Rows
 from assay.records.capture import Capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.trials import FinishedTrial, TrialEntry, TrialResult
 
+_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
+
 
 def trial_entry(number: int, captured: Capture) -> TrialEntry:
     """Make one entry of what capture would have written for this trial."""
-    score = captured.score or None
-    return TrialEntry(
+    entry = TrialEntry(
         trial_num=number,
-        output=captured.output,
-        trajectory=captured.trajectory,
         duration=captured.timing.total,
-        pass_=score.pass_ if score else UNSET,
-        score=score.score if score else UNSET,
-        reasoning=score.reasoning if score else UNSET,
-        outcome=score.outcome if score else UNSET,
-        tool_errors=captured.tool_errors,
-        grades=captured.grades,
-        grader_failures=captured.grader_failures,
-        usage=captured.usage,
-        failure=captured.failure,
-        agent=captured.agent,
-        session_id=captured.session_id,
         first_response=captured.timing.first_response,
-        events=captured.events,
-        turn_usage=captured.turn_usage,
-        setup=captured.setup,
-        permission_denials=captured.permission_denials,
-        provider_retries=captured.provider_retries,
-        retried=captured.retried,
-        stderr=captured.stderr,
-        raw=captured.raw,
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
+        **{name: getattr(captured, name) for name in _SHARED},
     )
+    if captured.score:
+        grade = captured.score
+        entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning
+    return entry
 
 
 def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
@@ -85,24 +70,13 @@ def _set_pass_numbers(result: TrialResult) -> None:
     result.per_k = prompt_pass_k(n_passed, n_measured)
 
 
-class PromptRows(Protocol):
-    """The output file: one row per prompt."""
-
-    def missing(self, specs: list[TrialSpec], k: int | None = None) -> list[TrialSpec]:
-        """Give the trials of prompts that have no row yet."""
-        ...
-
-    def add(self, spec: TrialSpec, result: TrialResult) -> None:
-        """Write the row of one prompt."""
-        ...
-
-
 class TrialRows:
     """Holds finished trials until their prompt is complete; a kill -9 loses none of them."""
 
     def __init__(
-        self, rows: PromptRows, output: Path | None, mode: Mode, k: int, *, graded: bool
+        self, rows: Rows[TrialResult], output: Path | None, mode: Mode, k: int, *, graded: bool
     ) -> None:
+        """Rows is the output, which has one row per prompt."""
         self._rows = rows
         self._k = k
         self._graded = graded
@@ -126,14 +100,9 @@ class TrialRows:
                 self._load(self._path)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._journal is not None:
-            self._journal.__exit__(kind, error, trace)
+            self._journal.__exit__(*error)
         if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -144,7 +113,7 @@ class TrialRows:
         Trials of prompts that are not in specs belong to a part of the run that was not asked for
         this time, and are kept for later.
         """
-        wanted = self._rows.missing(specs, self._k)
+        wanted = self._rows.missing(specs)
         by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
         ours = {spec.prompt.id for spec in specs}
@@ -175,19 +144,23 @@ class TrialRows:
         """Refuse trials that were made from other prompts or agents, or for another k."""
         for prompt_id in self._entries.keys() & specs.keys():
             if self._hashes[prompt_id] != specs[prompt_id].hash:
-                msg = f'{self._path}: trials of "{prompt_id}" are of another prompt or agent'
+                what = "were made from another prompt or agent"
+                msg = f'{self._path}: trials of "{prompt_id}" {what}'
                 raise InputError(
-                    msg, hint="go on with the same prompts and agent, or use another -o"
+                    msg, hint="resume with the same prompts and agent, or use another -o"
                 )
             most = max(entry.trial_num for entry in self._entries[prompt_id])
             if most > self._k:
                 msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {self._k}'
-                raise InputError(msg, hint=f"go on with the -k of that run, at least {most}")
+                hint = f"resume with the -k of that run, which is at least {most}"
+                raise InputError(msg, hint=hint)
 
     def _refuse_surprise(self, path: Path) -> None:
         if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
-            msg = f"{path} holds finished trials of a run that was broken off"
-            raise OutputError(msg, hint="--resume goes on with them, --overwrite starts anew")
+            msg = f"{path} holds finished trials of an interrupted run"
+            raise OutputError(
+                msg, hint="use --resume to continue that run, or --overwrite to start again"
+            )
 
     def _load(self, path: Path) -> None:
         for place, line in read_lines(path):

@@ -16,10 +16,12 @@ from assay.records.rows import UNREADABLE, open_rows
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 _BLOCK = 64 * 1024
-RESUMABLE = "--resume runs only what is missing in it, --append adds to it, --overwrite starts anew"
+RESUMABLE = (
+    "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
+)
 """How to go on with an output that is there, for commands that can resume."""
-DERIVED = "choose another -o, or --overwrite what is there"
-"""The same for commands whose output can be made again from their input."""
+DERIVED = "choose another -o, or use --overwrite to replace it"
+"""The same for commands whose output can be made again."""
 
 
 class RowKey(msgspec.Struct, rename="camel", gc=False):
@@ -64,7 +66,7 @@ class Journal:
                 msg = f"{self.path} was removed while it was being written"
                 if error is None:
                     raise OutputError(
-                        msg, hint="every row was put back there; raw streams may be missing"
+                        msg, hint="all rows were written to it again; raw streams may be missing"
                     )
         finally:
             os.close(self._fd)
@@ -82,12 +84,13 @@ class Journal:
                     os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             msg = f"cannot write to {self.path}: {error.strerror}"
             raise OutputError(
-                msg, hint="every earlier row is intact: make room, then go on with --resume"
+                msg,
+                hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
 
     def rows(self) -> Iterator[RowKey]:
         """Yield id and fingerprint of every row that is there."""
-        with open_rows(self.path, hint="repair the line, or use --overwrite") as file:
+        with open_rows(self.path, hint="fix the line, or use --overwrite") as file:
             yield from file.rows(msgspec.json.Decoder(RowKey))
 
     def _put_back(self) -> None:
@@ -100,7 +103,9 @@ class Journal:
                     done += file.write(chunk)
         except OSError as error:
             msg = f"{self.path} was removed while it was being written: {error.strerror}"
-            raise OutputError(msg, hint="its rows are lost; choose an -o that stays") from error
+            raise OutputError(
+                msg, hint="its rows are lost; choose an -o that is not removed"
+            ) from error
 
     def _lock(self) -> None:
         if not self._regular:
@@ -108,8 +113,8 @@ class Journal:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            msg = f"{self.path} is being written by another assay"
-            raise OutputError(msg, hint="wait for it, or choose another -o") from error
+            msg = f"{self.path} is being written by another assay process"
+            raise OutputError(msg, hint="wait until it ends, or choose another -o") from error
 
 
 def _open(path: Path, mode: Mode, hint: str) -> int:
@@ -121,7 +126,7 @@ def _open(path: Path, mode: Mode, hint: str) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
         msg = f"cannot open {path}: {error.strerror}"
-        raise OutputError(msg, hint="check folder and permissions") from error
+        raise OutputError(msg, hint="check the folder and its permissions") from error
 
 
 def _repair(fd: int) -> None:

@@ -113,7 +113,7 @@ def explain(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8: {error.reason} at byte {error.start} of a text"
+        return f"not UTF-8: {error.reason} at byte {error.start} of a string"
     text = str(error)
     if isinstance(error, msgspec.ValidationError):
         return text.replace("Object missing required field", "missing field")

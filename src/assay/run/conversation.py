@@ -57,7 +57,7 @@ class Conversation:
         self._process: Process | None = None
         self._streams: Streams | None = None
         self._n_processes = 0
-        self._has_left_kin = False
+        self._left_processes = False
         self._dialogue = adapter.dialogue(str(places.workspace))
         self._history: list[tuple[str, str]] = []
         self.cancelled = threading.Event()
@@ -84,7 +84,7 @@ class Conversation:
         except SpawnError as error:
             self.failure = Failure(cause=Cause.SPAWN, message=error.message)
         finally:
-            if self._process is not None or self._has_left_kin:
+            if self._process is not None or self._left_processes:
                 self.close()
 
     def put(self, text: str, *, last: bool = False) -> bool:
@@ -134,8 +134,8 @@ class Conversation:
         process, streams = self._start(self._adapter.command(ask), end, talk=False)
         watcher = self._watcher(streams, watch, end)
         watcher.follow(process, self._deadline_s(), self._adapter.linger_s)
-        self._has_left_kin = not last and process.exit_code == 0  # they may serve the next turn
-        if not self._has_left_kin:
+        self._left_processes = not last and process.exit_code == 0  # they may serve the next turn
+        if not self._left_processes:
             process.end(0 if end.over_limit else self._spec.limits.term_s)
         streams.close(self._now_ms(), watcher.take)
         self._note(ask.text, end, process, watcher, first=0)

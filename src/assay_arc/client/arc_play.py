@@ -1,14 +1,9 @@
 """The command `arc-play`: look, act, click, reset and status for players that only have a shell."""
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
-from assay_arc.client.connection import (
-    GameConnection,
-    GameGone,
-    connect_from_environment,
-)
+from assay_arc.client import GameConnection, GameGone, connect_from_environment
 
 USAGE = """usage: arc-play look [--frames] [--png FILE]   see the whole picture
        arc-play act ACTION1 [ACTION2 ...]      do actions in order (each costs one action)
@@ -23,10 +18,10 @@ class WrongUsage(Exception):
     """The arguments make no request."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main() -> int:
     """Do one command; 0 done, 1 refused or no game, 2 wrong usage."""
     try:
-        requests, png = read_arguments(list(argv))
+        requests, png = read_arguments(sys.argv[1:])
         return play(connect_from_environment(), requests, png)
     except WrongUsage:
         sys.stderr.write(USAGE)
@@ -54,7 +49,6 @@ def play(game: GameConnection, requests: list[dict[str, Any]], png: str | None) 
 
 
 def read_arguments(argv: list[str]) -> tuple[list[dict[str, Any]], str | None]:
-    """Turn arguments into requests."""
     match argv:
         case ["look", *options]:
             return _look(options)
@@ -101,4 +95,4 @@ def _is_number(text: str) -> bool:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

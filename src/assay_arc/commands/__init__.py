@@ -4,23 +4,32 @@ from importlib import import_module
 
 import click
 
+from assay.cli.group import examples
+
 COMMANDS = {
     "setup": ("", "Check this machine and write the configuration."),
-    "browse": ("[GAME] [--filter P] [--tag T]", "List the games, or look at one."),
-    "play": ("GAME", "Play a game yourself, in this terminal."),
-    "run": ("AGENT... [--games LIST]", "Let agents play, and keep everything."),
+    "browse": ("[GAME] [--filter P] [--tag T]", "List the games, or show one."),
+    "play": ("GAME", "Play a game yourself, in the terminal."),
+    "run": ("AGENT... [--games LIST]", "Let agents play games, and keep logs and scores."),
     "generate": (
         "HARNESS [--ref RUN] [--seed N] [--games LIST]",
         "Write instructions and scripts for another harness.",
     ),
-    "import": ("HARNESS PATH", "Take over, check and score another harness's result."),
-    "compare": ("[RUN...] [--all]", "Compare runs, across harnesses too."),
+    "import": ("HARNESS PATH", "Import, check and score the result of another harness."),
+    "compare": ("[RUN...] [--all]", "Compare runs, also of different harnesses."),
     "report": ("[RUN|latest] [--format F]", "Report on one run."),
-    "replay": ("RUN GAME", "Watch a game again."),
-    "verify": ("RUN", "Replay a run's logs in the real engine."),
-    "rescore": ("[RUN] [--formula F]", "Score a stored run again, by any formula."),
+    "replay": ("RUN GAME", "Watch a game of a run again."),
+    "verify": ("RUN", "Verify a run by replaying its logs in the engine."),
+    "rescore": ("[RUN] [--formula F]", "Score a stored run again with any formula."),
 }
 """Syntax and purpose: the table that `assay arc` shows."""
+HIDDEN = ("demo",)
+"""Sub-commands that the table leaves out."""
+EXAMPLES = examples(
+    "assay arc browse",
+    "assay arc run random --games ky01 --max-steps 50",
+    "assay arc report latest --format summary",
+)
 
 
 class ArcGroup(click.Group):
@@ -31,8 +40,7 @@ class ArcGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one sub-command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         module = "import_" if cmd_name == "import" else cmd_name  # `import` is a keyword
         found: click.Command = import_module(f"assay_arc.commands.{module}").command
@@ -46,17 +54,16 @@ class ArcGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such sub-command."""
-        if not args[0].startswith("-") and args[0] not in COMMANDS:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see: assay arc"
-            ctx.fail(f"there is no sub-command {args[0]!r}; {hint}")
+            hint = f"Did you mean {close[0]!r}?" if close else "See assay arc --help."
+            ctx.fail(f"There is no sub-command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
 
 def table() -> str:
-    """Write the table of sub-commands."""
     rows = [("Sub-command", "Syntax", "Purpose")]
     rows += [
         (name, f"assay arc {name} {syntax}".rstrip(), purpose)
@@ -64,15 +71,18 @@ def table() -> str:
     ]
     first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
     lines = [f"{name:{first}}  {syntax:{second}}  {purpose}" for name, syntax, purpose in rows]
-    return "\n".join(["Usage: assay arc SUB-COMMAND [OPTIONS]", "", *lines])
+    shown = EXAMPLES.removeprefix("\b\n")
+    return "\n".join(["Usage: assay arc SUB-COMMAND [OPTIONS]", "", *lines, "", shown])
 
 
 @click.group(
-    cls=ArcGroup, invoke_without_command=True, short_help="Play, prove and compare ARC-AGI-3 games."
+    cls=ArcGroup,
+    invoke_without_command=True,
+    short_help="Play, verify and compare ARC-AGI-3 games.",
 )
 @click.help_option("-h", "--help")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Play ARC-AGI-3 games with any agent, and compare across harnesses."""
+    """Play ARC-AGI-3 games with any agent, and compare agents and harnesses."""
     if ctx.invoked_subcommand is None:
         click.echo(table())

@@ -8,44 +8,80 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.run.host import LocalHost
-from assay_arc.catalog import GameInfo, list_games, pick_game, tagged
-from assay_arc.commands.shared import Place, count_levels, need_toolkit, open_place, place_options
+from assay.pipeline.machine import local_machine
+from assay_arc.catalog import GameInfo, find_game, list_games, tagged
+from assay_arc.commands.shared import (
+    Place,
+    PlaceOptions,
+    count_levels,
+    need_toolkit,
+    place_options,
+)
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
 from assay_arc.problems import GameProblem
 from assay_arc.report import best_percent, number, past_of_games, table
 
-LOOK = (sys.executable, "-m", "assay_arc.look_game")
+LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
 
-@click.command(short_help="List the games, or look at one.")
+class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
+    prefix: str
+    tag: str | None
+    seed: int
+    source: bool
+
+
+@click.command(
+    short_help="List the games, or show one.",
+    epilog=examples(
+        "assay arc browse",
+        "assay arc browse --tag keyboard",
+        "assay arc browse ky01",
+    ),
+)
 @click.argument("game", required=False)
-@click.option("--filter", "prefix", default="", metavar="PREFIX", help="Ids that begin so.")
-@click.option("--tag", help="Games with this tag.")
-@click.option("--seed", type=int, default=0, help="Of the picture that is shown; 0.")
-@click.option("--source", is_flag=True, help="Also show the game's source: it gives the game away.")
+@click.option(
+    "--filter",
+    "prefix",
+    default="",
+    metavar="PREFIX",
+    help="List only games whose id starts with this.",
+)
+@click.option("--tag", metavar="NAME", help="List only games with this tag.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Seed of the first frame that is shown. Default: 0.",
+)
+@click.option(
+    "--source", is_flag=True, help="Also print the source of the game, which reveals its solution."
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(game: str | None, **options: Any) -> None:
-    """List all games with levels, tags, baselines and the best score so far; or look at GAME."""
-    place = open_place(options["root"], options["env_dir"])
+def command(game: str | None, **given: Any) -> None:
+    """List all games with levels, tags, baselines and the best score so far, or show GAME."""
+    options = BrowseOptions(**given)
+    place = options.open()
     if game is not None:
-        info = pick_game(game, list_games(place.games).games, place.games)
-        _detail(place, info, options["seed"])
-        if options["source"]:
+        info = find_game(game, place.games)
+        _detail(place, info, options.seed)
+        if options.source:
             click.echo("\n" + info.source.read_text(encoding="utf-8", errors="replace"))
     else:
-        _listing(place, options["prefix"], options["tag"])
+        _listing(place, options.prefix, options.tag)
 
 
 def _listing(place: Place, prefix: str, tag: str | None) -> None:
     found = list_games(place.games)
     if not found.games:
         msg = f"No ARC-AGI environments found in {place.games}."
-        raise GameProblem(msg, hint="see: assay arc setup")
+        raise GameProblem(msg, hint="check the installation with: assay arc setup")
     chosen = [info for info in found.games if info.game_id.startswith(prefix)]
     if tag is not None:
         chosen = [info for info in chosen if info in tagged(found.games, tag)]
@@ -84,7 +120,7 @@ def _baselines(info: GameInfo, levels: int | None) -> str:
 def _detail(place: Place, info: GameInfo, seed: int) -> None:
     need_toolkit()
     argv = (*LOOK, str(info.folder.resolve()), str(seed))
-    done = LocalHost().run(argv, env=engine_env(), timeout_s=120.0)
+    done = local_machine().run(argv, env=engine_env(), timeout_s=120.0)
     if done.exit_code != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
         raise GameProblem(words[0])
@@ -97,7 +133,7 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
         ("Tags", ", ".join(info.tags) or "-"),
         ("Levels", str(first.win_levels)),
         ("Level tags", " | ".join(levels) or "-"),
-        ("Baselines", ", ".join(map(str, info.baselines or ())) or "none: it can not be scored"),
+        ("Baselines", ", ".join(map(str, info.baselines or ())) or "none: it cannot be scored"),
         ("Grid", "64x64"),
         ("State", first.state),
         ("Seed", "changes the game" if seed_used else "not used by this game"),

@@ -3,15 +3,15 @@
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay_arc.commands.shared import store_options
-from assay_arc.comparison import Entry, compare_runs, comparison_markdown
+from assay_arc.commands.shared import StoreOptions, store_options
+from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
 from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
 
@@ -25,33 +25,56 @@ To get started:
 5. Compare: assay arc compare --all"""
 
 
-@click.command(short_help="Compare runs, across harnesses too.")
+class CompareOptions(StoreOptions, frozen=True, kw_only=True):
+    everything: bool
+    tolerance: float
+    allow_unverified: bool
+    form: str
+
+
+@click.command(
+    short_help="Compare runs, also of different harnesses.",
+    epilog=examples(
+        "assay arc compare previous latest",
+        "assay arc compare --all --format json",
+    ),
+)
 @click.argument("runs", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="The latest run of each harness.")
+@click.option("--all", "everything", is_flag=True, help="Compare the latest run of each harness.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, max=99),
     default=1.0,
-    help="Points of 100 that count as no change; 1.",
+    metavar="POINTS",
+    help="Treat a smaller change of a score (0 to 100 points) as no change. Default: 1.",
 )
-@click.option("--allow-unverified", is_flag=True, help="Rank unverified runs with the others.")
-@click.option("--format", "form", type=click.Choice(["markdown", "json"]), default="markdown")
+@click.option(
+    "--allow-unverified", is_flag=True, help="Rank unverified runs together with verified ones."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json"]),
+    default="markdown",
+    help="Output format. Default: markdown.",
+)
 @with_options(store_options)
 @click.help_option("-h", "--help")
-def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
-    """Compare RUNS with the first of them: ids, beginnings of ids, latest, previous.
+def command(runs: Sequence[str], **given: Any) -> None:
+    """Compare RUNS with the first of them. Without any, compare the two latest.
 
-    The comparison is also kept as a file in comparisons/.
+    A run is given by its id, the beginning of its id, `latest` or `previous`. The comparison is
+    also written to a file in the folder comparisons/ of the store.
     """
-    root: Path = options["root"]
-    store = Store(root.absolute())
-    if everything and runs:
-        msg = "--all chooses the runs itself; leave them out"
+    options = CompareOptions(**given)
+    store = options.store
+    if options.everything and runs:
+        msg = "Give runs or --all, not both."
         raise click.UsageError(msg)
-    if not everything and len(runs) == 1:
-        msg = "a comparison needs at least 2 runs: assay arc compare RUN1 RUN2"
+    if not options.everything and len(runs) == 1:
+        msg = "Give at least 2 runs: assay arc compare RUN1 RUN2."
         raise click.UsageError(msg)
-    chosen = [store.find(name) for name in runs] if runs else _all(store, everything=everything)
+    chosen = [store.find(name) for name in runs] or _choose(store, everything=options.everything)
     if len(chosen) < 2:
         click.echo(HELP, err=True)
         raise click.exceptions.Exit(1)
@@ -60,17 +83,17 @@ def command(runs: Sequence[str], everything: bool, **options: Any) -> None:
         entries,
         str(uuid.uuid4()),
         datetime.now(UTC).isoformat(),
-        tolerance=options["tolerance"],
-        rank_all=options["allow_unverified"],
+        tolerance=options.tolerance,
+        rank_all=options.allow_unverified,
     )
     write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
-    if options["form"] == "json":
+    if options.form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2))
     else:
         click.echo(comparison_markdown(compared, entries), nl=False)
 
 
-def _all(store: Store, *, everything: bool) -> list[StoredRun]:
+def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
     """Give the latest run of each harness; without --all the latest two runs of any."""
     completed = store.completed()
     if not everything:
@@ -81,15 +104,15 @@ def _all(store: Store, *, everything: bool) -> list[StoredRun]:
     return [latest[key] for key in sorted(latest)]
 
 
-def _read(runs: Sequence[StoredRun]) -> list[Entry]:
+def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
     """Read the scorecards; a broken one is left out with a warning while two are left."""
     entries = []
     for run in dict.fromkeys(run.meta.run_id for run in runs):
         stored = next(one for one in runs if one.meta.run_id == run)
         try:
-            entries.append(Entry(run=stored, card=stored.card()))
+            entries.append(ComparedRun(run=stored, card=stored.card()))
         except StoreProblem as problem:
-            click.echo(f"WARNING: {problem.message}; left out", err=True)
+            click.echo(f"WARNING: {problem.message}; the run is left out", err=True)
     if len(entries) < 2:
         msg = "fewer than 2 of these runs can be read, or they are the same run"
         raise StoreProblem(msg, hint="see: assay arc report RUN")

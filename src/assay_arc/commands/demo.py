@@ -1,5 +1,6 @@
-"""The part of the demo that plays games: two built-in players, six games, one comparison."""
+"""assay arc demo: two built-in players, six games, one comparison; a part of `assay demo`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -10,19 +11,32 @@ from assay_arc.store import Store
 RUN = ["random", "search", "--env-dir", "builtin", "--max-steps", "800", "--max-resets", "40", "-q"]
 
 
-def play_and_compare(folder: Path) -> int:
-    """Play all games of the package with random and search, then compare; give the exit code.
+@click.command(short_help="Play the built-in games with the built-in players.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    default="demo-out",
+    help="Folder to write the runs to. Default: demo-out.",
+)
+@click.help_option("-h", "--help")
+def command(folder: Path) -> None:
+    """Play all games of the package with random and search, then compare the two runs.
 
     Takes some ten seconds: each of the twelve games is a process of its own with the real engine.
     """
+    if find_spec("arc_agi") is None:
+        click.echo("  skipped: pip install 'assay[arc]'")
+        return
     store = folder / ".arc-agi-benchmarks"
-    code = _step(["arc", "run", *RUN, "-j", "4", "--store", str(store)])
-    if code != 0:
-        return code
+    _step(["arc", "run", *RUN, "-j", "4", "--store", str(store)])
     runs = [run.meta.run_id[:8] for run in Store(store).native()[-2:]]
-    return _step(["arc", "compare", *runs, "--store", str(store)])
+    _step(["arc", "compare", *runs, "--store", str(store)])
 
 
-def _step(words: list[str]) -> int:
+def _step(words: list[str]) -> None:
     click.echo(f"  $ assay {' '.join(words)}")
-    return run_command(words)
+    code = run_command(words)
+    if code != 0:
+        raise click.exceptions.Exit(code)

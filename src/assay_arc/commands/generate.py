@@ -7,10 +7,11 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay_arc.catalog import choose_games
-from assay_arc.commands.shared import Place, open_place, place_options
-from assay_arc.generate import Order, generate, is_built_in
+from assay_arc.commands.shared import Place, PlaceOptions, place_options
+from assay_arc.generate import HarnessPlan, generate, is_built_in
 from assay_arc.problems import StoreProblem
 from assay_arc.store import HARNESSES, StoredRun
 
@@ -23,32 +24,76 @@ def check_harness(ctx: click.Context, parameter: click.Parameter, value: str) ->
     return value
 
 
-@click.command(short_help="Write instructions and scripts for another harness.")
+class GenerateOptions(PlaceOptions, frozen=True, kw_only=True):
+    """The command line of `assay arc generate`; None stands for the reference or the default."""
+
+    ref: str | None
+    seed: int | None
+    games: Sequence[str]
+    max_steps: int | None
+    max_resets: int | None
+    with_games: bool | None
+    as_json: bool
+
+
+@click.command(
+    short_help="Write instructions and scripts for another harness.",
+    epilog=examples(
+        "assay arc generate codex --games ky01,mx01",
+        "assay arc generate gemini --ref latest",
+    ),
+)
 @click.argument("harness", callback=check_harness)
-@click.option("--ref", metavar="RUN|latest", help="Take games, seed and limits from a run.")
-@click.option("--seed", type=int, help="Seed; that of the reference or the configuration.")
-@click.option("--games", multiple=True, metavar="LIST", help="Ids, tags or all; commas may part.")
-@click.option("--max-steps", type=click.IntRange(min=1), help="Actions in a game.")
-@click.option("--max-resets", type=click.IntRange(min=0), help="Resets in a game.")
+@click.option(
+    "--ref",
+    metavar="RUN",
+    help="Take games, seed and limits from this run; `latest` means the most recent one.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Seed of the games. Default: that of --ref or of the configuration, normally 0.",
+)
+@click.option(
+    "--games",
+    multiple=True,
+    metavar="LIST",
+    help="Games to play: ids or tags, separated by commas. May be repeated. "
+    "Default: those of --ref, otherwise all.",
+)
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Allow at most N actions in a game. Default: that of --ref, otherwise 500.",
+)
+@click.option(
+    "--max-resets",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Allow at most N resets in a game. Default: that of --ref, otherwise 10.",
+)
 @click.option(
     "--with-games/--no-games",
     default=None,
-    help="Copy the games along; done for the games of the package, which no other machine has.",
+    help="Copy the games into the folder, or leave them out. "
+    "Default: copied only for built-in games, which other machines may not have.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the paths as a JSON object.")
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(harness: str, **options: Any) -> None:
+def command(harness: str, **given: Any) -> None:
     """Write instructions.md, game_driver.py and collect_results.py for codex, gemini or opencode.
 
-    The folder is complete: on the other machine Python 3.12 and arc-agi are all it needs.
+    The other machine needs only this folder, Python 3.12 and arc-agi.
     """
-    place = open_place(options["root"], options["env_dir"])
-    reference = _reference(place, options["ref"]) if options["ref"] else None
-    order = _order(place, harness, reference, options)
-    folder = place.store.cross_dir / harness
-    said = generate(order, folder)
-    if options["as_json"]:
+    options = GenerateOptions(**given)
+    place = options.open()
+    reference = _reference(place, options.ref) if options.ref else None
+    plan = _plan(place, harness, reference, options)
+    said = generate(plan, place.store.cross_dir / harness)
+    if options.as_json:
         click.echo(msgspec.json.encode(said))
         return
     click.echo(f"Instructions generated: {said['instructions']}")
@@ -68,26 +113,25 @@ def _reference(place: Place, name: str) -> StoredRun:
         done = [run for run in place.store.native() if run.meta.status == "completed"]
         if not done:
             msg = "No completed runs found."
-            raise StoreProblem(msg, hint="play first: assay arc run AGENT")
+            raise StoreProblem(msg, hint="play first with: assay arc run AGENT")
         return done[-1]
     return place.store.find(name)
 
 
-def _order(
-    place: Place, harness: str, reference: StoredRun | None, options: dict[str, Any]
-) -> Order:
+def _plan(
+    place: Place, harness: str, reference: StoredRun | None, options: GenerateOptions
+) -> HarnessPlan:
     meta = reference.meta if reference else None
-    names: Sequence[str] = options["games"] or (meta.game_ids if meta else ())
-    games = choose_games(names, place.games)
-    chosen, config = options["with_games"], place.config
+    games = choose_games(options.games or (meta.game_ids if meta else ()), place.games)
+    chosen, config = options.with_games, place.config
 
     def pick(name: str, fallback: Any) -> Any:
-        given = options[name]
+        given = getattr(options, name)
         if given is not None:
             return given
         return getattr(meta, name) if meta else fallback
 
-    return Order(
+    return HarnessPlan(
         harness=harness,
         games=tuple(games),
         seed=pick("seed", config.default_seed),
@@ -95,6 +139,5 @@ def _order(
         max_resets=pick("max_resets", config.default_max_resets),
         ref_run_id=meta.run_id if meta else "none",
         generated=datetime.now(UTC).isoformat(),
-        games_dir=place.games,
         with_games=is_built_in(place.games) if chosen is None else chosen,
     )

@@ -4,47 +4,59 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.run.host import LocalHost
-from assay_arc.catalog import GameInfo, list_games, pick_game
-from assay_arc.claims import KnownGame
+from assay.pipeline.machine import local_machine
+from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
-from assay_arc.commands.shared import Place, count_levels, open_place, place_options
-from assay_arc.importing import Imported, Source, import_result
+from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
+from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
 from assay_arc.report import number, verified_words
 from assay_arc.store import Store
 
 
-@click.command(short_help="Take over, check and score another harness's result.")
+class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
+    sessions: Path | None
+
+
+@click.command(
+    short_help="Import, check and score the result of another harness.",
+    epilog=examples(
+        "assay arc import codex codex/result.json",
+        "assay arc import gemini gemini",
+    ),
+)
 @click.argument("harness", callback=check_harness)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--sessions",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of session logs; sessions/ beside the file if there is one.",
+    metavar="DIR",
+    help="Folder of session logs. Default: the folder sessions beside the result, if it exists.",
 )
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(harness: str, path: Path, **options: Any) -> None:
-    """Import the result at PATH: a file, or a folder with result.json and sessions/ in it.
+def command(harness: str, path: Path, **given: Any) -> None:
+    """Import the result at PATH: a file, or a folder that contains result.json and sessions/.
 
-    Every value is checked and every score computed anew. Session logs are replayed in the real
-    engine: the run is then verified, or refused with the first difference.
+    Every value is checked, and every score is computed again. Session logs are replayed in the
+    engine; the run is then marked as verified, or refused with the first difference.
     """
-    place = open_place(options["root"], options["env_dir"])
+    options = ImportOptions(**given)
+    place, sessions = options.open(), options.sessions
     result = path / "result.json" if path.is_dir() else path
-    sessions: Path | None = options["sessions"]
     if sessions is None and (result.parent / "sessions").is_dir():
         sessions = result.parent / "sessions"
-    source = Source(
+    source = ImportSource(
         harness=harness,
         result=result,
         sessions=sessions,
         games_dir=place.games,
         games=_known_games(place),
     )
-    done = import_result(source, place.store, LocalHost())
+    done = import_result(source, place.store, local_machine())
     for warning in done.warnings:
         click.echo(f"WARNING: {warning}", err=True)
     _say(done, place.store)
@@ -54,24 +66,16 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     """Give our games by id, and the newest of each by the id without its version."""
     games = list_games(place.games).games
     levels = count_levels(games, place.store)
-
-    def known(info: GameInfo) -> KnownGame:
-        return KnownGame(
-            game_id=info.game_id,
-            title=info.title,
-            tags=info.tags,
-            source_sha256=info.source_sha256,
-            level_count=levels[info.game_id],
-            baselines=info.baselines,
-        )
-
-    by_id = {info.game_id: known(info) for info in games}
+    by_id = {
+        info.game_id: KnownGame(**msgspec.structs.asdict(info), level_count=levels[info.game_id])
+        for info in games
+    }
     for base in {info.base_id for info in games}:
         by_id.setdefault(base, by_id[pick_game(base, games, place.games).game_id])
     return by_id
 
 
-def _say(done: Imported, store: Store) -> None:
+def _say(done: ImportedRun, store: Store) -> None:
     """End as the seed does: what it is, where it is, and what to type next."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,56 +11,66 @@ from typing import Any
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay.run.host import LocalHost
-from assay_arc.catalog import list_games, pick_game
-from assay_arc.client.connection import GameConnection
-from assay_arc.commands.shared import need_toolkit, open_place, place_options
+from assay_arc.catalog import find_game
+from assay_arc.client import GameConnection
+from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
 from assay_arc.observe import frame_ansi, grid_frame
-from assay_arc.result import derive_result
-from assay_arc.scoring import score_game
-from assay_arc.world import GameWorld
+from assay_arc.scoring import derive_result, score_game
+from assay_arc.world import open_world
 
-HELP = "arrows 1-4, space 5, mouse click 6, u 7, or the digits; r reset, q quit"
+HELP = "arrow keys: 1-4, space: 5, mouse click: 6, u: 7, or the digits; r: reset, q: quit"
 
 
-@click.command(short_help="Play a game yourself, in this terminal.")
+class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
+    seed: int | None
+    max_steps: int | None
+
+
+@click.command(
+    short_help="Play a game yourself, in the terminal.",
+    epilog=examples(
+        "assay arc play ky01",
+        "echo ACTION1 | assay arc play ky01 --seed 0",
+    ),
+)
 @click.argument("game")
-@click.option("--seed", type=int, help="For games that take one.")
-@click.option("--max-steps", type=click.IntRange(min=1), help="Most actions; no limit.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Seed for games that use one. Default: that of the configuration, normally 0.",
+)
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Allow at most N actions. Default: no limit.",
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
-def command(game: str, **options: Any) -> None:
-    """Play GAME: arrow keys, space, mouse, or lines like `ACTION1` and `click 3 4` from a pipe.
+def command(game: str, **given: Any) -> None:
+    """Play GAME with arrow keys, space and mouse, or with lines such as `click 3 4` from a pipe.
 
-    The log is kept in plays/ beside the runs, and the score is shown at the end.
+    The log is kept in the folder plays/ of the store, and the score is printed at the end.
     """
     need_toolkit()
-    place = open_place(options["root"], options["env_dir"])
-    info = pick_game(game, list_games(place.games).games, place.games)
-    seed = place.config.default_seed if options["seed"] is None else options["seed"]
+    options = PlayOptions(**given)
+    place = options.open()
+    info = find_game(game, place.games)
+    seed = place.config.default_seed if options.seed is None else options.seed
     name = f"{info.game_id}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     log = place.store.root / "plays" / name
-    with tempfile.TemporaryDirectory(prefix="arc-") as folder:
-        world = GameWorld(
-            info,
-            log,
-            Path(folder),
-            LocalHost(),
-            seed=seed,
-            limits=Limits(max_steps=options["max_steps"]),
-            mcp=False,
-        )
-        click.echo(f"Starting {info.game_id} ...", err=True)
-        try:
-            world.open()
-            with closing(world.connect()) as connection:
-                _play(connection)
-            world.evidence(TurnEnd())
-        finally:
-            world.close()
+    limits = Limits(max_steps=options.max_steps)
+    click.echo(f"Starting {info.game_id} ...", err=True)
+    with open_world(info, log, local_machine(), seed=seed, limits=limits) as world:
+        with closing(world.connect()) as connection:
+            _play(connection)
+        world.evidence(TurnEnd())
     _say_result(log)
 
 
@@ -121,25 +130,13 @@ def _say_result(log: Path) -> None:
 
 MOUSE_ON, MOUSE_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
 CLICK = re.compile(r"\x1b\[<0;(\d+);(\d+)M")
-_ACTIONS = {
-    "\x1b[A": 1,
-    "w": 1,
-    "\x1b[B": 2,
-    "s": 2,
-    "\x1b[D": 3,
-    "a": 3,
-    "\x1b[C": 4,
-    "d": 4,
-    " ": 5,
-    "u": 7,
-    **{str(n): n for n in (1, 2, 3, 4, 5, 7)},
-}
+_ARROWS = {"\x1b[A": 1, "\x1b[B": 2, "\x1b[D": 3, "\x1b[C": 4}
+_LETTERS = {"w": 1, "s": 2, "a": 3, "d": 4, " ": 5, "u": 7}
+_ACTIONS = {**_ARROWS, **_LETTERS, **{str(n): n for n in (1, 2, 3, 4, 5, 7)}}
 KEYS: dict[str, dict[str, Any]] = {
     **{key: {"op": "act", "action": f"ACTION{n}"} for key, n in _ACTIONS.items()},
     "r": {"op": "reset"},
-    "q": {"op": "quit"},
-    "\x03": {"op": "quit"},
-    "\x04": {"op": "quit"},
+    **{key: {"op": "quit"} for key in ("q", "\x03", "\x04")},
 }
 
 

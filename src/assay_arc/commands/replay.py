@@ -2,47 +2,84 @@
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay_arc.commands.shared import store_options
+from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
 from assay_arc.problems import StoreProblem
-from assay_arc.store import GameRow, Store, StoredRun, TrialRow
+from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 
 
-@click.command(short_help="Watch a game again.")
+class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
+    trial: int
+    fps: float
+    first: int
+    text: bool
+
+
+@click.command(
+    short_help="Watch a game of a run again.",
+    epilog=examples(
+        "assay arc replay latest ky01 --fps 10",
+        "assay arc replay latest ky01 --text --from 3",
+    ),
+)
 @click.argument("run")
 @click.argument("game")
-@click.option("--trial", type=click.IntRange(min=1), default=1, help="Which trial; 1.")
 @click.option(
-    "--fps", type=click.FloatRange(min=0, min_open=True), default=5.0, help="Pictures a second; 5."
+    "--trial",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Number of the trial to show. Default: 1.",
 )
-@click.option("--from", "first", type=click.IntRange(min=0), default=0, help="First action; 0.")
-@click.option("--text", is_flag=True, help="As text, what changed at each action; no animation.")
+@click.option(
+    "--fps",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    metavar="N",
+    help="Frames per second. Default: 5.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Start at this action. Default: 0.",
+)
+@click.option(
+    "--text",
+    is_flag=True,
+    help="Print what changed at each action as text, instead of an animation.",
+)
 @with_options(store_options)
 @click.help_option("-h", "--help")
-def command(run: str, game: str, **options: Any) -> None:
-    """Show what happened in GAME of RUN, picture by picture; Ctrl-C ends it."""
-    root: Path = options["root"]
-    stored = Store(root.absolute()).find(run)
-    row, trial = _find(stored, game, options["trial"])
+def command(run: str, game: str, **given: Any) -> None:
+    """Show what happened in GAME of RUN, frame by frame, until the end or Ctrl-C.
+
+    RUN is an id, the beginning of an id, `latest` or `previous`.
+    """
+    options = ReplayOptions(**given)
+    stored = options.store.find(run)
+    row, trial = _find(stored, game, options.trial)
     if trial.log is None:
         msg = f"{row.id} of run {stored.meta.run_id} has no log: it was imported without one"
-        raise StoreProblem(msg, hint="only games with a log can be shown again")
+        raise StoreProblem(msg, hint="only games with a log can be replayed")
     log = read_log(stored.folder / trial.log)
     events = [event for event in log.events if event.answer is not None]
     title = f"{row.id}, {stored.label}, trial {trial.trial}"
-    if options["text"] or not sys.stdout.isatty():
-        _tell(title, events, options["first"])
+    if options.text or not sys.stdout.isatty():
+        _tell(title, events, options.first)
     else:
-        _animate(title, events, options["first"], 1 / options["fps"])
+        _animate(title, events, options.first, 1 / options.fps)
     click.echo(
         f"{trial.levels_completed}/{trial.total_levels} levels, {trial.actions} actions, "
         f"{trial.resets} resets, stopped: {trial.stop_reason}"

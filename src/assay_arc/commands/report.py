@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay_arc.commands.shared import store_options
 from assay_arc.report import (
@@ -16,21 +17,29 @@ from assay_arc.report import (
 from assay_arc.store import Store, write_bytes
 
 
-@click.command(short_help="Report on one run.")
+@click.command(
+    short_help="Report on one run.",
+    epilog=examples(
+        "assay arc report",
+        "assay arc report latest --format summary",
+        "assay arc report previous --format html",
+    ),
+)
 @click.argument("run", default="latest")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["markdown", "json", "summary", "html"]),
     default="markdown",
-    help="markdown, json, summary or html.",
+    help="Output format. Default: markdown.",
 )
 @with_options(store_options)
 @click.help_option("-h", "--help")
 def command(run: str, form: str, root: Path, debug: bool) -> None:
-    """Report on RUN, native or imported; an id, the beginning of one, latest or previous.
+    """Report on RUN: its id, the beginning of its id, `latest` (the default) or `previous`.
 
-    All but summary are also written into the run's folder: report.md, report.json, report.html.
+    The report is also written to the folder of the run, as report.md, report.json or report.html,
+    except for the summary.
     """
     stored = Store(root.absolute()).find(run)
     card = stored.card()

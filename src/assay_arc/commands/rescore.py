@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay_arc.cards import build_card, derive_played, write_scores
 from assay_arc.commands.shared import store_options
@@ -13,23 +14,34 @@ from assay_arc.scoring import FORMULAS, OFFICIAL
 from assay_arc.store import Scorecard, Store
 
 
-@click.command(short_help="Score a stored run again, by any formula.")
+@click.command(
+    short_help="Score a stored run again with any formula.",
+    epilog=examples(
+        "assay arc rescore",
+        "assay arc rescore latest --formula official --formula first_play",
+        "assay arc rescore latest --formula official --write --json",
+    ),
+)
 @click.argument("run", default="latest")
 @click.option(
     "--formula",
     "formulas",
     type=click.Choice(["all", *FORMULAS]),
     multiple=True,
-    help=f"May repeat; {', '.join(FORMULAS)}, or all, which is the default.",
+    help="Formula to score with. May be repeated. Default: all.",
 )
-@click.option("--write", is_flag=True, help="Also write scorecard and environment scores anew.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Also write the new scores to the scorecard and the environment scores.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 @with_options(store_options)
 @click.help_option("-h", "--help")
 def command(
     run: str, formulas: tuple[str, ...], write: bool, as_json: bool, root: Path, debug: bool
 ) -> None:
-    """Compute the scores of RUN again from its logs; all in percent, the seed's 1.0.0 times 100."""
+    """Compute the scores of RUN (default: latest) again from its logs, in percent."""
     stored = Store(root.absolute()).find(run)
     played, _ = derive_played(stored.folder, stored.meta)
     wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))

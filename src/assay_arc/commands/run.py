@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from glob import escape
@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_ref, with_options
 from assay.cli.output import Sink, open_sink
 from assay.cli.progress import Progress
@@ -72,37 +73,122 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool
 
 
-@click.command(short_help="Let agents play, and keep everything.")
+@click.command(
+    short_help="Let agents play games, and keep logs and scores.",
+    epilog=examples(
+        "assay arc run random --games ky01 --max-steps 50",
+        "assay arc run random search --games ky01,mx01 --max-steps 40 -j 2",
+        "assay arc run --resume latest",
+    ),
+)
 @click.argument("agents", nargs=-1)
-@click.option("--games", multiple=True, metavar="LIST", help="Ids, tags or all; commas may part.")
+@click.option(
+    "--games",
+    multiple=True,
+    metavar="LIST",
+    help="Games to play: ids or tags, separated by commas. May be repeated. Default: all.",
+)
 @with_options(place_options)
-@click.option("--seed", type=int, help="For games that take one; 0.")
-@click.option("--max-steps", type=click.IntRange(min=0), help="Actions in a game; 500. 0: no end.")
-@click.option("--max-resets", type=click.IntRange(min=0), help="Resets in a game; 10.")
-@click.option("-k", "--k", "k", type=click.IntRange(min=1), default=1, help="Trials of each game.")
-@click.option("-j", "--concurrency", type=click.IntRange(min=1), default=1, help="Games at once.")
-@click.option("--mcp/--no-mcp", default=True, help="Offer the MCP server; else only the command.")
-@click.option("--model", help="Model the agents are to use.")
-@click.option("--agent-arg", "agent_args", multiple=True, metavar="ARG", help="One more argument.")
-@click.option("-t", "--timeout", type=positive, metavar="MS", help="For a game; 30 minutes.")
-@click.option("--stall", type=positive, metavar="SECONDS", help="End an agent silent for so long.")
-@click.option("--isolate", is_flag=True, help="Own HOME and only declared environment per trial.")
-@click.option("--env", "env_names", multiple=True, metavar="NAME", help="Let through.")
-@click.option("--retries", type=click.IntRange(min=0), default=0, help="For what is not theirs.")
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop at so much.")
-@click.option("--resume", metavar="RUN", help="Go on with an unfinished run, or with the latest.")
-@click.option("--progress", is_flag=True, help="Say on stderr what happens.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and the result.")
+@click.option("--seed", type=int, metavar="N", help="Seed for games that use one. Default: 0.")
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Allow at most N actions in a game; 0 means no limit. Default: 500.",
+)
+@click.option(
+    "--max-resets",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Allow at most N resets in a game. Default: 10.",
+)
+@click.option(
+    "-k",
+    "--k",
+    "k",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Play each game N times. Default: 1.",
+)
+@click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Play up to N games at once. Default: 1.",
+)
+@click.option(
+    "--mcp/--no-mcp",
+    default=True,
+    help="Offer the game as an MCP server as well as a command. Default: --mcp.",
+)
+@click.option("--model", metavar="NAME", help="Model to use. Default: the agent's own choice.")
+@click.option(
+    "--agent-arg",
+    "agent_args",
+    multiple=True,
+    metavar="ARG",
+    help="Pass this extra argument to the agents. May be repeated.",
+)
+@click.option(
+    "-t",
+    "--timeout",
+    type=positive,
+    metavar="MS",
+    help="Time limit for a game, in milliseconds. Default: 1800000 (30 minutes).",
+)
+@click.option(
+    "--stall",
+    type=positive,
+    metavar="SECONDS",
+    help="Kill an agent that prints nothing for this many seconds. Default: never.",
+)
+@click.option(
+    "--isolate",
+    is_flag=True,
+    help="Give each trial its own HOME and hide your environment variables, except those the "
+    "adapter declares and --env names.",
+)
+@click.option(
+    "--env",
+    "env_names",
+    multiple=True,
+    metavar="NAME",
+    help="With --isolate, pass this environment variable through to the agents. May be repeated.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Retry trials that failed for reasons other than the agent (provider errors, lost "
+    "workers) up to N times. Default: 0.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Start no more games once this many US dollars are spent. Default: no limit.",
+)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Continue this unfinished run; `latest` means the most recent one.",
+)
+@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and the result.")
 @click.help_option("-h", "--help")
 def command(agents: Sequence[str], **values: Any) -> None:
-    """Let each AGENT play: a schema file, the name of an adapter, or the players random and search.
+    """Let each of AGENTS play: a schema file, an adapter's name, or the players random and search.
 
-    Every trial is a capture like any other (results.jsonl), and each game has an event log that
-    the game's own process wrote. Scores follow from that log alone.
+    Every trial is a row in results.jsonl, as `assay capture` writes it. The process of the game
+    writes an event log, and scores are computed from that log alone.
     """
     options = RunOptions(**values)
     if bool(agents) == bool(options.resume):
-        msg = "which agent? for example: assay arc run random --games ky01; or --resume RUN"
+        msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
@@ -116,7 +202,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
     ]
     runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
     if len(runs) > 1:
-        click.echo(f"\nCompare: assay arc compare {' '.join(run[:8] for run in runs)}")
+        click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
 
 
 def unfinished(place: Place, name: str) -> StoredRun:
@@ -129,23 +215,20 @@ def unfinished(place: Place, name: str) -> StoredRun:
         return run
     open_runs = [run for run in place.store.native() if run.meta.status != "completed"]
     if not open_runs:
-        msg = "there is no unfinished run"
-        raise StoreProblem(msg, hint="begin one: assay arc run AGENT")
+        msg = "There is no unfinished run."
+        raise StoreProblem(msg, hint="start one with: assay arc run AGENT")
     return open_runs[-1]
 
 
 def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
-    plain = options.progress or options.debug
-    card = run.play(
-        concurrency=options.concurrency,
-        retries=options.retries,
-        max_cost=options.max_cost,
-        show=partial(Progress, plain=plain, quiet=options.quiet),
-    )
+    card = run.play(options)
     say_result(run, card)
     if run.meta.status != "completed":
-        click.echo(f"not finished; go on with: assay arc run --resume {run.meta.run_id}", err=True)
+        click.echo(
+            f"The run is not finished. Continue with: assay arc run --resume {run.meta.run_id}",
+            err=True,
+        )
         raise click.exceptions.Exit(1)
     return run.meta.run_id
 
@@ -230,27 +313,20 @@ class ArcRun:
         # nothing leads to logs and scores.
         self._away = Path(tempfile.gettempdir(), f"assay-{self._token}")
 
-    def play(
-        self,
-        *,
-        concurrency: int,
-        retries: int,
-        max_cost: float | None,
-        show: Callable[[int], Progress],
-    ) -> Scorecard:
+    def play(self, options: RunOptions) -> Scorecard:
         """Run what is missing, then write the seed's files."""
         began_s = time.monotonic()
+        show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
+        work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
+        batch = Batch(
+            specs=self._specs(),
+            run_token=self._token,
+            resume=True,
+            workers=options.concurrency,
+            max_cost=options.max_cost,
+        )
         with open_sink(self.folder / RESULTS, "resume") as sink:
-            batch = Batch(
-                specs=self._specs(),
-                run_token=self._token,
-                resume=True,
-                workers=concurrency,
-                max_cost=max_cost,
-            )
-            graders = plugins.benchmark(self._benchmark()).graders()
             rows = _HomeRows(sink, self._away, self.folder)
-            work = CaptureTrial(graders, retries)
             tally = run_batch(batch, work, rows, show, self._own_folder()).tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
@@ -301,7 +377,7 @@ class ArcRun:
             self._away.mkdir(mode=0o700)
         except OSError as error:
             msg = f"cannot make {self._away}: {error.strerror}"
-            raise OutputError(msg, hint="remove it, or set TMPDIR") from error
+            raise OutputError(msg, hint="remove it, or set TMPDIR to another folder") from error
         try:
             yield
         finally:

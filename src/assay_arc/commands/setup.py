@@ -3,40 +3,46 @@
 import platform
 import shutil
 import sys
-import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.errors import AssayError
+from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
-from assay.run.host import LocalHost
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
-from assay_arc.store import CONFIG, Config, read_config, write_json
-from assay_arc.world import GameWorld
+from assay_arc.store import CONFIG, StoreConfig, read_config, write_json
+from assay_arc.world import open_world
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
 type Check = tuple[str, bool, str]
 
 
-@click.command(short_help="Check this machine and write the configuration.")
+@click.command(
+    short_help="Check this machine and write the configuration.",
+    epilog=examples(
+        "assay arc setup",
+        "assay arc setup --env-dir builtin",
+    ),
+)
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(root: Path, env_dir: Path | None, debug: bool) -> None:
-    """Check Python, arc-agi, games and agents; play a move for real; write config.json.
+    """Check Python, arc-agi, the games and the agents, play one action, and write config.json.
 
-    Running it again changes nothing but the time of the last check.
+    Running it again keeps the configuration and updates only the time of the last check.
     """
     place = open_place(root, env_dir)
     checks = [_python(), _toolkit()]
     config, is_new = _write_config(place.store.root, env_dir)
     found = list_games(place.games)
-    where = "of the package" if place.games == BUILT_IN else f"in {place.games}"
+    where = "built in" if place.games == BUILT_IN else f"in {place.games}"
     checks.append(("Games", bool(found.games), f"{len(found.games)} {where}"))
     if all(ok for _, ok, _ in checks):
         levels = count_levels(found.games, place.store)
@@ -50,7 +56,7 @@ def command(root: Path, env_dir: Path | None, debug: bool) -> None:
     verb = "written" if is_new else "kept, checked again"
     checks.append(("Config", True, f"{place.store.root / CONFIG} ({verb})"))
     agents = [name for name in AGENTS if shutil.which(name)]
-    checks.append(("Agents", True, ", ".join(agents) or "none on PATH; random and search play"))
+    checks.append(("Agents", True, ", ".join(agents) or "none on PATH; random and search can play"))
     _summary(checks, list(found.problems))
 
 
@@ -66,7 +72,7 @@ def _toolkit() -> Check:
         return "arc-agi", False, f"{error.message}: {error.hint}"
 
 
-def _write_config(root: Path, env_dir: Path | None) -> tuple[Config, bool]:
+def _write_config(root: Path, env_dir: Path | None) -> tuple[StoreConfig, bool]:
     is_new = not (root / CONFIG).is_file()
     config = read_config(root)
     now = datetime.now(UTC).isoformat()
@@ -82,26 +88,12 @@ def _smoke(games: list[GameInfo]) -> Check:
     if not games:
         return "Test play", False, "no game can be started"
     try:
-        with tempfile.TemporaryDirectory(prefix="arc-") as name:
-            folder = Path(name)
-            world = GameWorld(
-                games[0],
-                folder / "l" / "log.jsonl",
-                folder,
-                LocalHost(),
-                seed=0,
-                limits=Limits(),
-                mcp=False,
-            )
-            try:
-                world.open()
-                with closing(world.connect()) as game:
-                    action = game.ask(op="status")["availableActions"][0]
-                    place = {"x": 0, "y": 0} if action == "ACTION6" else {}
-                    done = game.ask(op="act", action=action, **place)
-                played = world.evidence(TurnEnd())["result"]["steps"]
-            finally:
-                world.close()
+        with open_world(games[0], None, local_machine(), seed=0, limits=Limits()) as world:
+            with closing(world.connect()) as game:
+                action = game.ask(op="status")["availableActions"][0]
+                place = {"x": 0, "y": 0} if action == "ACTION6" else {}
+                done = game.ask(op="act", action=action, **place)
+            played = world.evidence(TurnEnd())["result"]["steps"]
     except AssayError as error:
         return "Test play", False, error.message
     return "Test play", done["ok"] and played == 1, f"{games[0].game_id}: one action, log written"

@@ -11,12 +11,12 @@ import msgspec
 
 from assay.cli.options import Decorator
 from assay.errors import PluginError
-from assay.run.host import LocalHost
+from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
-from assay_arc.store import FOLDER, Config, Store, games_folder, read_config
+from assay_arc.store import FOLDER, Store, StoreConfig, games_folder, read_config
 
-PROBE = (sys.executable, "-m", "assay_arc.probe_games")
+PROBE = (sys.executable, "-m", "assay_arc.engine_process", "probe")
 PROBE_S = 300.0
 
 store_option: Decorator = click.option(
@@ -24,16 +24,38 @@ store_option: Decorator = click.option(
     "root",
     type=click.Path(path_type=Path, file_okay=False),
     default=FOLDER,
-    help=f"Folder of all runs; {FOLDER}.",
+    metavar="DIR",
+    help=f"Folder that holds all runs. Default: {FOLDER}.",
 )
 games_option: Decorator = click.option(
     "--env-dir",
     type=click.Path(path_type=Path),
-    help="Folder of games; environment_files if there is one, else those of the package (builtin).",
+    metavar="DIR",
+    help="Folder of games, or `builtin` for the games that ship with Assay. "
+    "Default: environment_files if it has games, otherwise builtin.",
 )
-debug_option: Decorator = click.option("--debug", is_flag=True, help="Show tracebacks.")
+debug_option: Decorator = click.option(
+    "--debug", is_flag=True, help="Show a traceback if the command fails."
+)
 store_options: list[Decorator] = [store_option, debug_option]
 place_options: list[Decorator] = [games_option, store_option, debug_option]
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    root: Path
+    debug: bool
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root.absolute())
+
+
+class PlaceOptions(StoreOptions, frozen=True, kw_only=True):
+    env_dir: Path | None
+
+    def open(self) -> "Place":
+        """Read the configuration and find the games."""
+        return open_place(self.root, self.env_dir)
 
 
 @dataclass(frozen=True)
@@ -41,12 +63,11 @@ class Place:
     """The store of this folder, its configuration and its games."""
 
     store: Store
-    config: Config
+    config: StoreConfig
     games: Path
 
 
 def open_place(root: Path, env_dir: Path | None) -> Place:
-    """Read what the options of place_options say."""
     root = root.absolute()
     config = read_config(root)
     return Place(Store(root), config, games_folder(root, config, env_dir))
@@ -71,7 +92,7 @@ def need_toolkit() -> str:
 def _probe(games: Sequence[GameInfo]) -> dict[str, int | None]:
     need_toolkit()
     lines = "".join(f"{info.folder.resolve()}\n" for info in games)
-    done = LocalHost().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
+    done = local_machine().run(PROBE, stdin=lines.encode(), env=engine_env(), timeout_s=PROBE_S)
     try:
         counts: dict[str, Any] = msgspec.json.decode(done.stdout)
     except msgspec.DecodeError:

@@ -6,24 +6,32 @@ from pathlib import Path
 import click
 import msgspec
 
+from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.pipeline.machine import local_machine
 from assay.records.rows import read_lines
-from assay.run.host import LocalHost
-from assay_arc.cards import PLAYED, RESULTS, Played, derive_played, write_scores
+from assay_arc.cards import PLAYED, RESULTS, PlayedTrial, derive_played, write_scores
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.problems import StoreProblem
-from assay_arc.replay import Replay, changed_logs, check_logs
+from assay_arc.replay import ReplayResult, changed_logs, check_logs
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
 
-@click.command(short_help="Replay a run's logs in the real engine.")
+@click.command(
+    short_help="Verify a run by replaying its logs in the engine.",
+    epilog=examples(
+        "assay arc verify",
+        "assay arc verify previous --env-dir builtin",
+    ),
+)
 @click.argument("run", default="latest")
 @with_options(place_options)
 @click.help_option("-h", "--help")
 def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
-    """Do every action of RUN again with our copies of its games, and compare all answers.
+    """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
-    Ends with 0 when everything agrees, with 1 at any difference; the run is marked accordingly.
+    The exit code is 0 if everything agrees and 1 at any difference. The run is marked as verified
+    or unverified.
     """
     need_toolkit()
     place = open_place(root, env_dir)
@@ -32,10 +40,10 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     logged = [one for one in played if one.log is not None]
     if not logged:
         msg = f"run {stored.meta.run_id} has no logs: it was imported without them"
-        raise StoreProblem(msg, hint="import it again with its session logs")
+        raise StoreProblem(msg, hint="import it again, with its session logs")
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
-    replays = check_logs(logs, place.games, LocalHost())
+    replays = check_logs(logs, place.games, local_machine())
     problems = []
     for one, replay in zip(logged, replays, strict=True):
         why = changed.get(str(one.log)) or replay.difference
@@ -48,7 +56,7 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     click.echo(f"Run {stored.meta.run_id}: verified: {stored.meta.verified}")
 
 
-def _line(one: Played, replay: Replay, why: str | None) -> str:
+def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
     name = f"{one.result.game_id} trial {one.trial}"
     if why:
         return f"{name}: DIFFERS: {why}"
@@ -56,11 +64,11 @@ def _line(one: Played, replay: Replay, why: str | None) -> str:
     return f"{name}: replayed, {replay.n_actions} actions agree{note}"
 
 
-def _expected(stored: StoredRun, logged: Sequence[Played]) -> dict[str, str]:
+def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
     """Give the fingerprints that were written down when the logs were finished."""
     source = stored.folder / RESULTS
     if not source.is_file():
-        kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[Played])
+        kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
         return {str(one.log): str(one.log_sha256) for one in kept if one.log}
     found = {}
     for _, line in read_lines(source):
@@ -71,7 +79,7 @@ def _expected(stored: StoredRun, logged: Sequence[Played]) -> dict[str, str]:
 
 
 def _mark(
-    stored: StoredRun, played: Sequence[Played], problems: Sequence[str], n_logged: int
+    stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[str], n_logged: int
 ) -> None:
     """Write down what was found, in the run and in its scores."""
     meta = stored.meta

@@ -43,13 +43,18 @@ class Ledger:
     count: int = 3
     """How many prompts there are: they ask for one line, two lines and so on."""
     word: str = "apple"
+    fault: str = ""
+    """Something to do wrong: raise, or repeat the first id."""
 
     grades_failed_trials = True
 
     def prompts(self) -> Iterator[PromptRow]:
+        if self.fault == "raise":
+            raise LookupError("the ledger is not open yet")
         for n in range(1, self.count + 1):
+            number = 1 if self.fault == "repeat" else n
             metadata = {"lines": n, "size": "small" if n < 3 else "large"}
-            prompt = Prompt(id=f"lines-{n}", input=f"{n} {self.word}", metadata=metadata)
+            prompt = Prompt(id=f"lines-{number}", input=f"{n} {self.word}", metadata=metadata)
             yield prompt, {"source": "ledger"}
 
     @contextmanager

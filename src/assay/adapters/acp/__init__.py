@@ -13,7 +13,7 @@ from assay.adapters.acp.messages import (
     answer,
     stop_failure,
 )
-from assay.adapters.acp.reader import AcpReader, read_turns
+from assay.adapters.acp.reader import AcpReader, read_recording
 from assay.adapters.reading import parse_line
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
@@ -39,9 +39,10 @@ class AcpAdapter:
     ) -> None:
         words = [*command, *_split(argument), *args]
         if not words:
-            msg = "acp: which agent? no command was given"
+            msg = "acp: no command was given for the agent"
             raise InputError(
-                msg, hint='give it behind --, or as -s "acp:COMMAND ARGS" (see docs/adapters.md)'
+                msg,
+                hint='put it after --, or give it as -s "acp:COMMAND ARGS" (see docs/adapters.md)',
             )
         self._command = tuple(words)
         self._given_name = name
@@ -69,7 +70,7 @@ class AcpAdapter:
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn from the agent's lines alone."""
-        return read_turns(self._request, recording, self._given_name)
+        return read_recording(self._request, recording, self._given_name)
 
 
 def _split(argument: str) -> list[str]:

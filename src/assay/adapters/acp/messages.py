@@ -169,7 +169,9 @@ class Handshake:
             return None
         choice = _choose_model(result, self.request.model)
         if choice is None:
-            self._fail(Cause.HARNESS, "the agent offers no way to choose a model: no --model")
+            self._fail(
+                Cause.HARNESS, "the agent does not let a client choose the model: leave out --model"
+            )
             return None
         return Request(SET_MODEL, choice[0], {"sessionId": session_id, **choice[1]})
 

@@ -15,9 +15,9 @@ from assay.adapters.acp.messages import (
     error_failure,
     stop_failure,
 )
-from assay.adapters.reading import StepBuilder, is_readable, parse_line
+from assay.adapters.reading import EventReader, StepBuilder, add_events, read_turns
 from assay.plugin import Reading
-from assay.records.capture import AgentInfo, Events, Failure, Usage
+from assay.records.capture import AgentInfo, Failure, Usage
 from assay.records.recording import RawLine, Recording
 from assay.records.trajectory import AnyStep, Message, Thought
 
@@ -30,15 +30,13 @@ _USAGE = {
 }
 
 
-class AcpReader:
+class AcpReader(EventReader):
     """Takes the lines of one turn. The answer to the prompt ends it; late lines still count."""
 
     def __init__(self, request: SessionRequest, turn: int | None = None) -> None:
+        super().__init__()
         self.handshake = Handshake(request)
         self._steps = AcpSteps(turn)
-        self.session_id: str | None = None
-        self.ended = False
-        self.events = Events()
         self.usage: dict[str, Any] = {}
         """Of the whole session so far, as far as the agent said."""
         self.failure: Failure | None = None
@@ -49,27 +47,23 @@ class AcpReader:
         """The steps so far."""
         return self._steps.steps()
 
-    def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; text is given in the pieces it came in."""
-        if not is_readable(line, self.events):
-            return ()
-        message = parse_line(line.text)
-        if message is None:
-            self.events.unparsed += 1
-            return ()
-        steps = self._read(message, line.t_ms) if isinstance(message, dict) else None
-        if steps is None:
-            kind = _kind(message)
-            self.events.unknown[kind] = self.events.unknown.get(kind, 0) + 1
-            return ()
-        self.events.mapped += 1
-        return steps
-
     def output(self) -> str:
         """The answer in so many words, or else what the agent said."""
         return self._result or self._steps.said()
 
-    def _read(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        if value is None:
+            return super()._odd(value, line)
+        self._unknown("(no object)")
+        return ()
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
+        steps = self._read_message(event, t_ms)
+        if steps is None:
+            self._unknown(_kind(event))
+        return steps or ()
+
+    def _read_message(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
         """Give the steps of a message; None when it is of no known kind."""
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
@@ -90,7 +84,7 @@ class AcpReader:
         if update.get("sessionUpdate") == "usage_update":
             cost = update.get("cost")
             if isinstance(cost, dict) and cost.get("currency") == "USD":
-                self._count({"cost_usd": cost.get("amount")})
+                self._add_usage({"cost_usd": cost.get("amount")})
         return self._steps.take(update, t_ms)
 
     def _answered(self, message: dict[str, Any]) -> bool:
@@ -115,38 +109,28 @@ class AcpReader:
         self.failure = stop_failure(stop)
         usage = result.get("usage")
         if isinstance(usage, dict):
-            self._count({name: usage.get(theirs) for theirs, name in _USAGE.items()})
+            self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
         meta = result.get("_meta")
         ours = meta.get("assay") if isinstance(meta, dict) else None
-        if isinstance(
-            ours, dict
-        ):  # our own headless command says more than the protocol has room for
-            self._count({"cost_usd": ours.get("costUsd")})
+        if isinstance(ours, dict):  # `assay headless` says more than the protocol has room for
+            self._add_usage({"cost_usd": ours.get("costUsd")})
             self._result = ours["output"] if isinstance(ours.get("output"), str) else None
         content = result.get("content")
         if isinstance(content, list):  # the reference harness answers with the text itself
             self._result = "\n".join(map(block_text, content))
         return stop in KNOWN_STOPS or (stop is None and isinstance(content, list))
 
-    def _count(self, values: dict[str, Any]) -> None:
+    def _add_usage(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 self.usage[name] = value
 
 
-def read_turns(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
+def read_recording(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
     """Read all turns of a recording and put them together."""
-    several = len(recording.turns) > 1
-    readers = []
-    for number, turn in enumerate(recording.turns, 1):
-        reader = AcpReader(request, number if several else None)
-        for line in turn.lines():
-            reader.feed(line)
-        readers.append(reader)
-    events = Events(terminal=bool(readers) and readers[-1].ended)
+    readers = read_turns(recording, lambda turn: AcpReader(request, turn))
     usage: dict[str, Any] = {}
     for reader in readers:
-        _add(events, reader.events)
         usage |= reader.usage
     if "cost_usd" in usage:
         usage["cost_source"] = "reported"
@@ -154,7 +138,7 @@ def read_turns(request: SessionRequest, recording: Recording, name: str | None) 
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],
-        events=events,
+        events=add_events(readers),
         usage=Usage(**usage) if usage else None,
         session_id=met.session_id,
         agent=AgentInfo(
@@ -166,17 +150,8 @@ def read_turns(request: SessionRequest, recording: Recording, name: str | None) 
     )
 
 
-def _add(total: Events, more: Events) -> None:
-    for name in ("total", "mapped", "unparsed", "oversized"):
-        setattr(total, name, getattr(total, name) + getattr(more, name))
-    for kind, n in more.unknown.items():
-        total.unknown[kind] = total.unknown.get(kind, 0) + n
-
-
-def _kind(message: Any) -> str:
+def _kind(message: dict[str, Any]) -> str:
     """Name a message that is of no known kind."""
-    if not isinstance(message, dict):
-        return "(no object)"
     params = message.get("params")
     update = params.get("update") if isinstance(params, dict) else None
     if message.get("method") == "session/update" and isinstance(update, dict):

@@ -82,7 +82,7 @@ class ServerContext:
 
 
 class Session:
-    """Holds one conversation and remembers what was told, to tell it again."""
+    """Holds one conversation and keeps its updates, to replay them."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Session:
         self._context = context
         self._send = send
         self._busy = threading.Lock()
-        self._told: list[_Update] = []
+        self._history: list[_Update] = []
         self._updates = TurnUpdates(1)
         self._start_ms = round(time.time() * 1000)
         self._conversation = context.open_conversation(name, cwd, self._on_step)
@@ -106,15 +106,17 @@ class Session:
         """The agent's own name of the session."""
         return self._conversation.session_id
 
-    def go_on(self, agent_session_id: str, told: list[_Update]) -> None:
-        """Continue a session that the agent has kept, and what was told of it."""
+    def go_on(self, agent_session_id: str, history: list[_Update]) -> None:
+        """Continue a session that the agent has kept, with the updates sent so far."""
         self._conversation.session_id = agent_session_id
-        self._told = list(told)
+        self._history = list(history)
 
     def begin(self) -> None:
         """Claim the session for a prompt; call hold next, then end."""
         if not self._busy.acquire(blocking=False):
-            raise RpcError(INVALID_REQUEST, "Invalid request: the session has a prompt under way")
+            raise RpcError(
+                INVALID_REQUEST, "Invalid request: a prompt is already running in this session"
+            )
         self._conversation.cancelled.clear()
 
     def end(self) -> None:
@@ -131,7 +133,7 @@ class Session:
 
     def replay(self) -> list[_Update]:
         """Give all that was said so far, on both sides."""
-        return list(self._told)
+        return list(self._history)
 
     def hold(self, text: str) -> dict[str, Any]:
         """Put a prompt to the agent; give the answer to session/prompt."""
@@ -140,7 +142,7 @@ class Session:
             message = "the agent's process has ended, and this session with it: open a new one"
             raise _failed(Failure(cause=Cause.AGENT_CRASH, message=message))
         self._updates = TurnUpdates(len(conversation.turns) + 1)
-        self._told.append(text_update("user_message_chunk", text))
+        self._history.append(text_update("user_message_chunk", text))
         try:
             conversation.put(text)
         except SpawnError as error:
@@ -156,7 +158,7 @@ class Session:
         output = self._conversation.answer
         unsaid = self._updates.answer(output)
         if unsaid is not None:
-            self._tell(unsaid)
+            self._send_update(unsaid)
         meta: dict[str, Any] = {"output": output}
         if captured.session_id is not UNSET:
             meta["agentSessionId"] = captured.session_id
@@ -183,10 +185,10 @@ class Session:
         return self._context.judge(Prompt(id=self.id, input=texts), recording)
 
     def _on_step(self, step: AnyStep) -> None:
-        self._tell(self._updates.update(step))
+        self._send_update(self._updates.update(step))
 
-    def _tell(self, update: _Update) -> None:
-        self._told.append(update)
+    def _send_update(self, update: _Update) -> None:
+        self._history.append(update)
         self._send(update)
 
 
@@ -392,7 +394,7 @@ def _block_text(block: dict[str, Any]) -> str:
         return f"[{block.get('name') or block['uri']}]({block['uri']})"
     if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("text"), str):
         return f'<context uri="{resource.get("uri", "")}">\n{resource["text"]}\n</context>'
-    msg = f"Invalid params: this agent takes no prompt block of type {kind!r}"
+    msg = f"Invalid params: this agent does not support prompt blocks of type {kind!r}"
     raise RpcError(INVALID_PARAMS, msg)
 
 

@@ -7,16 +7,16 @@ from msgspec import UNSET
 
 from assay.adapters.claude.outcome import failure_of_turn, usage_of_turn
 from assay.adapters.claude.stream import ClaudeTurn
+from assay.adapters.reading import read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
-    add_events,
-    add_usage,
     mcp_servers,
     variables_of,
+    vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, Usage
+from assay.records.capture import AgentInfo
 from assay.records.recording import Recording, TurnEnd
 
 _LONGEST_ARGUMENT = 100_000
@@ -90,24 +90,15 @@ class ClaudeAdapter(VendorAdapter):
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn from the agent's lines."""
-        several = len(recording.turns) > 1
-        turns: list[ClaudeTurn] = []
-        for number, turn in enumerate(recording.turns, 1):
-            reader = ClaudeTurn(number if several else None)
-            for line in turn.lines():
-                reader.feed(line)
-            turns.append(reader)
+        turns = read_turns(recording, ClaudeTurn)
         usages = [usage_of_turn(turn, recording.kept) for turn in turns]
         end = recording.turns[-1].end if recording.turns else TurnEnd()
-        return Reading(
-            steps=[step for turn in turns for step in turn.steps],
-            outputs=[turn.output() for turn in turns],
-            events=add_events((t.events for t in turns), terminal=bool(turns) and turns[-1].ended),
-            usage=add_usage(usages),
-            session_id=next((t.session_id for t in reversed(turns) if t.session_id), None),
+        return vendor_reading(
+            turns,
+            [step for turn in turns for step in turn.steps],
+            usages,
             agent=_agent(turns),
             failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
-            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
             setup=_setup(turns),
             permission_denials=sum(len(turn.denied) for turn in turns),
             provider_retries=sum(turn.retries for turn in turns),

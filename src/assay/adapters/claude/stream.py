@@ -6,29 +6,26 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import StepBuilder, epoch_ms, is_readable, parse_line
-from assay.records.capture import Events
+from assay.adapters.reading import EventReader, StepBuilder, epoch_ms
 from assay.records.recording import RawLine
 from assay.records.trajectory import AnyStep, Message, ToolCall
 
 _INTERRUPTED = "[Request interrupted by user"
 
 
-class ClaudeTurn:
+class ClaudeTurn(EventReader):
     """Takes the lines of one turn; what follows a result is read too, another may come."""
 
     def __init__(self, turn: int | None = None) -> None:
+        super().__init__()
         self._steps = StepBuilder(turn)
         self._tasks = TaskList()
         self._asked_ms: dict[str, float | None] = {}
         """When each call was made, by the agent's clock."""
         self._said: list[str] = []
         """Lines that are not JSON: the answer itself when another output format was asked for."""
-        self.session_id: str | None = None
-        self.ended = False
         self.init: dict[str, Any] | None = None
         self.results: list[dict[str, Any]] = []
-        self.events = Events()
         self.message_ids: dict[str, None] = {}
         """Of the model's answers, in order."""
         self.model: str | None = None
@@ -46,19 +43,6 @@ class ClaudeTurn:
         """The steps so far."""
         return self._steps.steps
 
-    def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
-        if not is_readable(line, self.events):
-            return ()
-        event = parse_line(line.text)
-        if isinstance(event, list):  # --output-format json --verbose: all of them at once
-            return self._read_all(event, line.t_ms)
-        if not isinstance(event, dict):
-            self.events.unparsed += 1
-            self._said.append(line.text.decode("utf-8", "replace"))
-            return ()
-        return self._count(event, line.t_ms)
-
     def output(self) -> str:
         """The result, or else what was said; a sub-agent's words are not the agent's."""
         result = self.results[-1].get("result") if self.results else None
@@ -67,37 +51,30 @@ class ClaudeTurn:
         said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(said or self._said)
 
-    def _read_all(self, events: list[Any], t_ms: int) -> list[AnyStep]:
-        self.events.total += len(events) - 1
-        changed: list[AnyStep] = []
-        for event in events:
-            changed += self._count(event if isinstance(event, dict) else {}, t_ms)
-        return changed
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        if isinstance(value, list):  # --output-format json --verbose: all events in one array
+            self.events.total += len(value) - 1
+            events = [event if isinstance(event, dict) else {} for event in value]
+            return [step for event in events for step in self._count(event, line.t_ms)]
+        self._said.append(line.text.decode("utf-8", "replace"))
+        return super()._odd(value, line)
 
-    def _count(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        unknown: list[str] = []
-        changed = self._read(event, t_ms, unknown)
-        for name in unknown:
-            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
-        self.events.mapped += not unknown
-        return changed
-
-    def _read(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+    def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         kind = event.get("type")
         session_id = event.get("session_id")
         if isinstance(session_id, str) and session_id:
             self.session_id = session_id
         if kind == "system":
-            self._system(event, unknown)
+            self._system(event)
         elif kind == "result":
             self._result(event)
         elif kind in ("assistant", "user"):
-            return self._message(event, t_ms, unknown)
+            return self._message(event, t_ms)
         elif kind not in SILENT:
-            unknown.append(kind if isinstance(kind, str) else "(no type)")
+            self._unknown(kind if isinstance(kind, str) else "(no type)")
         return []
 
-    def _system(self, event: dict[str, Any], unknown: list[str]) -> None:
+    def _system(self, event: dict[str, Any]) -> None:
         subtype = event.get("subtype")
         if subtype == "init":
             self.init = event
@@ -109,7 +86,7 @@ class ClaudeTurn:
         elif subtype == "model_refusal_no_fallback":
             self.refused = True
         elif subtype not in SILENT_SYSTEM:
-            unknown.append(f"system/{subtype}")
+            self._unknown(f"system/{subtype}")
 
     def _result(self, event: dict[str, Any]) -> None:
         self.results.append(event)
@@ -120,7 +97,7 @@ class ClaudeTurn:
             if isinstance(denial, dict):
                 self.denied.add(str(denial.get("tool_use_id")))
 
-    def _message(self, event: dict[str, Any], t_ms: int, unknown: list[str]) -> list[AnyStep]:
+    def _message(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         message = event.get("message")
         fields: dict[str, Any] = message if isinstance(message, dict) else {}
         from_model = event["type"] == "assistant"
@@ -131,7 +108,7 @@ class ClaudeTurn:
         changed: list[AnyStep] = []
         for block in blocks if isinstance(blocks, list) else []:
             if isinstance(block, dict):
-                changed += self._block(block, event, t_ms, unknown)
+                changed += self._block(block, event, t_ms)
         return changed
 
     def _note_answer(self, event: dict[str, Any], message: dict[str, Any]) -> None:
@@ -144,9 +121,7 @@ class ClaudeTurn:
             if isinstance(message_id, str):
                 self.message_ids[message_id] = None
 
-    def _block(
-        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, unknown: list[str]
-    ) -> list[AnyStep]:
+    def _block(self, block: dict[str, Any], event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         kind = block.get("type")
         parent = event.get("parent_tool_use_id") or None
         if kind in CALLS:
@@ -156,7 +131,7 @@ class ClaudeTurn:
         if kind in ("text", "thinking"):
             return self._text(block, event, t_ms, parent)
         if kind not in SILENT_BLOCKS:
-            unknown.append(f"{event['type']}:{kind}")
+            self._unknown(f"{event['type']}:{kind}")
         return []
 
     def _text(

@@ -20,15 +20,14 @@ from assay.adapters.codex.merge import Family, assign_segments, ids_of, merge_tu
 from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock
+from assay.adapters.reading import TrialClock, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
-    add_events,
-    add_usage,
     mcp_servers,
     variables_of,
+    vendor_reading,
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
@@ -54,13 +53,8 @@ class CodexAdapter(VendorAdapter):
     def read(self, recording: Recording) -> Reading:
         """Read the stream, and what the rollout knows besides."""
         several = len(recording.turns) > 1
-        turns: list[CodexTurn] = []
-        for number, turn in enumerate(recording.turns, 1):
-            reader = CodexTurn(number if several else None, self._options.max_turns)
-            for line in turn.lines():
-                reader.feed(line)
-            turns.append(reader)
-        session_id = next((t.session_id for t in reversed(turns) if t.session_id), None)
+        turns = read_turns(recording, lambda turn: CodexTurn(turn, self._options.max_turns))
+        session_id = last_session(turns)
         rollouts = read_rollouts(recording.kept)
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
@@ -72,16 +66,10 @@ class CodexAdapter(VendorAdapter):
             steps += merge_turn(reader, segment, clock, number if several else None, family)
             used.append(add_tokens([_own_tokens(turns, segments, number - 1), family.spent()]))
         model = _model(segments) or self._options.model
-        usages = [_usage(tokens, model) for tokens in used]
-        return Reading(
-            steps=steps,
-            outputs=[reader.output() for reader in turns],
-            events=add_events(
-                (reader.events for reader in turns), terminal=bool(turns) and turns[-1].ended
-            ),
-            usage=add_usage(usages),
-            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
-            session_id=session_id,
+        return vendor_reading(
+            turns,
+            steps,
+            [_usage(tokens, model) for tokens in used],
             agent=_agent(main, model),
             failure=_failure(recording, turns, segments),
             setup=self._setup(turns, segments, main, recording.stderr),
@@ -292,7 +280,9 @@ def _mcp_settings(servers: dict[str, McpServer], required: frozenset[str]) -> li
     settings: list[str] = []
     for name, server in servers.items():
         if not _SERVER_NAME.fullmatch(name):
-            msg = f"mcpServers.{name}: Codex takes only letters, digits, _ and - in a server's name"
+            msg = (
+                f"mcpServers.{name}: Codex accepts only letters, digits, _ and - in a server's name"
+            )
             raise InputError(msg)
         table = _server_table(server) | ({"required": True} if name in required else {})
         for key, value in table.items():

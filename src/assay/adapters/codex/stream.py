@@ -7,9 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import is_readable, parse_line
-from assay.records.capture import Events
-from assay.records.recording import RawLine
+from assay.adapters.reading import EventReader
 from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
 
 TOOLS = frozenset(
@@ -180,7 +178,7 @@ _KNOWN_ITEMS = frozenset(
 )
 
 
-class CodexTurn:
+class CodexTurn(EventReader):
     """Takes the lines of one turn.
 
     Codex has no limit of model turns: with max_turns the turn counts as ended when the model
@@ -188,16 +186,14 @@ class CodexTurn:
     """
 
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
+        super().__init__()
         self._turn = turn
         self._max_turns = max_turns
         self._rested = True
         """No tool is at work: what begins now comes from a new answer of the model."""
         self._open: set[str] = set()
-        self.session_id: str | None = None
-        self.ended = False
         self.over_limit = False
         self.items: list[Item] = []
-        self.events = Events()
         self.usage: dict[str, Any] | None = None
         """Of the whole thread so far, as turn.completed tells it."""
         self.error: str | None = None
@@ -213,36 +209,15 @@ class CodexTurn:
         """The steps so far."""
         return [item_step(item) for item in self.items]
 
-    def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
-        if not is_readable(line, self.events):
-            return ()
-        event = parse_line(line.text)
-        if not isinstance(event, dict):
-            self.events.unparsed += 1
-            return ()
-        known, changed = self._read(event, line.t_ms)
-        if known:
-            self.events.mapped += 1
-        else:
-            item = event.get("item")
-            of = f".{item.get('type')}" if isinstance(item, dict) else ""
-            name = f"{event.get('type', 'no type')}{of}"
-            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
-        return changed
-
     def output(self) -> str:
         """The last message of the turn."""
         said = [item.value.get("text") for item in self.items if item.type == "agent_message"]
         return str(said[-1] or "") if said else ""
 
-    def _read(self, event: dict[str, Any], t_ms: int) -> tuple[bool, Sequence[AnyStep]]:
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind = event.get("type")
         if kind in ("item.started", "item.updated", "item.completed"):
-            item = event.get("item")
-            if not isinstance(item, dict) or str(item.get("type")) not in _KNOWN_ITEMS:
-                return False, ()
-            return True, self._take(item, t_ms, ended=kind == "item.completed")
+            return self._item(str(kind), event.get("item"), t_ms)
         if kind == "thread.started":
             thread = event.get("thread_id")
             self.session_id = thread if isinstance(thread, str) else self.session_id
@@ -259,8 +234,19 @@ class CodexTurn:
             self.notice = _message(event)
             self.retries += (self.notice or "").startswith(_RETRY)
         else:
-            return False, ()
-        return True, ()
+            self._unknown_event(event)
+        return ()
+
+    def _item(self, kind: str, item: Any, t_ms: int) -> Sequence[AnyStep]:
+        if isinstance(item, dict) and str(item.get("type")) in _KNOWN_ITEMS:
+            return self._take(item, t_ms, ended=kind == "item.completed")
+        self._unknown_event({"type": kind, "item": item})
+        return ()
+
+    def _unknown_event(self, event: dict[str, Any]) -> None:
+        item = event.get("item")
+        of_item = f".{item.get('type')}" if isinstance(item, dict) else ""
+        self._unknown(f"{event.get('type', 'no type')}{of_item}")
 
     def _take(self, value: dict[str, Any], t_ms: int, *, ended: bool) -> Sequence[AnyStep]:
         kind, name = str(value["type"]), str(value.get("id"))
@@ -268,7 +254,7 @@ class CodexTurn:
             self.warnings.append(_message(value) or "")
             return ()
         self.notice = None
-        self._count(kind, name, ended=ended)
+        self._count_answer(kind, name, ended=ended)
         item = self._find(kind, name)
         if kind == "todo_list":
             if item is not None and plan_entries(item.value) == plan_entries(value):
@@ -287,7 +273,7 @@ class CodexTurn:
                 return item
         return None
 
-    def _count(self, kind: str, name: str, *, ended: bool) -> None:
+    def _count_answer(self, kind: str, name: str, *, ended: bool) -> None:
         """Count the model's answers: one begins when something new comes while no tool works."""
         if kind == "todo_list":
             return

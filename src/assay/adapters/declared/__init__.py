@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from assay.adapters.declared.mapping import Mapping
-from assay.adapters.declared.reader import TurnReader, read_turns
+from assay.adapters.declared.reader import DeclaredTurn, read_recording
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
@@ -54,7 +54,7 @@ class DeclaredAdapter:
 
     def watch(self) -> Watch:
         """Follow one turn."""
-        return TurnReader(self._mapping)
+        return DeclaredTurn(self._mapping)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
         """Declared agents get one process for each turn."""
@@ -62,7 +62,7 @@ class DeclaredAdapter:
 
     def read(self, recording: Recording) -> Reading:
         """Read every turn by the schema's mappings."""
-        return read_turns(self._mapping, recording)
+        return read_recording(self._mapping, recording)
 
     def _options(self, ask: Ask) -> list[str]:
         schema = self.schema
@@ -107,7 +107,7 @@ def parse_schema(schema: Any, source: str) -> AdapterSchema:
             msg, hint="see docs/adapters.md, or: assay schemas AdapterSchema"
         ) from error
     if parsed.prompt.flag and parsed.prompt.stdin:
-        msg = f"{source}: prompt.flag and prompt.stdin exclude each other"
+        msg = f"{source}: prompt.flag and prompt.stdin cannot be used together"
         raise InputError(msg, hint="leave out the one the agent does not use")
     return parsed
 

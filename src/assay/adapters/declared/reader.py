@@ -6,24 +6,22 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.adapters.declared.mapping import Mapping, Update
-from assay.adapters.reading import ENDED, StepBuilder, is_readable, parse_line
+from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events
 from assay.plugin import Reading
-from assay.records.capture import AgentInfo, Cause, Events, Failure, Usage
+from assay.records.capture import AgentInfo, Cause, Failure, Usage
 from assay.records.recording import RawLine, Recording
 from assay.records.trajectory import AnyStep, Message
 
 
-class TurnReader:
+class DeclaredTurn(EventReader):
     """Takes the lines of one turn; nothing after the terminal event is part of the turn."""
 
     def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
+        super().__init__()
         self.mapping = mapping
         self._steps = StepBuilder(turn)
         self._whole = whole
-        self.session_id: str | None = None
-        self.ended = False
         self.result: str | None = None
-        self.events = Events()
         self.usage: dict[str, float] = {}
         self.cumulative: dict[str, float] = {}
         self.failure: Failure | None = None
@@ -37,18 +35,17 @@ class TurnReader:
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; give the steps it began or changed."""
-        if (self.ended and not self._whole) or not is_readable(line, self.events):
-            return ()
-        event = parse_line(line.text)
-        if not isinstance(event, dict | list):
-            self.events.unparsed += 1
-            return ()
-        return self._read(event, line.t_ms)
+        return () if self.ended and not self._whole else super().feed(line)
 
     def output(self) -> str:
         """The result, or else what the agent said."""
         said = (step.content for step in self.steps if isinstance(step, Message))
         return self.result or "\n".join(filter(None, said))
+
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        # A schema may map events that are arrays.
+        is_event = isinstance(value, list)
+        return self._count(value, line.t_ms) if is_event else super()._odd(value, line)
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         mapping = self.mapping
@@ -59,12 +56,9 @@ class TurnReader:
         terminal = mapping.is_terminal(event, is_result=result is not None)
         self.ended = self.ended or terminal
         known = self._note(event)
-        if changed or terminal or result is not None or known or mapping.is_ignored(event):
-            self.events.mapped += 1
-        else:
+        if not (changed or terminal or result is not None or known or mapping.is_ignored(event)):
             kind = event.get("type") if isinstance(event, dict) else None
-            name = kind if isinstance(kind, str) else "(no type)"
-            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
+            self._unknown(kind if isinstance(kind, str) else "(no type)")
         return changed
 
     def _apply(self, update: Update, t_ms: int) -> AnyStep:
@@ -111,13 +105,13 @@ class TurnReader:
         for entry, matcher, getters in mapping.usage:
             if matcher.fits(event):
                 counted = True
-                self._count(entry.mode, {name: get(event) for name, get in getters.items()})
+                self._add_usage(entry.mode, {name: get(event) for name, get in getters.items()})
         error = mapping.error(event)
         if error is not None:
             self.failure = Failure(cause=Cause(error[0].cause), message=error[1][:2000])
         return counted or error is not None
 
-    def _count(self, mode: str, values: dict[str, Any]) -> None:
+    def _add_usage(self, mode: str, values: dict[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
@@ -127,21 +121,21 @@ class TurnReader:
                 self.usage[name] = self.usage.get(name, 0) + value
 
 
-def read_turns(mapping: Mapping, recording: Recording) -> Reading:
+def read_recording(mapping: Mapping, recording: Recording) -> Reading:
     """Read all turns of a recording and put them together."""
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):
         reader = turn.seen
-        if several or not isinstance(reader, TurnReader) or reader.mapping is not mapping:
-            reader = TurnReader(mapping, number if several else None, whole=recording.unsplit)
+        if several or not isinstance(reader, DeclaredTurn) or reader.mapping is not mapping:
+            reader = DeclaredTurn(mapping, number if several else None, whole=recording.unsplit)
             for line in turn.lines():
                 reader.feed(line)
         readers.append(reader)
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],
-        events=_add_events(readers),
+        events=add_events(readers),
         usage=_add_usage(readers),
         session_id=_last(reader.session_id for reader in readers),
         agent=_agent(mapping, readers),
@@ -150,17 +144,7 @@ def read_turns(mapping: Mapping, recording: Recording) -> Reading:
     )
 
 
-def _add_events(readers: list[TurnReader]) -> Events:
-    total = Events(terminal=bool(readers) and readers[-1].ended)
-    for reader in readers:
-        for name in ("total", "mapped", "unparsed", "oversized"):
-            setattr(total, name, getattr(total, name) + getattr(reader.events, name))
-        for kind, n in reader.events.unknown.items():
-            total.unknown[kind] = total.unknown.get(kind, 0) + n
-    return total
-
-
-def _add_usage(readers: list[TurnReader]) -> Usage | None:
+def _add_usage(readers: list[DeclaredTurn]) -> Usage | None:
     """Add what is counted per event; of what is cumulative the last word counts."""
     sums: dict[str, float] = {}
     for reader in readers:
@@ -179,7 +163,7 @@ def _add_usage(readers: list[TurnReader]) -> Usage | None:
     return Usage(**known)
 
 
-def _agent(mapping: Mapping, readers: list[TurnReader]) -> AgentInfo:
+def _agent(mapping: Mapping, readers: list[DeclaredTurn]) -> AgentInfo:
     version, model = (_last(getattr(r, name) for r in readers) for name in ("version", "model"))
     return AgentInfo(
         adapter=mapping.schema.name,

@@ -17,15 +17,15 @@ from assay.adapters.gemini.session import (
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock
+from assay.adapters.reading import TrialClock, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
-    add_events,
     add_usage,
     mcp_servers,
     variables_of,
+    vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo, Usage
@@ -49,8 +49,10 @@ class GeminiAdapter(VendorAdapter):
     def read(self, recording: Recording) -> Reading:
         """Read the stream, and what the session file knows besides."""
         several = len(recording.turns) > 1
-        turns = [_read_turn(turn.lines()) for turn in recording.turns]
-        session_id = next((turn.session_id for turn in reversed(turns) if turn.session_id), None)
+        turns = read_turns(recording, lambda _turn: GeminiTurn())
+        for turn in turns:
+            turn.settle()
+        session_id = last_session(turns)
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
         clock = TrialClock(recording)
@@ -60,20 +62,14 @@ class GeminiAdapter(VendorAdapter):
         steps: list[AnyStep] = []
         for number, (turn, segment) in enumerate(zip(turns, segments, strict=True), 1):
             steps += merge.steps(turn, segment, number if several else None)
-        usages = [_usage(*pair) for pair in zip(turns, segments, strict=True)]
         failure = None
         if turns:
             failure = failure_of_turn(turns[-1], recording.turns[-1].end, recording.stderr)
         uses = [part for turn in turns for part in turn.parts if isinstance(part, Use)]
-        return Reading(
-            steps=steps,
-            outputs=[turn.output() for turn in turns],
-            events=add_events(
-                (turn.events for turn in turns), terminal=bool(turns) and turns[-1].ended
-            ),
-            usage=add_usage(usages),
-            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
-            session_id=session_id,
+        return vendor_reading(
+            turns,
+            steps,
+            [_usage(*pair) for pair in zip(turns, segments, strict=True)],
             agent=AgentInfo(adapter="gemini", model=_model(turns, main) or UNSET),
             failure=failure,
             setup=self._setup(turns, recording.stderr),
@@ -101,14 +97,6 @@ class GeminiAdapter(VendorAdapter):
             if arg.startswith("--approval-mode="):
                 return arg.split("=", 1)[1]
         return "yolo"
-
-
-def _read_turn(lines: Any) -> GeminiTurn:
-    turn = GeminiTurn()
-    for line in lines:
-        turn.feed(line)
-    turn.settle()
-    return turn
 
 
 def _usage(turn: GeminiTurn, segment: Segment | None) -> Usage | None:

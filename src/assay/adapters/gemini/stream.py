@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import TrialClock, epoch_ms, is_readable, parse_line
-from assay.records.capture import Events
+from assay.adapters.reading import EventReader, TrialClock, epoch_ms, parse_line
 from assay.records.recording import RawLine
 from assay.records.trajectory import AnyStep, Message, Plan, ToolCall
 
@@ -50,36 +49,17 @@ class Result:
     stats: dict[str, Any] = field(default_factory=dict)
 
 
-class GeminiTurn:
+class GeminiTurn(EventReader):
     """Takes the lines of one turn."""
 
     def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.ended = False
+        super().__init__()
         self.parts: list[Text | Use] = []
         self.model: str | None = None
         self.result: Result | None = None
         self.errors: list[tuple[str, str]] = []
         """Severity and message of error events."""
-        self.events = Events()
         self._not_json: list[bytes] = []
-
-    def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed, a message piece by piece."""
-        if not is_readable(line, self.events):
-            return ()
-        event = parse_line(line.text)
-        if not isinstance(event, dict):
-            self.events.unparsed += 1
-            self._not_json.append(line.text)
-            return ()
-        known, changed = self._read(event, line.t_ms)
-        if known:
-            self.events.mapped += 1
-        else:
-            name = str(event.get("type", "no type"))
-            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
-        return changed
 
     def output(self) -> str:
         """What was said last, after all tools; not a word of what came before them."""
@@ -109,14 +89,18 @@ class GeminiTurn:
         )
         self.ended = True
 
-    def _read(self, event: dict[str, Any], t_ms: int) -> tuple[bool, Sequence[AnyStep]]:
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        self._not_json.append(line.text)
+        return super()._odd(value, line)
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind, at_ms = event.get("type"), epoch_ms(event.get("timestamp"))
         if kind == "init":
             self.session_id = _text(event.get("session_id")) or self.session_id
             self.model = _text(event.get("model"))
         elif kind == "message" and event.get("role") in ("user", "assistant"):
             if event["role"] == "assistant":
-                return True, self._say(_text(event.get("content")) or "", t_ms, at_ms)
+                return self._say(_text(event.get("content")) or "", t_ms, at_ms)
         elif kind == "tool_use":
             use = Use(
                 str(event.get("tool_id")),
@@ -126,7 +110,7 @@ class GeminiTurn:
                 at_ms,
             )
             self.parts.append(use)
-            return True, [_live(use)]
+            return [_live(use)]
         elif kind == "tool_result":
             return self._end_call(event, t_ms, at_ms)
         elif kind == "error":
@@ -134,8 +118,8 @@ class GeminiTurn:
         elif kind == "result":
             self._take_result(event)
         else:
-            return False, ()
-        return True, ()
+            self._unknown(str(kind) if "type" in event else "no type")
+        return ()
 
     def _say(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
         if not piece:
@@ -147,14 +131,13 @@ class GeminiTurn:
             self.parts.append(Text([piece], t_ms, at_ms))
         return [Message(content=piece, timestamp=t_ms, step_id=f"text-{len(self.parts)}")]
 
-    def _end_call(
-        self, event: dict[str, Any], t_ms: int, at_ms: float | None
-    ) -> tuple[bool, Sequence[AnyStep]]:
+    def _end_call(self, event: dict[str, Any], t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
         for part in reversed(self.parts):
             if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
                 part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
-                return True, [_live(part)]
-        return False, ()
+                return [_live(part)]
+        self._unknown("tool_result")  # of a call that nobody made
+        return ()
 
     def _take_result(self, event: dict[str, Any]) -> None:
         error, stats = event.get("error"), event.get("stats")

@@ -9,18 +9,18 @@ from assay.adapters.opencode.failure import failure_of_turn
 from assay.adapters.opencode.files import Completer, OpenCodeDb, OpenCodeLog, read_db, read_log
 from assay.adapters.opencode.stream import OpenCodeTurn
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock
+from assay.adapters.reading import TrialClock, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
-    add_events,
     add_usage,
     mcp_servers,
     spell_variables,
     variables_of,
+    vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, Failure, Usage
+from assay.records.capture import AgentInfo, Failure
 from assay.records.recording import Recording
 
 _ENV = {
@@ -88,28 +88,21 @@ class OpenCodeAdapter(VendorAdapter):
         several = len(recording.turns) > 1
         database, log = read_db(recording.kept), read_log(recording.kept, recording.stderr)
         completer = Completer(database, TrialClock(recording))
-        turns: list[OpenCodeTurn] = []
+        turns = read_turns(recording, lambda turn: OpenCodeTurn(turn, self._options.max_turns))
         steps, usages = [], []
-        for number, turn in enumerate(recording.turns, 1):
-            reader = OpenCodeTurn(number if several else None, self._options.max_turns)
-            for line in turn.lines():
-                reader.feed(line)
-            turns.append(reader)
+        for number, reader in enumerate(turns, 1):
             model = self._model(reader, database)
-            last = number == len(recording.turns)
+            last = number == len(turns)
             done = completer.complete(reader, number if several else None, last=last)
             steps += done.steps
             main = with_cost(model, reader.usage) if reader.usage else None
             usages.append(add_usage([main, *done.usages]))
-        return Reading(
-            steps=steps,
-            outputs=[turn.output() for turn in turns],
-            events=add_events((t.events for t in turns), terminal=bool(turns) and turns[-1].ended),
-            usage=add_usage(usages),
-            session_id=next((t.session_id for t in reversed(turns) if t.session_id), None),
+        return vendor_reading(
+            turns,
+            steps,
+            usages,
             agent=self._agent(turns, database),
             failure=_failure(turns, recording, log),
-            turn_usage=[usage or Usage() for usage in usages] if several and any(usages) else [],
             setup=self._setup(turns, database, log),
             permission_denials=sum(len(turn.parts.denied) for turn in turns),
             provider_retries=_n_retries(turns, log),

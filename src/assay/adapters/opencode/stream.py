@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.adapters.reading import StepBuilder, is_readable, parse_line
-from assay.records.capture import Events, Usage
+from assay.adapters.reading import EventReader, StepBuilder
+from assay.records.capture import Usage
 from assay.records.recording import RawLine
 from assay.records.trajectory import AnyStep, Message
 
@@ -12,20 +12,18 @@ _PARTS = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use"
 _GOES_ON = frozenset({"tool-calls", "unknown"})
 
 
-class OpenCodeTurn:
+class OpenCodeTurn(EventReader):
     """Takes the lines of one turn."""
 
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
+        super().__init__()
         self._builder = StepBuilder(turn)
         self._max_turns = max_turns
         self._answer: list[str] = []
         self._said: list[str] = []
         """Lines that are not JSON: the answer itself when another format was asked for."""
         self.parts = PartReader(self._builder)
-        self.session_id: str | None = None
-        self.ended = False
         self.over_limit = False
-        self.events = Events()
         self.usage: Usage | None = None
         self.n_calls = 0
         """Of the model, that ended."""
@@ -44,17 +42,6 @@ class OpenCodeTurn:
         """The steps so far."""
         return self._builder.steps
 
-    def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
-        if not is_readable(line, self.events):
-            return ()
-        event = parse_line(line.text)
-        if not isinstance(event, dict):
-            self.events.unparsed += 1
-            self._said.append(line.text.decode("utf-8", "replace"))
-            return ()
-        return self._read(event, line.t_ms)
-
     def output(self) -> str:
         """What was said after the last model call began, or else all that was said."""
         if self._answer:
@@ -62,7 +49,11 @@ class OpenCodeTurn:
         said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(said or self._said)
 
-    def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
+    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        self._said.append(line.text.decode("utf-8", "replace"))
+        return super()._odd(value, line)
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind, session_id = event.get("type"), event.get("sessionID")
         if isinstance(session_id, str) and session_id:
             self.session_id = session_id
@@ -71,10 +62,8 @@ class OpenCodeTurn:
         if kind == "error":
             self._error(event.get("error"))
         elif kind not in _PARTS:
-            name = kind if isinstance(kind, str) else "(no type)"
-            self.events.unknown[name] = self.events.unknown.get(name, 0) + 1
-            return []
-        self.events.mapped += 1
+            self._unknown(kind if isinstance(kind, str) else "(no type)")
+            return ()
         part = event.get("part")
         return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
 

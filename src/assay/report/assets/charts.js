@@ -1,95 +1,491 @@
-// Plain SVG pictures. No library: eight simple pictures need some hundred lines, a library brings
-// 100 kB to 3 MB, inline styles that a strict Content-Security-Policy refuses, and updates to follow.
-import { h, s } from "./dom.js";
-import { DASH, known } from "./format.js";
+// Charts of the overview: pass rates, differences, cost, time, failures, categories and tools.
+// Plain SVG without a library: a library adds 100 kB to 3 MB and inline styles, which the strict
+// Content-Security-Policy of the page refuses.
+import {
+  DASH,
+  count,
+  duration,
+  h,
+  intervalText,
+  isKnown,
+  money,
+  percent,
+  shorten,
+  signed,
+  svg,
+} from "./dom.js";
 
-export const WIDTH = 560;
+const WIDTH = 560;
 const HUES = 8;
+const MAX_CATEGORIES = 40;
+const MAX_TOOLS = 12;
+const MAX_LISTED_DIFFERENCES = 200;
 
-/** Class of a run's colour; pictures also bear names, so that colour alone says nothing. */
-export function hue(n) {
+/** Class of a run's colour. Charts name the runs as well, so that colour alone says nothing. */
+export function hueClass(n) {
   return `hue-${n % HUES}`;
 }
 
-/** A picture with its title, what it says in words, and a table of the same numbers. */
-export function figure(title, words, picture, head, rows) {
-  return h("figure", {},
-    h("figcaption", {}, h("h3", {}, title), words ? h("p", { class: "dim" }, words) : null),
-    picture,
-    head && rows?.length ? h("details", { class: "numbers" }, h("summary", {}, "Numbers"), numbers(head, rows)) : null);
+/** Each run's value as a dot with its interval as a line. */
+export function intervalChart(title, description, points, show = percent) {
+  const rows = points.filter((point) => isKnown(point.value));
+  if (!rows.length) return null;
+  const left = 150;
+  const height = rows.length * 30 + 34;
+  const x = scale(0, 1, left, WIDTH - 24);
+  const dots = rows.map((row, i) => {
+    const y = 22 + i * 30;
+    const [low, high] = row.interval ?? [row.value, row.value];
+    return svg(
+      "g",
+      { class: hueClass(row.hue) },
+      text(left - 10, y + 4, shorten(row.name), { "text-anchor": "end", class: "name" }),
+      line(x.at(low), y, x.at(high), y, "limits"),
+      dot(x.at(row.value), y, 5.5),
+    );
+  });
+  const values = rows.map((row) => `${row.name} ${show(row.value)}`).join(", ");
+  return figure(
+    title,
+    description,
+    picture(height, `${title}: ${values}`, xAxis(x, 6, height - 26, show), dots),
+    ["run", "value", "95 % interval"],
+    rows.map((row) => [row.name, show(row.value, 1), intervalText(row.interval, show)]),
+  );
 }
 
-export function numbers(head, rows) {
-  return h("div", { class: "scroll", tabindex: "0" }, h("table", {},
-    h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, cell)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell ?? DASH)))))));
+/** One dot per prompt, sorted: how many prompts got better or worse, and by how much. */
+export function differenceChart(pair, openPrompt) {
+  const { diffs } = pair;
+  if (!diffs.length) return null;
+  const height = 230;
+  const left = 52;
+  const right = WIDTH - 16;
+  const most = Math.max(...diffs.map(([, value]) => Math.abs(value)), 0.05);
+  const x = scale(0, Math.max(diffs.length - 1, 1), left, right);
+  const y = scale(-most, most, height - 30, 12);
+  const radius = diffs.length > 200 ? 2 : 4;
+  const points = diffs.map(([id, value], i) => {
+    const place = { cx: x.at(i), cy: y.at(value), r: radius };
+    return differencePoint(id, value, place, openPrompt);
+  });
+  const description = differenceText(pair);
+  return figure(
+    "Paired differences",
+    description,
+    picture(
+      height,
+      description,
+      yAxis(y, left, right, (value) => signed(value, 2)),
+      line(left, y.at(0), right, y.at(0), "zero"),
+      points,
+      text(right, height - 8, "prompts, sorted", { "text-anchor": "end", class: "dim" }),
+    ),
+    ["prompt", "difference"],
+    diffs.slice(0, MAX_LISTED_DIFFERENCES).map(([id, value]) => [id, signed(value, 3)]),
+  );
 }
 
-export function picture(height, label, ...children) {
-  return s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label, class: "picture" }, ...children);
+function differencePoint(id, value, place, openPrompt) {
+  const direction = value > 0 ? "up" : value < 0 ? "down" : "even";
+  const props = { ...place, class: `point ${direction}`, on: { click: () => openPrompt(id) } };
+  return svg("circle", props, svg("title", {}, `${id}: ${signed(value, 3)}`));
 }
 
-export function label(x, y, text, props = {}) {
-  return s("text", { x, y, ...props }, text);
+function differenceText({ diffs, runA, runB, what, n, shown }) {
+  const up = diffs.filter(([, value]) => value > 0).length;
+  const down = diffs.filter(([, value]) => value < 0).length;
+  const equal = diffs.length - up - down;
+  const sampled = shown < n ? ` (${shown} of ${n} prompts, evenly drawn)` : "";
+  return `${runB} minus ${runA}, ${what} per prompt: ${up} up, ${down} down, ${equal} equal${sampled}`;
 }
 
-/** Maps values to places; knows round numbers between its ends. */
+/** How pass@k (at least one of k trials passes) grows and pass^k (all of them) shrinks with k. */
+export function passKChart(allRuns) {
+  const runs = allRuns.filter((run) => run.perK?.length);
+  const most = Math.max(0, ...runs.flatMap((run) => run.perK.map((row) => row.k)));
+  if (most < 2) return null;
+  const height = 250;
+  const x = { ...scale(1, most, 48, WIDTH - 20), ticks: passKTicks(most) };
+  const y = scale(0, 1, height - 32, 12);
+  const chart = figure(
+    "pass@k and pass^k",
+    "Full line: at least one of k trials passes. Dashed: all of them do. Unbiased, with 95 % bands.",
+    picture(
+      height,
+      "pass@k and pass^k by k",
+      xAxis(x, 12, height - 32, (k) => `k=${k}`),
+      yAxis(y, 48, WIDTH - 20, percent),
+      runs.map((run) => [
+        passKCurve(run, "passAtK", "full", x, y),
+        passKCurve(run, "passExpK", "dashed", x, y),
+      ]),
+    ),
+    ["run", "k", "pass@k", "pass^k"],
+    runs.flatMap((run) =>
+      run.perK.map((row) => [run.name, row.k, percent(row.passAtK, 1), percent(row.passExpK, 1)]),
+    ),
+  );
+  return withLegend(
+    chart,
+    allRuns.map((run) => run.name),
+  );
+}
+
+/** Every k; of more than twelve, about ten of them. */
+function passKTicks(most) {
+  const all = Array.from({ length: most }, (_, i) => i + 1);
+  return all.filter((k) => most <= 12 || k % Math.ceil(most / 10) === 1);
+}
+
+function passKCurve(run, key, style, x, y) {
+  const points = run.perK.map((row) => [x.at(row.k), y.at(row[key])]);
+  const band = run.perK
+    .filter((row) => row[`${key}Interval`])
+    .map((row) => ({ x: x.at(row.k), ends: intervalEnds(row[`${key}Interval`]) }));
+  const upper = band.map((point) => [point.x, y.at(point.ends[1])]);
+  const lower = band.map((point) => [point.x, y.at(point.ends[0])]).toReversed();
+  return svg(
+    "g",
+    { class: `${hueClass(run.hue)} ${style}` },
+    band.length > 1 ? svg("path", { class: "band", d: `${path([...upper, ...lower])}Z` }) : null,
+    svg("path", { class: "curve", d: path(points) }),
+    points.map(([px, py]) => dot(px, py, 3)),
+  );
+}
+
+function intervalEnds(interval) {
+  return Array.isArray(interval) ? interval : [interval.low, interval.high];
+}
+
+/** Pass rate by category: one row per category, one column per run. */
+export function categoryChart(runs, categories) {
+  const all = [...new Set(Object.values(categories).flatMap(Object.keys))].sort();
+  if (all.length < 2 && all[0] === "(uncategorized)") return null;
+  const rows = all.slice(0, MAX_CATEGORIES);
+  const left = 170;
+  const cellWidth = (WIDTH - left - 10) / runs.length;
+  const height = rows.length * 30 + 34;
+  const longestName = Math.max(6, Math.floor(cellWidth / 7));
+  const centred = { "text-anchor": "middle" };
+  const columnNames = runs.map((run, n) =>
+    text(left + (n + 0.5) * cellWidth, 18, shorten(run, longestName), centred),
+  );
+  const rowNames = rows.map((name, i) =>
+    text(left - 10, 46 + i * 30, shorten(name), { "text-anchor": "end", class: "name" }),
+  );
+  const cells = rows.flatMap((name, i) =>
+    runs.map((run, n) => {
+      const place = { x: left + n * cellWidth, y: 28 + i * 30, width: cellWidth };
+      return categoryCell(`${name}, ${run}`, categories[run]?.[name], place);
+    }),
+  );
+  const cut = all.length > rows.length ? ` (the first ${rows.length} of ${all.length})` : "";
+  return figure(
+    "Categories",
+    `Pass rate of each category${cut}.`,
+    picture(height, "Pass rate by category", columnNames, rowNames, cells),
+    ["category", ...runs],
+    rows.map((name) => [name, ...runs.map((run) => categoryNumbers(categories[run]?.[name]))]),
+  );
+}
+
+function categoryCell(title, category, { x, y, width }) {
+  const rate = category?.passRate;
+  const heat = isKnown(rate) ? `heat-${Math.round(rate * 10)}` : "heat-none";
+  const shown = category ? (isKnown(rate) ? percent(rate) : "not measured") : "";
+  const interval = category ? intervalText(category.interval) : "";
+  const hover = category
+    ? `${title}: ${shown}, ${category.nMeasured} trials measured, ${interval}`
+    : "";
+  return svg(
+    "g",
+    {},
+    svg("rect", { x, y, width: width - 3, height: 27, rx: 3, class: heat }),
+    text(x + width / 2, y + 18, shown, { "text-anchor": "middle", class: `on-${heat}` }),
+    svg("title", {}, hover),
+  );
+}
+
+function categoryNumbers(category) {
+  return category ? `${percent(category.passRate)} (${intervalText(category.interval)})` : null;
+}
+
+/** Cost against quality; the line joins the runs that no other run beats in both. */
+export function costChart(runs) {
+  const points = runs.filter((run) => isKnown(run.cost) && isKnown(run.quality));
+  if (!points.length) return null;
+  const height = 250;
+  const costs = points.map((run) => run.cost);
+  const [low, high] = [Math.min(...costs), Math.max(...costs)];
+  const span = high - low || high || 1;
+  const x = scale(Math.max(0, low - span * 0.25), high + span * 0.35, 52, WIDTH - 24);
+  const y = scale(0, 1, height - 34, 12);
+  const front = unbeatenRuns(points);
+  const frontLine = path(front.map((run) => [x.at(run.cost), y.at(run.quality)]));
+  const names = front.map((run) => run.name).join(", ");
+  const description = `Up and to the left is better. ${points.length > 1 ? `Not beaten in both: ${names}.` : ""}`;
+  return figure(
+    "Cost against quality",
+    description,
+    picture(
+      height,
+      description,
+      xAxis(x, 12, height - 34, money),
+      yAxis(y, 52, WIDTH - 24, percent),
+      front.length > 1 ? svg("path", { class: "front", d: frontLine }) : null,
+      points.map((run) => costPoint(run, x.at(run.cost), y)),
+      text(WIDTH - 24, height - 4, "cost of a trial", { "text-anchor": "end", class: "dim" }),
+    ),
+    ["run", "cost of a trial", "pass rate"],
+    points.map((run) => [run.name, money(run.cost), percent(run.quality, 1)]),
+  );
+}
+
+function costPoint(run, x, y) {
+  const { interval } = run;
+  return svg(
+    "g",
+    { class: hueClass(run.hue) },
+    interval ? line(x, y.at(interval[0]), x, y.at(interval[1]), "limits") : null,
+    dot(x, y.at(run.quality), 6),
+    text(x + 10, y.at(run.quality) - 8, shorten(run.name), { class: "name" }),
+  );
+}
+
+/** The Pareto front: no other run is at least as good in both and better in one. */
+function unbeatenRuns(runs) {
+  const beats = (a, b) =>
+    a.cost <= b.cost && a.quality >= b.quality && (a.cost < b.cost || a.quality > b.quality);
+  return runs
+    .filter((run) => !runs.some((other) => beats(other, run)))
+    .sort((a, b) => a.cost - b.cost);
+}
+
+/** How long trials took, on a logarithmic axis: one histogram per run. */
+export function latencyChart({ edges, runs }, names) {
+  const rows = names
+    .map((name, n) => ({ name, n, ...runs[name] }))
+    .filter((row) => row.counts?.some(Boolean));
+  if (!rows.length) return null;
+  const left = 130;
+  const rowHeight = 62;
+  const height = rows.length * rowHeight + 36;
+  const x = scale(edges[0], edges.at(-1), left, WIDTH - 20, { log: true });
+  const histograms = rows.map((row, i) => {
+    const bottom = (i + 1) * rowHeight;
+    return svg(
+      "g",
+      { class: hueClass(row.n) },
+      text(left - 10, bottom - 14, shorten(row.name, 17), { "text-anchor": "end", class: "name" }),
+      histogram(row.counts, edges, x, bottom, rowHeight - 16),
+      [row.p50, row.p90]
+        .filter(isKnown)
+        .map((ms) => line(x.at(ms), bottom - rowHeight + 14, x.at(ms), bottom, "quantile")),
+    );
+  });
+  const medians = rows.map((row) => `${row.name} median ${duration(row.p50)}`).join(", ");
+  return figure(
+    "Time of a trial",
+    "Logarithmic. The lines mark the median and the 90th percentile.",
+    picture(height, `Time of a trial: ${medians}`, xAxis(x, 8, height - 28, duration), histograms),
+    ["run", "median", "p90", "trials"],
+    rows.map((row) => [row.name, duration(row.p50), duration(row.p90), count(row.n_trials)]),
+  );
+}
+
+function histogram(counts, edges, x, bottom, height) {
+  const most = Math.max(...counts);
+  return counts.map((n, bin) => {
+    if (!n) return null;
+    const [from, to] = [x.at(edges[bin]), x.at(edges[bin + 1])];
+    const barHeight = (n / most) * height;
+    const title = `${duration(edges[bin])} to ${duration(edges[bin + 1])}: ${n}`;
+    return svg(
+      "rect",
+      {
+        x: from + 0.5,
+        y: bottom - barHeight,
+        width: Math.max(1, to - from - 1),
+        height: barHeight,
+        class: "bar",
+      },
+      svg("title", {}, title),
+    );
+  });
+}
+
+export function causeChart(causes, runs) {
+  return barChart({
+    title: "Failures by cause",
+    description: "agent_… counts against the agent; the others are no measurement of it.",
+    column: "cause",
+    groups: [...new Set(runs.flatMap((run) => Object.keys(causes[run] ?? {})))].sort(),
+    runs,
+    valueOf: (run, cause) => causes[run]?.[cause] || 0,
+  });
+}
+
+export function toolChart(tools, runs) {
+  const calls = (run, tool) => tools[run]?.[tool]?.[0] || 0;
+  const failures = (run, tool) => tools[run]?.[tool]?.[1];
+  const total = (tool) => runs.reduce((sum, run) => sum + calls(run, tool), 0);
+  const all = [...new Set(runs.flatMap((run) => Object.keys(tools[run] ?? {})))];
+  return barChart({
+    title: "Tool use",
+    description: "Calls of each tool; in brackets those that failed.",
+    column: "tool",
+    groups: all.sort((a, b) => total(b) - total(a)).slice(0, MAX_TOOLS),
+    runs,
+    valueOf: calls,
+    suffix: (run, tool) => (failures(run, tool) ? ` (${count(failures(run, tool))})` : ""),
+  });
+}
+
+/** Horizontal bars: one group per cause or tool, one bar per run. */
+function barChart({ title, description, column, groups, runs, valueOf, suffix = () => "" }) {
+  if (!groups.length) return null;
+  const left = 170;
+  const groupHeight = runs.length * 13 + 10;
+  const height = groups.length * groupHeight + 30;
+  const most = Math.max(...groups.flatMap((group) => runs.map((run) => valueOf(run, group))), 1);
+  const x = scale(0, most, left, WIDTH - 84);
+  const wholeTicks = { ...x, ticks: x.ticks.filter(Number.isInteger) };
+  const bars = groups.map((group, i) => {
+    const top = 6 + i * groupHeight;
+    const middle = top + (groupHeight - 10) / 2 + 4;
+    return svg(
+      "g",
+      {},
+      text(left - 10, middle, shorten(group), { "text-anchor": "end", class: "name" }),
+      runs.map((run, n) => bar(n, valueOf(run, group), suffix(run, group), x, top + n * 13)),
+    );
+  });
+  const values = (group) => runs.map((run) => valueOf(run, group)).join(" / ");
+  const label = `${title}: ${groups.map((group) => `${group} ${values(group)}`).join(", ")}`;
+  const chart = figure(
+    title,
+    description,
+    picture(height, label, xAxis(wholeTicks, 4, height - 24, count), bars),
+    [column, ...runs],
+    groups.map((group) => [group, ...runs.map((run) => count(valueOf(run, group)))]),
+  );
+  return runs.length > 1 ? withLegend(chart, runs) : chart;
+}
+
+function bar(n, value, suffix, x, y) {
+  const left = x.at(0);
+  const width = Math.max(value ? 2 : 0, x.at(value) - left); // 2: even a tiny value can be seen
+  return svg(
+    "g",
+    { class: hueClass(n) },
+    svg("rect", { x: left, y, height: 11, width, class: "bar" }),
+    value ? text(x.at(value) + 4, y + 10, `${count(value)}${suffix}`, { class: "small" }) : null,
+  );
+}
+
+/** A picture with its title, a description, and a table of the same numbers. */
+function figure(title, description, drawing, head, rows) {
+  const caption = h(
+    "figcaption",
+    {},
+    h("h3", {}, title),
+    description ? h("p", { class: "dim" }, description) : null,
+  );
+  const numbers = rows.length
+    ? h("details", { class: "numbers" }, h("summary", {}, "Numbers"), numberTable(head, rows))
+    : null;
+  return h("figure", {}, caption, drawing, numbers);
+}
+
+export function numberTable(head, rows) {
+  const headCells = head.map((cell) => h("th", { scope: "col" }, cell));
+  const bodyRows = rows.map((row) =>
+    h(
+      "tr",
+      {},
+      row.map((cell) => h("td", {}, cell ?? DASH)),
+    ),
+  );
+  const table = h("table", {}, h("thead", {}, h("tr", {}, headCells)), h("tbody", {}, bodyRows));
+  return h("div", { class: "scroll", tabindex: "0" }, table);
+}
+
+function withLegend(chart, names) {
+  const entries = names.map((name, n) =>
+    h("span", {}, h("i", { class: `swatch ${hueClass(n)}` }), name),
+  );
+  chart.querySelector("figcaption").append(h("p", { class: "legend" }, entries));
+  return chart;
+}
+
+function picture(height, label, ...children) {
+  const viewBox = `0 0 ${WIDTH} ${height}`;
+  return svg("svg", { viewBox, role: "img", "aria-label": label, class: "picture" }, ...children);
+}
+
+/** Maps values to places between two points, with round numbers for the axis. */
 export function scale(low, high, from, to, { log = false } = {}) {
-  const f = log ? Math.log10 : (value) => value;
-  const a = f(low);
-  const b = f(high) === a ? a + 1 : f(high);
-  const at = (value) => from + ((f(value) - a) / (b - a)) * (to - from);
-  return { at, ticks: log ? logTicks(low, high) : linearTicks(low, high), low, high };
+  const transform = log ? Math.log10 : (value) => value;
+  const start = transform(low);
+  // An empty range would divide by zero.
+  const end = transform(high) === start ? start + 1 : transform(high);
+  const at = (value) => from + ((transform(value) - start) / (end - start)) * (to - from);
+  return { at, ticks: log ? logTicks(low, high) : linearTicks(low, high) };
 }
 
 function linearTicks(low, high) {
-  const span = high - low || 1;
-  const rough = span / 4;
+  const rough = (high - low || 1) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
   const ticks = [];
-  for (let tick = Math.ceil(low / step - 1e-9) * step; tick <= high + step * 1e-9; tick += step) ticks.push(Number(tick.toPrecision(10)));
+  // The small share of a step allows for rounding errors at both ends.
+  for (let tick = Math.ceil(low / step - 1e-9) * step; tick <= high + step * 1e-9; tick += step) {
+    ticks.push(Number(tick.toPrecision(10)));
+  }
   return ticks;
 }
 
 function logTicks(low, high) {
   const ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-    for (const n of [1, 3]) {
-      const tick = n * 10 ** power;
-      if (tick >= low && tick <= high) ticks.push(tick);
-    }
+    ticks.push(10 ** power, 3 * 10 ** power);
   }
-  return ticks.length > 7 ? ticks.filter((tick) => Number.isInteger(Math.log10(tick) + 1e-12) || /^1/.test(String(tick))) : ticks;
+  const inside = ticks.filter((tick) => tick >= low && tick <= high);
+  // Many powers of ten leave no room for the threes between them.
+  return inside.length > 7 ? inside.filter((tick) => String(tick).startsWith("1")) : inside;
 }
 
-/** Lines up and down with their numbers under them. */
+/** Vertical lines with their numbers below. */
 export function xAxis(x, top, bottom, show) {
-  return s("g", { class: "axis" },
-    x.ticks.map((tick) => [
-      s("line", { x1: x.at(tick), x2: x.at(tick), y1: top, y2: bottom }),
-      label(x.at(tick), bottom + 16, show(tick), { "text-anchor": "middle" }),
-    ]));
+  const lines = x.ticks.map((tick) => [
+    line(x.at(tick), top, x.at(tick), bottom),
+    text(x.at(tick), bottom + 16, show(tick), { "text-anchor": "middle" }),
+  ]);
+  return svg("g", { class: "axis" }, lines);
 }
 
-export function yAxis(y, left, right, show) {
-  return s("g", { class: "axis" },
-    y.ticks.map((tick) => [
-      s("line", { x1: left, x2: right, y1: y.at(tick), y2: y.at(tick) }),
-      label(left - 6, y.at(tick) + 4, show(tick), { "text-anchor": "end" }),
-    ]));
+/** Horizontal lines with their numbers on the left. */
+function yAxis(y, left, right, show) {
+  const lines = y.ticks.map((tick) => [
+    line(left, y.at(tick), right, y.at(tick)),
+    text(left - 6, y.at(tick) + 4, show(tick), { "text-anchor": "end" }),
+  ]);
+  return svg("g", { class: "axis" }, lines);
 }
 
-export function legend(names) {
-  return h("p", { class: "legend" }, names.map((name, n) => h("span", {}, h("i", { class: `swatch ${hue(n)}` }), name)));
+function text(x, y, content, props = {}) {
+  return svg("text", { x, y, ...props }, content);
 }
 
-export function short(text, most = 22) {
-  const whole = String(text);
-  return whole.length > most ? `${whole.slice(0, most - 1)}…` : whole;
+function line(x1, y1, x2, y2, className) {
+  return svg("line", { x1, x2, y1, y2, class: className });
 }
 
-export function extent(values) {
-  const good = values.filter(known);
-  return good.length ? [Math.min(...good), Math.max(...good)] : null;
+function dot(x, y, radius) {
+  return svg("circle", { cx: x, cy: y, r: radius, class: "dot" });
+}
+
+function path(points) {
+  return `M${points.map(([x, y]) => `${x},${y}`).join("L")}`;
 }

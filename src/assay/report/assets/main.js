@@ -1,102 +1,154 @@
-// Draws the page that the address names, and again when address or data change.
-import { besidePage } from "./beside.js";
-import { h, swap } from "./dom.js";
-import { listen, setKeys, showHelp } from "./keys.js";
-import { labelPage } from "./label.js";
-import { overviewPage } from "./overview.js";
+// Draws the page that the address names, and draws it again when the address or the data changes.
+import { openSource } from "./data.js";
+import { h, replaceContent } from "./dom.js";
+import { currentRoute, href, listenForKeys, setKeys, showKeyboardHelp } from "./navigation.js";
+import { overviewPage, runsPage } from "./overview.js";
 import { promptPage, promptsPage } from "./prompts.js";
-import { href, route } from "./router.js";
-import { runsPage } from "./runs.js";
-import { openSource } from "./source.js";
-import { trialPage } from "./trial.js";
+import { labelPage, sideBySidePage, trialPage } from "./trial.js";
 
 const POLL_MS = 1500;
 const source = openSource();
-let told;
+let overview;
 
 const PAGES = {
-  overview: () => (told.library && !told.runs.length ? runsPage(told) : overviewPage(told)),
-  prompts: (at) => promptsPage(source, told, at.query),
-  prompt: (at) => promptPage(source, told, at.parts[1]),
-  run: (at) => trialPage(source, told, at),
-  beside: (at) => besidePage(source, told, at.parts),
-  runs: () => runsPage(told),
+  overview: () =>
+    overview.library && !overview.runs.length ? runsPage(overview) : overviewPage(overview),
+  prompts: (route) => promptsPage(source, overview, route.query),
+  prompt: (route) => promptPage(source, overview, route.parts[1]),
+  run: (route) => trialPage(source, overview, route),
+  beside: (route) => sideBySidePage(source, overview, route.parts),
+  runs: () => runsPage(overview),
   label: () => labelPage(source),
 };
 
+async function start() {
+  if (typeof DecompressionStream === "undefined") {
+    throw new Error("this browser is too old to read compressed data");
+  }
+  overview = await source.overview();
+  document.title = overview.title;
+  drawNavigation();
+  listenForKeys({
+    "/": focusSearch,
+    "?": showKeyboardHelp,
+    t: toggleTheme,
+    u: goUp,
+    o: () => goTo("#/"),
+    p: () => goTo("#/prompts"),
+  });
+  addEventListener("hashchange", draw);
+  await draw();
+  if (source.live) pollForChanges(overview.version);
+}
+
 async function draw() {
-  const at = route();
+  const route = currentRoute();
   const main = document.getElementById("main");
   setKeys({});
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.page === at.page) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  markCurrentLink(route.page);
   try {
-    const page = Object.hasOwn(PAGES, at.page) ? await PAGES[at.page](at) : h("p", { class: "notice" }, "There is no such page.");
-    swap(main, page);
-    main.dataset.page = at.page;
-    if (!at.step) scrollTo(0, 0);
+    const known = Object.hasOwn(PAGES, route.page);
+    replaceContent(main, known ? await PAGES[route.page](route) : notice("There is no such page."));
+    main.dataset.page = route.page;
+    if (!route.step) scrollTo(0, 0);
   } catch (error) {
-    swap(main, h("p", { class: "notice" }, `This page cannot be shown: ${error.message}`));
+    showError(error);
   }
   performance.mark("drawn");
   main.dataset.drawn = String(Number(main.dataset.drawn ?? 0) + 1);
 }
 
-function navigation() {
-  const links = [["overview", "Overview", "#/"], ["prompts", "Prompts", "#/prompts"]];
-  if (told.library) links.unshift(["runs", "Runs", "#/runs"]);
-  if (told.canLabel) links.push(["label", "Label", "#/label"]);
-  const theme = h("button", { type: "button", title: "Light or dark (t)", "aria-label": "Light or dark", on: { click: turn } }, "◐");
-  const help = h("button", { type: "button", title: "Keyboard (?)", "aria-label": "Keyboard help", on: { click: showHelp } }, "?");
-  swap(document.getElementById("nav"), h("a", { class: "skip", href: "#main", on: { click: (event) => { event.preventDefault(); document.getElementById("main").focus(); } } }, "To the content"),
-    h("nav", { "aria-label": "Pages" }, h("b", {}, "assay"), links.map(([page, text, to]) => h("a", { href: to, "data-page": page }, text))), h("span", {}, theme, help));
+function notice(text) {
+  return h("p", { class: "notice" }, text);
 }
 
-function turn() {
+function showError(error) {
+  const main = document.getElementById("main");
+  replaceContent(main, notice(`This page cannot be shown: ${error.message}`));
+}
+
+function drawNavigation() {
+  const links = [
+    ["overview", "Overview", "#/"],
+    ["prompts", "Prompts", "#/prompts"],
+  ];
+  if (overview.library) links.unshift(["runs", "Runs", "#/runs"]);
+  if (overview.canLabel) links.push(["label", "Label", "#/label"]);
+  const skipToContent = (event) => {
+    event.preventDefault(); // #main would be read as the address of a page.
+    document.getElementById("main").focus();
+  };
+  const button = (sign, title, label, click) =>
+    h("button", { type: "button", title, "aria-label": label, on: { click } }, sign);
+  replaceContent(
+    document.getElementById("nav"),
+    h("a", { class: "skip", href: "#main", on: { click: skipToContent } }, "To the content"),
+    h(
+      "nav",
+      { "aria-label": "Pages" },
+      h("b", {}, "assay"),
+      links.map(([page, text, target]) => h("a", { href: target, "data-page": page }, text)),
+    ),
+    h(
+      "span",
+      {},
+      button("◐", "Light or dark (t)", "Light or dark", toggleTheme),
+      button("?", "Keyboard (?)", "Keyboard help", showKeyboardHelp),
+    ),
+  );
+}
+
+function markCurrentLink(page) {
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.page === page) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function toggleTheme() {
   const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  const systemTheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  root.dataset.theme = (root.dataset.theme ?? systemTheme) === "dark" ? "light" : "dark";
 }
 
-function up() {
-  const at = route();
-  location.hash = at.page === "run" || at.page === "beside" ? href("prompt", at.prompt ?? at.parts[1]) : at.page === "prompt" ? "#/prompts" : "#/";
+function goTo(address) {
+  location.hash = address;
 }
 
-/** A run that is still being written: counts and tables follow it. */
-async function follow(seen) {
-  let version = seen;
+function goUp() {
+  const { page, prompt, parts } = currentRoute();
+  if (page === "run" || page === "beside") goTo(href("prompt", prompt ?? parts[1]));
+  else goTo(page === "prompt" ? "#/prompts" : "#/");
+}
+
+async function focusSearch() {
+  if (currentRoute().page !== "prompts") {
+    goTo("#/prompts");
+    await new Promise((done) => setTimeout(done, 50)); // until that page is drawn
+  }
+  document.getElementById("search")?.focus();
+}
+
+/** Follows a run that is still being written: counts and tables are drawn again as it grows. */
+async function pollForChanges(seenVersion) {
+  let version = seenVersion;
   try {
     const state = await source.state();
     if (state.version !== version) {
-      told = await source.overview();
-      version = told.version;
-      const page = route().page;
-      if (page === "overview" || page === "runs" || (page === "prompts" && scrollY < 200 && document.activeElement?.tagName !== "INPUT")) await draw();
+      overview = await source.overview();
+      version = overview.version;
+      if (mayRedraw(currentRoute().page)) await draw();
     }
   } catch {
     document.getElementById("main").dataset.lost = "1";
   }
-  setTimeout(() => follow(version), POLL_MS);
+  setTimeout(() => pollForChanges(version), POLL_MS);
 }
 
-async function start() {
-  if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old to read compressed data");
-  told = await source.overview();
-  document.title = told.title;
-  navigation();
-  listen({
-    "/": async () => {
-      if (route().page !== "prompts") { location.hash = "#/prompts"; await new Promise((done) => { setTimeout(done, 50); }); }
-      document.getElementById("search")?.focus();
-    },
-    "?": showHelp, t: turn, u: up, o: () => { location.hash = "#/"; }, p: () => { location.hash = "#/prompts"; },
-  });
-  addEventListener("hashchange", draw);
-  await draw();
-  if (source.live) follow(told.version);
+/** Leaves alone what somebody reads or types: trials, and prompts once scrolled or searched. */
+function mayRedraw(page) {
+  const typing = document.activeElement?.tagName === "INPUT";
+  return page === "overview" || page === "runs" || (page === "prompts" && scrollY < 200 && !typing);
 }
 
-start().catch((error) => swap(document.getElementById("main"), h("p", { class: "notice" }, `This page cannot be shown: ${error.message}`)));
+start().catch(showError);

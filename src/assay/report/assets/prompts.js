@@ -1,131 +1,278 @@
-// The table of prompts: search, filter, sort; a cell for each run, a mark for each trial.
-import { add, h, swap } from "./dom.js";
-import { count, decimal, duration, mark, money } from "./format.js";
-import { short } from "./charts.js";
-import { setKeys, walk } from "./keys.js";
-import { besideHref, href, trialHref } from "./router.js";
+// The table of prompts with search, filters and sorting, and the page of one prompt.
+// A cell has a line for each run; a line has a mark for each trial.
+import {
+  append,
+  count,
+  decimal,
+  duration,
+  h,
+  money,
+  replaceContent,
+  resultMark,
+  shorten,
+} from "./dom.js";
+import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
 
-const PAGE = 100;
-const MARKS = 12;
-const STATUSES = [["", "any result"], ["pass", "passed"], ["fail", "failed"], ["flaky", "flaky"], ["differ", "runs differ"], ["open", "not measured"]];
-const COLUMNS = [["id", "prompt"], ["category", "category"], ["rate", "result"], ["score", "score"], ["time", "time"], ["cost", "cost"], ["steps", "steps"]];
+const PAGE_SIZE = 100;
+const MAX_MARKS = 12;
+const SEARCH_DELAY_MS = 120;
+const QUERY_NAMES = ["q", "status", "category", "cause", "sort", "down"];
+const STATUSES = [
+  ["", "any result"],
+  ["pass", "passed"],
+  ["fail", "failed"],
+  ["flaky", "flaky"],
+  ["differ", "runs differ"],
+  ["open", "not measured"],
+];
+const COLUMNS = [
+  ["id", "prompt"],
+  ["category", "category"],
+  ["rate", "result"],
+  ["score", "score"],
+  ["time", "time"],
+  ["cost", "cost"],
+  ["steps", "steps"],
+];
 
-export function promptsPage(source, told, query) {
-  const wish = { q: query.get("q") ?? "", status: query.get("status") ?? "", category: query.get("category") ?? "", cause: query.get("cause") ?? "", sort: query.get("sort") ?? "", down: query.get("down") ?? "", offset: 0, limit: PAGE };
-  const table = h("div", { class: "scroll", tabindex: "0" });
-  const sum = h("p", { class: "dim", role: "status" });
-  const more = h("button", { type: "button", class: "more" }, "Show more");
-  const search = h("input", { type: "search", id: "search", placeholder: "Search prompts (/)", "aria-label": "Search prompts", value: wish.q });
-  let body = h("tbody");
-  let asked = 0;
+export function promptsPage(source, overview, params) {
+  const table = new PromptTable(source, overview, params);
+  const { causes, categories } = overview;
+  setKeys(listKeys(() => table.rows(), { enter: openLinkOf }));
+  table.show();
+  const filters = [
+    table.searchBox(),
+    table.filter("status", "Result", STATUSES),
+    categories.length > 1
+      ? table.filter("category", "Category", anyOrOne("any category", categories))
+      : null,
+    causes.length ? table.filter("cause", "Cause of failure", anyOrOne("any cause", causes)) : null,
+  ];
+  return h(
+    "div",
+    {},
+    h("h1", {}, "Prompts"),
+    h("div", { class: "filters", role: "search" }, filters),
+    table.status,
+    table.view,
+    table.moreButton,
+  );
+}
 
-  async function show() {
-    asked += 1;
-    const mine = asked;
-    const { total, rows } = await source.prompts(wish);
-    if (mine !== asked) return;
-    if (wish.offset === 0) {
-      body = h("tbody");
-      swap(table, h("table", { class: "prompts" }, head(), body));
+function anyOrOne(any, names) {
+  return [["", any], ...names.map((name) => [name, name])];
+}
+
+function openLinkOf(row) {
+  location.hash = row.querySelector("a").getAttribute("href");
+}
+
+/** Shows what the source finds for a query; the query changes as the reader searches and sorts. */
+class PromptTable {
+  view = h("div", { class: "scroll", tabindex: "0" });
+  status = h("p", { class: "dim", role: "status" });
+  moreButton = h("button", { type: "button", class: "more" }, "Show more");
+  #source;
+  #overview;
+  #query;
+  #body = h("tbody");
+  #requests = 0;
+
+  constructor(source, overview, params) {
+    this.#source = source;
+    this.#overview = overview;
+    this.#query = { offset: 0, limit: PAGE_SIZE };
+    for (const name of QUERY_NAMES) this.#query[name] = params.get(name) ?? "";
+    this.moreButton.addEventListener("click", () => {
+      this.#query.offset += PAGE_SIZE;
+      this.show();
+    });
+  }
+
+  rows() {
+    return [...this.view.querySelectorAll("tbody tr")];
+  }
+
+  searchBox() {
+    let timer;
+    const box = h("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Search prompts (/)",
+      "aria-label": "Search prompts",
+      value: this.#query.q,
+    });
+    box.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.#change({ q: box.value }), SEARCH_DELAY_MS);
+    });
+    return box;
+  }
+
+  filter(name, label, options) {
+    const change = (event) => this.#change({ [name]: event.target.value });
+    return h(
+      "select",
+      { "aria-label": label, on: { change } },
+      options.map(([value, text]) =>
+        h("option", { value, selected: this.#query[name] === value }, text),
+      ),
+    );
+  }
+
+  async show() {
+    this.#requests += 1;
+    const request = this.#requests;
+    const { total, rows } = await this.#source.prompts(this.#query);
+    if (request !== this.#requests) return; // A newer query has been asked meanwhile.
+    if (this.#query.offset === 0) {
+      this.#body = h("tbody");
+      replaceContent(this.view, h("table", { class: "prompts" }, this.#head(), this.#body));
     }
-    add(body, rows.map((row) => promptRow(told, row)));
-    swap(sum, total === 1 ? "1 prompt" : `${count(total)} prompts`);
-    more.hidden = wish.offset + rows.length >= total;
-    remember();
+    append(
+      this.#body,
+      rows.map((row) => promptRow(this.#overview, row)),
+    );
+    replaceContent(this.status, total === 1 ? "1 prompt" : `${count(total)} prompts`);
+    this.moreButton.hidden = this.#query.offset + rows.length >= total;
+    this.#saveInAddress();
   }
 
-  function head() {
-    return h("thead", {}, h("tr", {}, COLUMNS.map(([key, text]) => {
-      const sorted = wish.sort === key ? (wish.down ? "descending" : "ascending") : "none";
-      const arrow = { ascending: " ▲", descending: " ▼", none: "" }[sorted];
-      return h("th", { scope: "col", "aria-sort": sorted },
-        h("button", { type: "button", on: { click: () => sortBy(key) } }, text, arrow));
-    })));
+  #change(changes) {
+    Object.assign(this.#query, changes, { offset: 0 });
+    this.show();
   }
 
-  function sortBy(key) {
-    wish.down = wish.sort === key && !wish.down ? "1" : "";
-    wish.sort = key;
-    again();
+  #head() {
+    const { sort, down } = this.#query;
+    const cells = COLUMNS.map(([name, title]) => {
+      const order = sort === name ? (down ? "descending" : "ascending") : "none";
+      const arrow = { ascending: " ▲", descending: " ▼", none: "" }[order];
+      const sortBy = () => this.#change({ sort: name, down: order === "ascending" ? "1" : "" });
+      const button = h("button", { type: "button", on: { click: sortBy } }, title, arrow);
+      return h("th", { scope: "col", "aria-sort": order }, button);
+    });
+    return h("thead", {}, h("tr", {}, cells));
   }
 
-  function again() {
-    wish.offset = 0;
-    return show();
+  /** Keeps search and filters in the address, so that it can be sent to somebody. */
+  #saveInAddress() {
+    const params = new URLSearchParams();
+    for (const name of QUERY_NAMES) if (this.#query[name]) params.set(name, this.#query[name]);
+    history.replaceState(null, "", params.size ? `#/prompts?${params}` : "#/prompts");
   }
-
-  /** Keeps search and filter in the address, so that it can be sent on. */
-  function remember() {
-    const words = new URLSearchParams();
-    for (const name of ["q", "status", "category", "cause", "sort", "down"]) if (wish[name]) words.set(name, wish[name]);
-    history.replaceState(null, "", words.size ? `#/prompts?${words}` : "#/prompts");
-  }
-
-  const choose = (name, text, options) => h("select", { "aria-label": text, on: { change: (event) => { wish[name] = event.target.value; again(); } } },
-    options.map(([value, word]) => h("option", { value, selected: wish[name] === value }, word)));
-  let waiting;
-  search.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => { wish.q = search.value; again(); }, 120);
-  });
-  more.addEventListener("click", () => { wish.offset += PAGE; show(); });
-  const rows = () => [...table.querySelectorAll("tbody tr")];
-  setKeys(walk(rows, { enter: (row) => { location.hash = row.querySelector("a").getAttribute("href"); } }));
-  show();
-  const causes = told.causes.length ? choose("cause", "Cause of failure", [["", "any cause"], ...told.causes.map((cause) => [cause, cause])]) : null;
-  const categories = told.categories.length > 1 ? choose("category", "Category", [["", "any category"], ...told.categories.map((name) => [name, name])]) : null;
-  return h("div", {}, h("h1", {}, "Prompts"),
-    h("div", { class: "filters", role: "search" }, search, choose("status", "Result", STATUSES), categories, causes), sum, table, more);
 }
 
-function promptRow(told, row) {
-  const cells = row.cells.map((cell, n) => [cell, told.runs[n]]).filter(([cell]) => cell);
-  const stacked = (show) => h("td", { class: "number" }, cells.map(([cell]) => h("div", {}, show(cell))));
-  return h("tr", {},
-    h("td", {}, h("a", { href: href("prompt", row.id) }, short(row.id, 60)), h("div", { class: "dim head" }, row.head)),
+function promptRow(overview, row) {
+  const cells = row.cells
+    .map((cell, n) => ({ cell, run: overview.runs[n].label }))
+    .filter(({ cell }) => cell);
+  const link = h("a", { href: href("prompt", row.id) }, shorten(row.id, 60));
+  const numbers = (show) =>
+    h(
+      "td",
+      { class: "number" },
+      cells.map(({ cell }) => h("div", {}, show(cell))),
+    );
+  const runName = (run) =>
+    overview.runs.length > 1 ? h("span", { class: "dim" }, `${shorten(run, 14)} `) : null;
+  const results = cells.map(({ cell, run }) =>
+    h("div", { class: "marks" }, runName(run), trialMarks(run, row.id, cell.trials)),
+  );
+  return h(
+    "tr",
+    {},
+    h("td", {}, link, h("div", { class: "dim head" }, row.head)),
     h("td", {}, row.category),
-    h("td", {}, cells.map(([cell, run]) => h("div", { class: "marks" }, told.runs.length > 1 ? h("span", { class: "dim" }, `${short(run.label, 14)} `) : null, marks(run, row.id, cell)))),
-    stacked((cell) => decimal(cell.score)), stacked((cell) => duration(cell.ms)), stacked((cell) => money(cell.usd)), stacked((cell) => decimal(cell.steps, cell.trials.length > 1 ? 1 : 0)));
+    h("td", {}, results),
+    numbers((cell) => decimal(cell.score)),
+    numbers((cell) => duration(cell.ms)),
+    numbers((cell) => money(cell.usd)),
+    numbers((cell) => decimal(cell.steps, cell.trials.length > 1 ? 1 : 0)),
+  );
 }
 
-function marks(run, id, cell) {
-  const shown = cell.trials.slice(0, MARKS).map((trial) => {
-    const { sign, word, kind } = mark(trial.passed);
-    const why = trial.cause ? `, ${trial.cause}` : "";
-    return h("a", { class: `mark ${kind}`, href: trialHref(run.label, id, trial.n), title: `trial ${trial.n}: ${word}${why}`, "aria-label": `trial ${trial.n} ${word}${why}` }, sign, cell.trials.length === 1 && trial.cause ? ` ${trial.cause}` : "");
+function trialMarks(run, id, trials) {
+  const marks = trials.slice(0, MAX_MARKS).map((trial) => {
+    const { sign, word, kind } = resultMark(trial.passed);
+    const result = trial.cause ? `${word}, ${trial.cause}` : word;
+    return h(
+      "a",
+      {
+        class: `mark ${kind}`,
+        href: trialHref(run, id, trial.n),
+        title: `trial ${trial.n}: ${result}`,
+        "aria-label": `trial ${trial.n} ${result}`,
+      },
+      sign,
+      trials.length === 1 && trial.cause ? ` ${trial.cause}` : "",
+    );
   });
-  const rest = cell.trials.length - shown.length;
-  return [shown, rest > 0 ? h("span", { class: "dim" }, ` +${rest}`) : null];
+  const rest = trials.length - marks.length;
+  return [marks, rest > 0 ? h("span", { class: "dim" }, ` +${rest}`) : null];
 }
 
 /** One prompt: all its trials in all runs, and the pair worth looking at. */
-export async function promptPage(source, told, id) {
+export async function promptPage(source, overview, id) {
   const row = await source.prompt(id);
   if (!row) return h("p", { class: "notice" }, "There is no such prompt here.");
-  const all = row.cells.flatMap((cell, n) => (cell ? cell.trials.map((trial) => ({ ...trial, run: told.runs[n].label })) : []));
-  const pair = telling(all);
-  setKeys(walk(() => [...document.querySelectorAll("tbody tr")], { enter: (line) => { location.hash = line.querySelector("a").getAttribute("href"); } }));
-  return h("div", {}, h("h1", {}, id), h("p", { class: "dim" }, row.category),
+  const trials = trialsOf(overview, row);
+  setKeys(listKeys(() => [...document.querySelectorAll("tbody tr")], { enter: openLinkOf }));
+  const head = ["trial", "result", "score", "time", "cost", "steps"].map((title) =>
+    h("th", { scope: "col" }, title),
+  );
+  const rows = trials.map((trial) => trialRow(id, trial));
+  const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
+  return h(
+    "div",
+    {},
+    h("h1", {}, id),
+    h("p", { class: "dim" }, row.category),
     h("p", { class: "head" }, row.head),
-    pair ? h("p", {}, h("a", { class: "button", href: besideHref(id, pair[0].run, pair[0].n, pair[1].run, pair[1].n) }, "Side by side"), h("span", { class: "dim" }, ` ${pair[0].run} ${pair[0].n} beside ${pair[1].run} ${pair[1].n}`)) : null,
-    h("div", { class: "scroll", tabindex: "0" }, h("table", {},
-      h("thead", {}, h("tr", {}, ["trial", "result", "score", "time", "cost", "steps"].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, all.map((trial) => {
-        const { sign, word, kind } = mark(trial.passed);
-        return h("tr", {}, h("td", {}, h("a", { href: trialHref(trial.run, id, trial.n) }, `${trial.run} ${trial.n}`)),
-          h("td", {}, h("span", { class: `mark ${kind}` }, sign), ` ${word}${trial.cause ? `, ${trial.cause}` : ""}`),
-          h("td", { class: "number" }, decimal(trial.score)), h("td", { class: "number" }, duration(trial.ms)),
-          h("td", { class: "number" }, money(trial.usd)), h("td", { class: "number" }, count(trial.steps)));
-      })))));
+    pairLink(id, contrastingPair(trials)),
+    h("div", { class: "scroll", tabindex: "0" }, table),
+  );
 }
 
-/** A pass beside a fail, across runs where there are several. */
-export function telling(all) {
-  for (const good of all) {
-    const bad = all.find((trial) => trial.passed === 0 && good.passed === 1 && trial.run !== good.run)
-      ?? all.find((trial) => trial.passed === 0 && good.passed === 1);
-    if (bad) return [good, bad];
+/** All trials of a prompt, each with the label of its run. */
+export function trialsOf(overview, row) {
+  return row.cells.flatMap((cell, n) => {
+    const trials = cell?.trials ?? [];
+    return trials.map((trial) => ({ ...trial, run: overview.runs[n].label }));
+  });
+}
+
+function pairLink(id, pair) {
+  if (!pair) return null;
+  const [a, b] = pair;
+  return h(
+    "p",
+    {},
+    h("a", { class: "button", href: sideBySideHref(id, a.run, a.n, b.run, b.n) }, "Side by side"),
+    h("span", { class: "dim" }, ` ${a.run} ${a.n} beside ${b.run} ${b.n}`),
+  );
+}
+
+function trialRow(id, trial) {
+  const { sign, word, kind } = resultMark(trial.passed);
+  const cause = trial.cause ? `, ${trial.cause}` : "";
+  const numbers = [decimal(trial.score), duration(trial.ms), money(trial.usd), count(trial.steps)];
+  return h(
+    "tr",
+    {},
+    h("td", {}, h("a", { href: trialHref(trial.run, id, trial.n) }, `${trial.run} ${trial.n}`)),
+    h("td", {}, h("span", { class: `mark ${kind}` }, sign), ` ${word}${cause}`),
+    numbers.map((number) => h("td", { class: "number" }, number)),
+  );
+}
+
+/** The pair worth comparing: a passed trial and a failed one, from two runs where possible. */
+export function contrastingPair(trials) {
+  const failed = trials.filter((trial) => trial.passed === 0);
+  for (const passed of trials.filter((trial) => trial.passed === 1)) {
+    const other = failed.find((trial) => trial.run !== passed.run) ?? failed[0];
+    if (other) return [passed, other];
   }
-  const other = all.find((trial) => trial.run !== all[0].run) ?? all[1];
-  return other ? [all[0], other] : null;
+  const other = trials.find((trial) => trial.run !== trials[0].run) ?? trials[1];
+  return other ? [trials[0], other] : null;
 }

@@ -1,125 +1,228 @@
-// The steps of a trajectory: thoughts, messages, tool calls folded, sub-agents nested.
-import { add, h, longText } from "./dom.js";
-import { diffText, editOf, looksLikeDiff } from "./diff.js";
-import { duration, money, count } from "./format.js";
-import { markdown } from "./markdown.js";
+// The steps of a trajectory, as a list and on a line of time: thoughts, messages, plans and tool
+// calls, with the steps of sub-agents below the call that started them.
+import { scale, xAxis } from "./charts.js";
+import { append, count, duration, h, longText, money, svg } from "./dom.js";
+import { diffView, editView, looksLikeDiff, markdown } from "./markdown.js";
 
-const BATCH = 200;
-const NAMES = { thought: "Thought", message: "Message", tool_call: "Tool", plan: "Plan" };
+const STEPS_PER_BATCH = 200;
+const MAX_BARS = 1500;
+const TIMELINE_WIDTH = 1100;
+const TIMELINE_LANES = { thought: 0, message: 1, plan: 1, tool_call: 2 };
+const STEP_NAMES = { thought: "Thought", message: "Message", tool_call: "Tool", plan: "Plan" };
 
-/** Nests the steps of sub-agents under the call that started them; numbers stay those of the file. */
-export function nest(steps) {
+/** Shows steps batch by batch, at once as far as step `until`. */
+export function stepList(steps, { turns = [], until = 0, linkTo } = {}) {
+  const nodes = nestSteps(steps);
+  const list = h("ol", { class: "steps" });
+  const moreButton = h("button", { type: "button", class: "more" }, "Show more steps");
+  let shown = 0;
+  let turn = null;
+  const showMore = () => {
+    const batch = nodes.slice(shown, shown + STEPS_PER_BATCH);
+    for (const node of batch) {
+      if (node.step.turn !== undefined && node.step.turn !== turn) {
+        turn = node.step.turn;
+        const usage = h("span", { class: "dim" }, usageText(turns[turn - 1]));
+        list.append(h("li", { class: "turn" }, `Turn ${turn}`, usage));
+      }
+      list.append(stepView(node, linkTo));
+    }
+    shown += batch.length;
+    moreButton.hidden = shown >= nodes.length;
+  };
+  showMore();
+  while (shown < nodes.length && nodes[shown - 1].number < until) showMore();
+  moreButton.addEventListener("click", showMore);
+  return h("div", {}, list, moreButton);
+}
+
+/** Nests the steps of sub-agents below the call that started them; numbers stay as in the file. */
+function nestSteps(steps) {
   const nodes = steps.map((step, number) => ({ step, number, children: [] }));
-  const calls = new Map();
-  for (const node of nodes) if (node.step.callId !== undefined && !calls.has(node.step.callId)) calls.set(node.step.callId, node);
+  const callers = new Map();
+  for (const node of nodes) {
+    const { callId } = node.step;
+    if (callId !== undefined && !callers.has(callId)) callers.set(callId, node);
+  }
   const top = [];
   for (const node of nodes) {
-    const parent = node.step.parent === undefined ? null : calls.get(node.step.parent);
+    const parent = node.step.parent === undefined ? null : callers.get(node.step.parent);
+    // A parent that comes later would make a circle possible.
     if (parent && parent.number < node.number) parent.children.push(node);
     else top.push(node);
   }
   return top;
 }
 
-/** Shows steps batch by batch; until is the step that must be there at once. */
-export function stepList(steps, { turns = [], until = 0, linkTo } = {}) {
-  const nodes = nest(steps);
-  const list = h("ol", { class: "steps" });
-  const more = h("button", { type: "button", class: "more" }, "Show more steps");
-  let shown = 0;
-  let turn = null;
-  const grow = () => {
-    const next = nodes.slice(shown, shown + BATCH);
-    for (const node of next) {
-      if (node.step.turn !== undefined && node.step.turn !== turn) {
-        turn = node.step.turn;
-        list.append(h("li", { class: "turn" }, `Turn ${turn}`, h("span", { class: "dim" }, usageWords(turns[turn - 1]))));
-      }
-      list.append(stepView(node, linkTo));
-    }
-    shown += next.length;
-    more.hidden = shown >= nodes.length;
-  };
-  grow();
-  while (shown < nodes.length && nodes[shown - 1].number < until) grow();
-  more.addEventListener("click", grow);
-  return h("div", {}, list, more);
-}
-
-export function usageWords(usage) {
-  if (!usage) return "";
-  const parts = [];
-  if (usage.inputTokens !== undefined) parts.push(`${count(usage.inputTokens)} in`);
-  if (usage.outputTokens !== undefined) parts.push(`${count(usage.outputTokens)} out`);
-  if (usage.cacheReadTokens !== undefined) parts.push(`${count(usage.cacheReadTokens)} cached`);
-  if (usage.reasoningTokens !== undefined) parts.push(`${count(usage.reasoningTokens)} reasoning`);
-  const tokens = parts.length ? `${parts.join(" / ")} tokens` : "";
-  const cost = usage.costUsd === undefined ? "" : `${money(usage.costUsd)}${usage.costSource === "estimated" ? " (estimated)" : ""}`;
-  return [tokens, cost].filter(Boolean).map((text) => ` · ${text}`).join("");
-}
-
 function stepView({ step, number, children }, linkTo) {
   const failed = step.status === "failed" || step.error !== undefined || (step.exitCode ?? 0) !== 0;
-  const kind = Object.hasOwn(NAMES, step.type) ? step.type : "other";
-  const title = h("div", { class: "title" },
-    h("a", { class: "where", href: linkTo?.(number) ?? `#step-${number}`, "aria-label": `Step ${number + 1}` }, number + 1),
-    h("b", {}, NAMES[step.type] ?? String(step.type)),
-    step.type === "tool_call" ? [" ", h("code", {}, step.name ?? "unknown")] : null,
-    failed ? h("span", { class: "mark fail" }, ` ✗ ${step.exitCode === undefined ? "failed" : `exit ${step.exitCode}`}`) : null,
-    h("span", { class: "dim" }, ` ${duration(step.timestamp)}${step.duration === undefined ? "" : ` + ${duration(step.duration)}`}${usageWords(step.usage)}`));
-  const view = h("li", { class: `step ${kind}${failed ? " failed" : ""}`, id: `step-${number}` }, title, content(step));
+  const kind = Object.hasOwn(STEP_NAMES, step.type) ? step.type : "other";
+  const view = h(
+    "li",
+    { class: `step ${kind}${failed ? " failed" : ""}`, id: `step-${number}` },
+    stepTitle(step, number, failed, linkTo),
+    stepContent(step),
+  );
   if (children.length) {
-    view.append(h("details", { class: "nested", open: true }, h("summary", {}, `Sub-agent, ${children.length} steps`),
-      h("ol", { class: "steps" }, children.map((child) => stepView(child, linkTo)))));
+    const views = children.map((child) => stepView(child, linkTo));
+    const summary = h("summary", {}, `Sub-agent, ${children.length} steps`);
+    const nested = h("ol", { class: "steps" }, views);
+    view.append(h("details", { class: "nested", open: true }, summary, nested));
   }
   return view;
 }
 
-function content(step) {
-  if (step.type === "tool_call") return toolParts(step);
-  if (step.type === "plan") return planView(step);
+function stepTitle(step, number, failed, linkTo) {
+  const reason = step.exitCode === undefined ? "failed" : `exit ${step.exitCode}`;
+  return h(
+    "div",
+    { class: "title" },
+    h(
+      "a",
+      {
+        class: "where",
+        href: linkTo?.(number) ?? `#step-${number}`,
+        "aria-label": `Step ${number + 1}`,
+      },
+      number + 1,
+    ),
+    h("b", {}, STEP_NAMES[step.type] ?? String(step.type)),
+    step.type === "tool_call" ? [" ", h("code", {}, step.name ?? "unknown")] : null,
+    failed ? h("span", { class: "mark fail" }, ` ✗ ${reason}`) : null,
+    h("span", { class: "dim" }, ` ${stepTime(step)}${usageText(step.usage)}`),
+  );
+}
+
+function stepTime({ timestamp, duration: ms }) {
+  return ms === undefined ? duration(timestamp) : `${duration(timestamp)} + ${duration(ms)}`;
+}
+
+/** Writes tokens and cost, each after a dot; nothing for what is unknown. */
+export function usageText(usage) {
+  if (!usage) return "";
+  const { inputTokens, outputTokens, cacheReadTokens, reasoningTokens, costUsd } = usage;
+  const tokens = [
+    [inputTokens, "in"],
+    [outputTokens, "out"],
+    [cacheReadTokens, "cached"],
+    [reasoningTokens, "reasoning"],
+  ]
+    .filter(([n]) => n !== undefined)
+    .map(([n, word]) => `${count(n)} ${word}`)
+    .join(" / ");
+  const estimated = usage.costSource === "estimated" ? " (estimated)" : "";
+  const parts = [];
+  if (tokens) parts.push(` · ${tokens} tokens`);
+  if (costUsd !== undefined) parts.push(` · ${money(costUsd)}${estimated}`);
+  return parts.join("");
+}
+
+function stepContent(step) {
+  if (step.type === "tool_call") return toolCallContent(step);
+  if (step.type === "plan") return planContent(step);
   if (step.type === "message" || step.type === "thought") return markdown(step.content ?? "");
   return valueView(step);
 }
 
-function toolParts(step) {
-  const input = step.input === undefined ? null : fold("Input", peek(step.input), () => editOf(step.input) ?? valueView(step.input));
-  const output = step.output === undefined ? null : fold("Output", peek(step.output), () => valueView(step.output));
-  return [input, output, step.error === undefined ? null : longText(step.error, { class: "text error" })];
+function toolCallContent({ input, output, error }) {
+  const part = (name, value, build) =>
+    value === undefined
+      ? null
+      : fold([name, " ", h("span", { class: "dim" }, previewText(value))], build);
+  return [
+    part("Input", input, () => editView(input) ?? valueView(input)),
+    part("Output", output, () => valueView(output)),
+    error === undefined ? null : longText(error, { class: "text error" }),
+  ];
 }
 
-/** Folded until it is opened; only then is it built. */
-function fold(name, glimpse, build) {
-  const details = h("details", { class: "fold" }, h("summary", {}, name, " ", h("span", { class: "dim" }, glimpse)));
+function previewText(value) {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+  return text.slice(0, 90).replaceAll("\n", " ");
+}
+
+function planContent(step) {
+  const entries = (step.entries ?? []).map((entry) => {
+    const text =
+      typeof entry === "string"
+        ? entry
+        : (entry?.content ?? entry?.text ?? entry?.step ?? JSON.stringify(entry));
+    const boxes = { completed: "☑", in_progress: "◐" };
+    const box = Object.hasOwn(boxes, entry?.status) ? boxes[entry.status] : "☐";
+    return h("li", {}, `${box} `, String(text));
+  });
+  return [h("ul", { class: "entries" }, entries), step.content ? markdown(step.content) : null];
+}
+
+/** A folded part of the page whose content is built when it is first opened. */
+export function fold(summary, build) {
+  const details = h("details", { class: "fold" }, h("summary", {}, summary));
   details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) add(details, build());
+    if (details.open && details.childElementCount === 1) append(details, build());
   });
   return details;
 }
 
-function peek(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
-  return text.slice(0, 90).replaceAll("\n", " ");
-}
-
+/** Shows any JSON value; texts of several lines inside an object stand below the rest of it. */
 export function valueView(value) {
-  if (typeof value === "string") return looksLikeDiff(value) ? diffText(value) : longText(value);
-  if (value && typeof value === "object" && !Array.isArray(value)) {
-    const texts = Object.entries(value).filter(([, inner]) => typeof inner === "string" && inner.includes("\n"));
-    if (texts.length) {
-      const rest = Object.fromEntries(Object.entries(value).filter(([name]) => !texts.some(([text]) => text === name)));
-      return h("div", {}, Object.keys(rest).length ? longText(JSON.stringify(rest, null, 2)) : null,
-        texts.map(([name, text]) => [h("div", { class: "dim" }, name), valueView(text)]));
-    }
-  }
-  return longText(JSON.stringify(value, null, 2) ?? "");
+  if (typeof value === "string") return looksLikeDiff(value) ? diffView(value) : longText(value);
+  const isObject = value && typeof value === "object" && !Array.isArray(value);
+  const entries = isObject ? Object.entries(value) : [];
+  const isLongText = ([, inner]) => typeof inner === "string" && inner.includes("\n");
+  const texts = entries.filter(isLongText);
+  if (!texts.length) return longText(JSON.stringify(value, null, 2) ?? "");
+  const rest = entries.filter((entry) => !isLongText(entry));
+  return h(
+    "div",
+    {},
+    rest.length ? longText(JSON.stringify(Object.fromEntries(rest), null, 2)) : null,
+    texts.map(([name, text]) => [h("div", { class: "dim" }, name), valueView(text)]),
+  );
 }
 
-function planView(step) {
-  const entries = (step.entries ?? []).map((entry) => {
-    const text = typeof entry === "string" ? entry : entry?.content ?? entry?.text ?? entry?.step ?? JSON.stringify(entry);
-    const done = entry?.status === "completed" ? "☑" : entry?.status === "in_progress" ? "◐" : "☐";
-    return h("li", {}, `${done} `, String(text));
-  });
-  return [h("ul", { class: "entries" }, entries), step.content ? markdown(step.content) : null];
+/** When each step happened, as bars on one line of time; a click goes to the step. */
+export function timeline(steps, totalMs, goToStep) {
+  if (!steps.length) return null;
+  const ends = steps.slice(-50).map((step) => (step.timestamp ?? 0) + (step.duration ?? 0));
+  const last = Math.max(totalMs || 0, ...ends, 1);
+  const x = scale(0, last, 78, TIMELINE_WIDTH - 16);
+  const every = Math.ceil(steps.length / MAX_BARS); // of very many steps, only each nth is drawn
+  const bars = steps.map((step, number) =>
+    number % every === 0 ? timelineBar(step, number, x, goToStep) : null,
+  );
+  const names = ["thoughts", "messages", "tools"].map((name, lane) =>
+    svg("text", { x: 70, y: 17 + lane * 18, "text-anchor": "end" }, name),
+  );
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${TIMELINE_WIDTH} 84`,
+      role: "img",
+      class: "picture",
+      "aria-label": `Timeline of ${steps.length} steps over ${duration(last)}`,
+    },
+    xAxis(x, 4, 62, duration),
+    names,
+    bars,
+  );
+}
+
+function timelineBar(step, number, x, goToStep) {
+  const start = step.timestamp ?? 0;
+  const lane = TIMELINE_LANES[step.type] ?? 1;
+  const failed = step.status === "failed" ? " failed" : "";
+  const time = stepTime({ ...step, timestamp: start });
+  return svg(
+    "rect",
+    {
+      x: x.at(start),
+      y: 6 + lane * 18,
+      width: Math.max(2.5, x.at(start + (step.duration ?? 0)) - x.at(start)),
+      height: 14,
+      rx: 2,
+      class: `bar lane-${lane}${failed}`,
+      on: { click: () => goToStep(number) },
+    },
+    svg("title", {}, `${number + 1} ${step.name ?? step.type}: ${time}`),
+  );
 }

@@ -1,0 +1,210 @@
+// The data behind the pages: from blocks inside this file, or from the viewer that served it.
+// Both sources answer the same questions. Search, filter and sort for the file are here as well.
+
+const MAX_CACHED_CHUNKS = 6;
+
+export function openSource() {
+  return document.getElementById("data-index") ? new FileSource() : new LiveSource();
+}
+
+/** Reads gzip in base64 from script blocks, which the browser never runs because of their type. */
+class FileSource {
+  live = false;
+  #prompts = [];
+  #promptsById = new Map();
+  #rowPlaces = new Map();
+  #fileChunks = new Map();
+  #cachedChunks = new Map();
+
+  async overview() {
+    const index = JSON.parse(await this.#text("index"));
+    this.#prompts = index.prompts;
+    this.#promptsById = new Map(index.prompts.map((prompt) => [prompt.id, prompt]));
+    this.#rowPlaces = new Map(
+      index.places.map(([run, id, chunk, line]) => [joinKey(run, id), { chunk, line }]),
+    );
+    this.#fileChunks = new Map(
+      index.files.map(([run, id, n, kind, chunk]) => [joinKey(run, id, n, kind), chunk]),
+    );
+    return index.overview;
+  }
+
+  async prompts(query) {
+    const found = filterPrompts(this.#prompts, query);
+    return { total: found.length, rows: found.slice(query.offset, query.offset + query.limit) };
+  }
+
+  async prompt(id) {
+    return this.#promptsById.get(id) ?? null;
+  }
+
+  async row(run, id) {
+    const place = this.#rowPlaces.get(joinKey(run, id));
+    if (!place) return null;
+    const lines = await this.#lines(place.chunk);
+    return JSON.parse(lines[place.line]);
+  }
+
+  async game(run, id, n) {
+    const chunk = this.#fileChunks.get(joinKey(run, id, Number(n), "game"));
+    return chunk === undefined ? null : this.#lines(chunk);
+  }
+
+  async raw(run, id, n) {
+    const chunk = this.#fileChunks.get(joinKey(run, id, Number(n), "raw"));
+    return chunk === undefined ? null : JSON.parse(await this.#text(chunk));
+  }
+
+  async #lines(chunk) {
+    const cached = this.#cachedChunks.get(chunk);
+    if (cached) return cached;
+    const lines = (await this.#text(chunk)).split("\n");
+    this.#cachedChunks.set(chunk, lines);
+    if (this.#cachedChunks.size > MAX_CACHED_CHUNKS) {
+      // A Map keeps the order of insertion: its first key is the oldest chunk.
+      this.#cachedChunks.delete(this.#cachedChunks.keys().next().value);
+    }
+    return lines;
+  }
+
+  async #text(name) {
+    const block = document.getElementById(`data-${name}`);
+    const data = await decompress(decodeBase64(block.textContent.trim()), "gzip");
+    return new TextDecoder().decode(data);
+  }
+}
+
+/** Asks the server. Its token is part of the page's address, so all requests are relative. */
+class LiveSource {
+  live = true;
+
+  overview() {
+    return this.#ask("overview");
+  }
+
+  prompts(query) {
+    return this.#ask("prompts", query);
+  }
+
+  prompt(id) {
+    return this.#ask("prompt", { id });
+  }
+
+  row(run, id) {
+    return this.#ask("row", { run, id });
+  }
+
+  async game(run, id, n) {
+    const answer = await this.#ask("game", { run, id, n });
+    return answer?.lines ?? null;
+  }
+
+  raw(run, id, n) {
+    return this.#ask("raw", { run, id, n });
+  }
+
+  state() {
+    return this.#ask("state");
+  }
+
+  sheet() {
+    return this.#ask("sheet");
+  }
+
+  async setLabel(number, label) {
+    const response = await fetch("api/label", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ number, label, runs: chosenRuns() }),
+    });
+    return response.json();
+  }
+
+  async #ask(what, query = {}) {
+    const params = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) {
+      if (value !== undefined && value !== "") params.set(name, value);
+    }
+    const chosen = chosenRuns();
+    if (chosen) params.set("runs", chosen);
+    const response = await fetch(`api/${what}?${params}`);
+    if (response.ok) return response.json();
+    const text = await response.text();
+    throw new Error(`the viewer answered ${response.status}: ${text.slice(0, 300)}`);
+  }
+}
+
+/** The runs that the page's address names, joined by commas. */
+export function chosenRuns() {
+  return new URLSearchParams(location.search).get("runs") ?? "";
+}
+
+export function decodeBase64(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+export async function decompress(data, format) {
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream(format));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function joinKey(...parts) {
+  return JSON.stringify(parts);
+}
+
+const SORT_VALUES = {
+  id: (prompt) => prompt.id,
+  category: (prompt) => prompt.category,
+  rate: (prompt) => cellMean(prompt, "rate"),
+  score: (prompt) => cellMean(prompt, "score"),
+  time: (prompt) => cellMean(prompt, "ms"),
+  cost: (prompt) => cellMean(prompt, "usd"),
+  steps: (prompt) => cellMean(prompt, "steps"),
+};
+
+/** Searches, filters and sorts prompts; the viewer's server gives the same for the same query. */
+function filterPrompts(prompts, query) {
+  const found = prompts.filter((prompt) => matchesQuery(prompt, query));
+  const valueOf = SORT_VALUES[query.sort];
+  if (!valueOf) return found;
+  const direction = query.down ? -1 : 1;
+  return found.toSorted((a, b) => compareValues(valueOf(a), valueOf(b), direction));
+}
+
+function matchesQuery(prompt, query) {
+  const text = (query.q ?? "").toLowerCase();
+  return (
+    (!text || prompt.id.toLowerCase().includes(text) || prompt.head.toLowerCase().includes(text)) &&
+    (!query.status || hasStatus(prompt, query.status)) &&
+    (!query.category || prompt.category === query.category) &&
+    (!query.cause || hasCause(prompt, query.cause))
+  );
+}
+
+function hasCause(prompt, cause) {
+  return prompt.cells.some((cell) => cell?.trials.some((trial) => trial.cause === cause));
+}
+
+function hasStatus(prompt, status) {
+  const cells = prompt.cells.filter(Boolean);
+  const rates = cells.map((cell) => cell.rate).filter((rate) => rate !== null);
+  if (status === "pass") return rates.some((rate) => rate === 1);
+  if (status === "fail") return rates.some((rate) => rate === 0);
+  if (status === "flaky") return rates.some((rate) => rate > 0 && rate < 1);
+  if (status === "differ") return rates.length > 1 && new Set(rates).size > 1;
+  return cells.some((cell) => cell.measured < cell.trials.length);
+}
+
+/** Orders two values; what was not measured comes last in either direction. */
+function compareValues(a, b, direction) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  return a < b ? -direction : a > b ? direction : 0;
+}
+
+function cellMean(prompt, name) {
+  const values = prompt.cells
+    .map((cell) => cell?.[name])
+    .filter((value) => value !== null && value !== undefined);
+  if (!values.length) return null;
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}

@@ -1,0 +1,241 @@
+"""The processes with the real engine in them: `python -m assay_arc.engine_process COMMAND`.
+
+serve                    Play one game by the requests that come over a private socket, and write
+                         its event log; settings in ASSAY_ARC_GAME. Started again with the same log
+                         it replays the log and goes on.
+look GAME_FOLDER [SEED]  Write what the engine answers to the first reset, as JSON.
+probe                    Read game folders from stdin; write {sha256 of the source: levels or null}.
+verify                   Read [LOG, GAME_FOLDER] from stdin, a JSON array on each line; replay each
+                         log and write {"replayed", "nActions", "difference", "note"} for each.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay_arc.catalog import GameInfo, read_game
+from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
+from assay_arc.log import Header, LogWriter, has_header, read_log
+from assay_arc.problems import ArcProblem, GameProblem
+from assay_arc.replay import ReplayResult, header_difference, replay_log
+from assay_arc.server import (
+    VARIABLE,
+    BadRequest,
+    Listener,
+    ServeConfig,
+    open_socket_folder,
+    parse_request,
+    read_config,
+    same_token,
+)
+from assay_arc.session import GameSession, resume_session
+
+PR_SET_DUMPABLE = 4
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do one command; 2 when there is no such command."""
+    match list(argv):
+        case ["serve"]:
+            return _serve()
+        case ["look", folder]:
+            return _look(Path(folder), 0)
+        case ["look", folder, seed]:
+            return _look(Path(folder), int(seed))
+        case ["probe"]:
+            return _probe()
+        case ["verify"]:
+            return _verify()
+    sys.stderr.write(__doc__ or "")
+    return 2
+
+
+def _serve() -> int:
+    """Serve one game to its end; 1 when it could not start or its log could not be written."""
+    try:
+        config = read_config(os.environ, sys.stdin)
+        os.environ.pop(VARIABLE, None)
+        _hide_process()
+        open_socket_folder(config.socket)
+        os.chdir(config.socket.parent)
+        shut_network()
+        serve(config)
+    except (ArcProblem, OSError) as problem:
+        sys.stderr.write(f"game process: {problem}\n")
+        return 1
+    return 0
+
+
+def serve(config: ServeConfig) -> None:
+    """Open log and game, then answer requests until the game is closed or the owner is gone."""
+    parent = os.getppid()
+    with LogWriter(config.log) as log:
+        session = _open_session(config, log)
+        listener = Listener(config.socket, lambda line: _answer(line, session, config))
+        stopped = _stop_on_signal()
+        try:
+            listener.serve(lambda: session.closed or bool(stopped) or _is_orphan(config, parent))
+        finally:
+            listener.close()
+
+
+def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
+    info = read_game(config.game)
+    engine = ToolkitEngine(info, config.seed)
+    if has_header(config.log):
+        logged = read_log(config.log)
+        expected = _header(config, info, engine, logged.header.level_count)
+        return resume_session(logged, expected, engine, log, _now)
+    first = engine.start()
+    if first is None:
+        message = f"{info.source}: {info.game_id} gives no first picture of 64x64"
+        raise GameProblem(message)
+    log.append(_header(config, info, engine, first.win_levels))
+    session = GameSession(engine, log, config.limits, _now, first)
+    session.begin()
+    return session
+
+
+def _header(config: ServeConfig, info: GameInfo, engine: ToolkitEngine, n_levels: int) -> Header:
+    toolkit, engine_version = toolkit_versions()
+    return Header(
+        game_id=info.game_id,
+        title=info.title,
+        source_sha256=info.source_sha256,
+        baselines=info.baselines,
+        level_count=n_levels,
+        toolkit_version=toolkit,
+        engine_version=engine_version,
+        seed=config.seed,
+        seed_used=engine.seed_used,
+        limits=config.limits,
+        started_at=_now(),
+    )
+
+
+def _answer(line: bytes, session: GameSession, config: ServeConfig) -> tuple[bytes, bool]:
+    """Answer one line: the answer, and whether the connection may stay."""
+    reply, keep = _reply(line, session, config)
+    return msgspec.json.encode(reply), keep
+
+
+def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict[str, Any], bool]:
+    try:
+        request, received = parse_request(line)
+    except BadRequest as bad:
+        if same_token(bad.token, config.token):
+            return session.reject(bad.message, bad.received), True
+        return {"ok": False, "error": bad.message, "text": bad.message}, False
+    is_owner = same_token(request.token, config.owner_token)
+    if not is_owner and not same_token(request.token, config.token):
+        return {"ok": False, "error": "wrong token", "text": "wrong token"}, False
+    if request.op == "close" and not is_owner:
+        return session.reject("only the owner closes a game", received), True
+    return session.handle(request, received), True
+
+
+def _is_orphan(config: ServeConfig, parent: int) -> bool:
+    """Say whether the one who started us is gone; without an owner a game must not go on."""
+    return not config.stay_when_orphaned and os.getppid() != parent
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _stop_on_signal() -> list[int]:
+    """End cleanly on SIGTERM, without an end record: nobody said why."""
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return stopped
+
+
+def _hide_process() -> None:
+    """Keep other processes of this user from reading our memory, environment and open files."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    os.dup2(2, 1)
+
+
+def _look(folder: Path, seed: int) -> int:
+    """Show how a game begins; 1 when it does not start."""
+    out = _enter()
+    try:
+        engine = ToolkitEngine(read_game(folder), seed)
+        first = engine.start()
+    except (ArcProblem, OSError) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    if first is None:
+        sys.stderr.write("the game gives no first picture of 64x64\n")
+        return 1
+    os.write(out, msgspec.json.encode((engine.seed_used, first.to_answer())) + b"\n")
+    return 0
+
+
+def _probe() -> int:
+    """Count the levels of every game; null for one that does not start."""
+    out = _enter()
+    counts: dict[str, int | None] = {}
+    for line in sys.stdin:
+        try:
+            info = read_game(Path(line.rstrip("\n")))
+            counts[info.source_sha256] = None
+            first = ToolkitEngine(info).start()
+            counts[info.source_sha256] = first.win_levels if first else None
+        except GameProblem as problem:
+            sys.stderr.write(f"{problem}\n")
+    os.write(out, msgspec.json.encode(counts) + b"\n")
+    return 0
+
+
+def _verify() -> int:
+    """ReplayResult logs; 1 when one differs or cannot be read."""
+    out = _enter()
+    all_replayed = True
+    for line in sys.stdin:
+        log, game = msgspec.json.decode(line, type=tuple[str, str])
+        try:
+            replay = verify(Path(log), Path(game))
+        except (ArcProblem, OSError) as problem:
+            replay = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
+        all_replayed &= replay.replayed
+        os.write(out, msgspec.json.encode(replay) + b"\n")
+    return 0 if all_replayed else 1
+
+
+def verify(log_path: Path, game: Path) -> ReplayResult:
+    """ReplayResult one log with our copy of its game."""
+    log, info = read_log(log_path), read_game(game)
+    difference = header_difference(log.header, info)
+    if difference:
+        return ReplayResult(replayed=False, n_actions=0, difference=difference)
+    replay = replay_log(log, info, ToolkitEngine(info, log.header.seed))
+    return msgspec.structs.replace(replay, note=_version_note(log.header))
+
+
+def _version_note(header: Header) -> str | None:
+    logged, ours = (header.toolkit_version, header.engine_version), toolkit_versions()
+    if logged == ours:
+        return None
+    return f"logged with arc_agi {logged[0]}, arcengine {logged[1]}; here {ours[0]}, {ours[1]}"
+
+
+def _enter() -> int:
+    """Keep what a game prints out of our stdout and its network shut; give our own stdout."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    shut_network()
+    return out
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

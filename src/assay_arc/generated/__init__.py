@@ -1,1 +1,0 @@
-"""Files for other harnesses: programs and texts that are copied out, filled in, and run there."""

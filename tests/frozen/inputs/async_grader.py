@@ -1,0 +1,2 @@
+async def grade(trial):
+    return bool(trial.output)
