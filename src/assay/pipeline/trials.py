@@ -18,37 +18,22 @@ from assay.records.rows import decode_row, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.trials import FinishedTrial, TrialEntry, TrialResult
 
+_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
+
 
 def trial_entry(number: int, captured: Capture) -> TrialEntry:
     """Make one entry of what capture would have written for this trial."""
-    score = captured.score or None
-    return TrialEntry(
+    entry = TrialEntry(
         trial_num=number,
-        output=captured.output,
-        trajectory=captured.trajectory,
         duration=captured.timing.total,
-        pass_=score.pass_ if score else UNSET,
-        score=score.score if score else UNSET,
-        reasoning=score.reasoning if score else UNSET,
-        outcome=score.outcome if score else UNSET,
-        tool_errors=captured.tool_errors,
-        grades=captured.grades,
-        grader_failures=captured.grader_failures,
-        usage=captured.usage,
-        failure=captured.failure,
-        agent=captured.agent,
-        session_id=captured.session_id,
         first_response=captured.timing.first_response,
-        events=captured.events,
-        turn_usage=captured.turn_usage,
-        setup=captured.setup,
-        permission_denials=captured.permission_denials,
-        provider_retries=captured.provider_retries,
-        retried=captured.retried,
-        stderr=captured.stderr,
-        raw=captured.raw,
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
+        **{name: getattr(captured, name) for name in _SHARED},
     )
+    if captured.score:
+        grade = captured.score
+        entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning
+    return entry
 
 
 def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:

@@ -1,0 +1,83 @@
+"""The loop that capture, trials, run and ARC share: only what is missing, and within budget."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from assay.pipeline.batch import Batch, run_batch
+from assay.pipeline.stages import CaptureTrial
+from assay.records.capture import Capture
+from assay.records.spec import TrialSpec
+
+
+class Output:
+    """Rows in memory; what is there before counts as done."""
+
+    def __init__(self, log: list[str], *done: TrialSpec) -> None:
+        self._log = log
+        self._done = done
+
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        self._log.append("missing")
+        return [spec for spec in specs if spec not in self._done]
+
+    def add(self, spec: TrialSpec, result: Capture) -> None:
+        self._log.append(f"row {result.output}")
+
+
+class Counter:
+    """Progress that counts a dollar for each trial."""
+
+    watches = False
+
+    def __init__(self, log: list[str], total: int) -> None:
+        self._log = log
+        self.total = total
+        self.cost_usd = 0.0
+
+    def __enter__(self) -> "Counter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._log.append("closed")
+
+    def on_step(self, spec: TrialSpec, step: Any) -> None:
+        raise AssertionError("nobody watches")
+
+    def finished(self, spec: TrialSpec, result: Capture) -> None:
+        self.cost_usd += 1
+
+
+def run(specs: list[TrialSpec], log: list[str], *done: TrialSpec, **how: Any) -> Counter:
+    @contextmanager
+    def place() -> Iterator[None]:
+        log.append("place made")
+        yield
+        log.append("place gone")
+
+    batch = Batch(specs=specs, run_token="t" * 16, resume=True, **how)
+    rows = Output(log, *done)
+    return run_batch(batch, CaptureTrial(), rows, lambda n: Counter(log, n), place())
+
+
+def test_only_what_is_missing_runs_inside_the_place(spec: Callable[..., TrialSpec]) -> None:
+    specs, log = [spec("a"), spec("b"), spec("c")], []
+    progress = run(specs, log, specs[1])
+    assert progress.total == 2
+    assert log == ["place made", "missing", "row a", "row c", "closed", "place gone"]
+
+
+def test_no_trial_begins_when_the_budget_is_spent(spec: Callable[..., TrialSpec]) -> None:
+    log: list[str] = []
+    progress = run([spec(str(n)) for n in range(9)], log, max_cost=2.0)
+    rows = [line for line in log if line.startswith("row")]
+    # A worker may be ahead of the count: by two results that wait, and by the trial in its hands.
+    assert rows[:2] == ["row 0", "row 1"]
+    assert 2 <= len(rows) <= 5
+    assert progress.total == 9
+
+
+def test_nothing_to_run_is_no_error(spec: Callable[..., TrialSpec]) -> None:
+    specs, log = [spec("a")], []
+    assert run(specs, log, *specs).total == 0
+    assert log == ["place made", "missing", "closed", "place gone"]
