@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.compare.runs import detect_kind, load_run
+from assay.compare.columns import detect_kind
+from assay.compare.runs import load_run
 from assay.errors import InputError
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
     plan_rows,
@@ -16,7 +17,7 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.runs import detect_kind, load_run
+from assay.compare.runs import load_run
 from assay.errors import InputError
 
 

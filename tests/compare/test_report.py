@@ -6,8 +6,9 @@ from itertools import chain
 
 import pytest
 
+from assay.compare.columns import detect_kind
 from assay.compare.report import CompareOptions, compare
-from assay.compare.runs import detect_kind, load_run
+from assay.compare.runs import load_run
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):

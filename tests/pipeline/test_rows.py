@@ -254,3 +254,36 @@ def test_any_unknown_field_survives(extra: dict[str, Any], output: str) -> None:
         assert after["score"]["pass"] is ("out" in output)
         assert {k: v for k, v in after.items() if k not in ("score", "grades")} == row
         assert [k for k in after if k in before] == list(before)
+
+
+_OLD = st.fixed_dictionaries(
+    {},
+    optional={
+        "score": st.sampled_from([{"pass": False, "score": 0}, {"pass": True, "score": 1.0}, None]),
+        "grades": st.just({"g": {"pass": False, "score": 0}}),
+        "errors": st.lists(st.sampled_from(["disk", "g broke"]), max_size=2),
+        "graderFailures": st.just({"g": "g broke"}),
+        "outcome": st.just({"old": 1}),
+        "after": st.sampled_from(['"}', "score", ',"score":{"pass":false}']),
+    },
+)
+
+
+@given(_OLD, st.randoms(), st.sampled_from([(",", ":"), (", ", ": ")]), st.sampled_from(["", "\n"]))
+def test_a_verdict_written_as_text_is_the_one_that_plain_json_would_write(
+    old: dict[str, Any], chance: Any, separators: tuple[str, str], end: str
+) -> None:
+    items = list((ROW | old).items())
+    chance.shuffle(items)
+    before = dict(items)
+    line = (json.dumps(before, separators=separators) + end).encode()
+    (row,) = grade_all([("f:1", line)], [grader_ref("contains:out")])
+    (fresh,) = graded(ROW)
+    wanted = {k: v for k, v in before.items() if k not in ("score", "grades", "graderFailures")}
+    if "graderFailures" in old and "errors" in old:
+        wanted["errors"] = [error for error in old["errors"] if error != "g broke"]
+        if not wanted["errors"]:
+            del wanted["errors"]
+    wanted |= {"score": fresh["score"], "grades": fresh["grades"]}
+    assert json.loads(row.line) == wanted
+    assert b"\n" not in row.line

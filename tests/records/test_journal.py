@@ -141,11 +141,12 @@ def test_a_full_disk_is_said_and_leaves_nothing_of_the_row(
 
 def test_rows_give_id_and_hash_and_name_a_line_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    write(path, b'{"id":"a","specHash":"x","output":{"id":"inner"}}', b'{"id":"b"}', b"[1]")
-    found = []
-    with Journal(path, "resume") as journal, pytest.raises(InputError) as refused:
-        found.extend((row.id, row.spec_hash) for row in journal.rows())
-    assert found == [("a", "x"), ("b", None)]
+    write(path, b'{"id":"a","specHash":"x","output":{"id":"inner"}}', b'{"id":"b"}')
+    with Journal(path, "resume") as journal:
+        assert [(row.id, row.spec_hash) for row in journal.rows()] == [("a", "x"), ("b", None)]
+        journal.append(b"[1]")
+        with pytest.raises(InputError) as refused:
+            list(journal.rows())
     assert f"{path}:3" in refused.value.message
 
 

@@ -1,6 +1,7 @@
 """Rows are found, counted and named by their line, whatever stands between them."""
 
 import io
+import json
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError
-from assay.records.rows import RowFile, open_rows
+from assay.records.rows import RowFile, line_blocks, open_rows
 
 
 class Row(msgspec.Struct):
@@ -111,6 +112,74 @@ def test_every_row_comes_back_in_order(ids: list[str], end: str):
     placed = list(file.placed_rows(DECODER))
     assert [row.id for _, row in placed] == ids
     assert [file.row_at(spot, DECODER).id for spot, _ in placed] == ids
+
+
+GOOD = st.text(max_size=8).map(lambda id_: msgspec.json.encode({"id": id_, "n": [1, {}]}))
+CUT = st.just(rb'{"id":"half \ud83d, whole \ud83d\ude00, no escape \\ud83d"}')
+BLANK = st.sampled_from([b"", b" ", b"\t\r"])
+BAD = st.sampled_from([b"nope", b'{"id":7}', b"{}", b'{"id":"a"', b'{"id":"\xff"}', b"[1]", b"}{"])
+SLOPPY = st.sampled_from(
+    [b' {"id":"s"} \r', b'{"id":"a"}{"id":"b"}', b'{"id":\n"a"}', b'{"id":"a"}\r']
+)
+
+
+def naive(data: bytes) -> tuple[list[str], int | None]:
+    """Read line by line with the standard library: ids, and the number of the first bad line."""
+    ids = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line.decode())["id"]
+            ids.append(found.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return ids, number
+    return ids, None
+
+
+def read_with(data: bytes, size: int) -> tuple[list[str], int | None]:
+    rows: list[str] = []
+    try:
+        for block in RowFile("f", io.BytesIO(data)).blocks(DECODER, size):
+            rows += [row.id for row in block]
+    except InputError as error:
+        number = int(error.message.split(":")[1])
+        return naive(b"\n".join(data.split(b"\n")[: number - 1]))[0], number
+    return rows, None
+
+
+@given(
+    st.lists(st.one_of(GOOD, GOOD, CUT, BLANK, BAD, SLOPPY), max_size=12),
+    st.sampled_from([b"", b"\n"]),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+)
+def test_a_file_of_one_block_is_read_as_the_naive_reader_reads_it(
+    lines: list[bytes], end: bytes, bom: bytes
+):
+    data = bom + b"\n".join(lines) + end
+    assert read_with(data, 1 << 20) == naive(data)
+    file = RowFile("f", io.BytesIO(data), skip_unreadable=True)
+    one_by_one = [naive(line)[0] for line in data.removeprefix(bom).split(b"\n")]
+    readable = [id_ for ids in one_by_one for id_ in ids]
+    assert [row.id for row in file.rows(DECODER)] == readable
+    assert [row.id for _, row in file.placed_rows(DECODER)] == readable
+
+
+@given(st.lists(st.one_of(GOOD, GOOD, CUT, BAD), max_size=12), st.integers(1, 60))
+def test_where_blocks_end_makes_no_difference(lines: list[bytes], size: int):
+    data = b"\n".join(lines)
+    assert read_with(data, size) == naive(data)
+    blocks = list(line_blocks(io.BytesIO(data), size=size))
+    assert b"".join(block for _, block in blocks) == data
+    assert all(data[at : at + len(block)] == block for at, block in blocks)
+
+
+def test_a_line_that_is_still_written_ends_the_reading():
+    file = io.BytesIO(b'{"id":"a"}\n{"id":')
+    blocks = line_blocks(file, size=11)
+    assert [next(blocks), next(blocks)] == [(0, b'{"id":"a"}\n'), (11, b'{"id":')]
+    file.write(b'"b"}\n')
+    assert list(blocks) == []
 
 
 def test_a_pipe_may_be_read_twice(tmp_path: Path):

@@ -3,12 +3,17 @@
 import json
 import os
 import stat
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from assay.compare.runs import load_run
 from assay.viewer.index import Index
 
 
@@ -26,18 +31,18 @@ def opened(path: Path) -> Index:
 def test_every_trial_is_found_again(file: Path) -> None:
     index = opened(file)
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert index.kind == "capture"
     for number, row in enumerate(rows):
         assert json.loads(index.line(number)) == row
         assert index.text(number)[0] == row["id"]
-        record = index.records[number]
-        assert record["ms"] == row["timing"]["total"]
-        assert record["steps"] == len(row["trajectory"])
+        record = index.trials[number]
+        assert record["duration_ms"] == row["timing"]["total"]
+        assert record["n_steps"] == len(row["trajectory"])
         passed = row.get("score", {}).get("pass")
-        assert record["passed"] == (-1 if passed is None else passed)
+        assert np.isnan(record["passed"]) if passed is None else record["passed"] == passed
     calls = sum(s["type"] == "tool_call" for row in rows for s in row["trajectory"])
-    assert sum(n for n, _ in index.meta.tools.values()) == calls
+    assert sum(n for n, _ in index.meta.facts.tools.values()) == calls
     index.close()
 
 
@@ -46,7 +51,7 @@ def test_a_kept_index_is_not_read_again(file: Path) -> None:
     folder = file.with_name("run.jsonl.assay-index")
     before = (folder / "rows").stat().st_mtime_ns
     again = Index(file)
-    assert again.meta.n == 20
+    assert again.meta.n_trials == 20
     assert again.refresh() is False
     assert (folder / "rows").stat().st_mtime_ns == before
     again.close()
@@ -75,11 +80,11 @@ def test_another_file_under_the_same_name_is_read_anew(file: Path, sample: Modul
     opened(file).close()
     sample.write(file, sample.rows(25, seed=7, rate=0.5, agent="b"))
     index = opened(file)
-    assert index.meta.n == 25
+    assert index.meta.n_trials == 25
     assert json.loads(index.line(3))["agent"]["adapter"] == "b"
     sample.write(file, sample.rows(5, seed=8, rate=0.5, agent="c"))
     index.refresh()
-    assert index.meta.n == 5
+    assert index.meta.n_trials == 5
     index.close()
 
 
@@ -98,7 +103,7 @@ def test_lines_that_are_no_rows_are_counted_and_passed_over(file: Path, line: by
     data = file.read_bytes()
     file.write_bytes(line + b"\n" + data + b"\n\r\n" + line + b"\n")
     index = opened(file)
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert index.meta.n_bad == 2
     assert index.meta.bad == [1, 24]
     index.close()
@@ -107,7 +112,7 @@ def test_lines_that_are_no_rows_are_counted_and_passed_over(file: Path, line: by
 def test_two_viewers_do_not_disturb_each_other(file: Path) -> None:
     first, second = opened(file), opened(file)
     assert first.folder != second.folder
-    assert second.meta.n == 20
+    assert second.meta.n_trials == 20
     second.close()
     assert not second.folder.exists()
     first.close()
@@ -120,7 +125,7 @@ def test_folder_that_cannot_be_written_uses_the_cache(
     file.with_name("run.jsonl.assay-index").write_text("a file is in the way")
     index = opened(file)
     assert index.folder.is_relative_to(tmp_path / "cache")
-    assert index.meta.n == 20
+    assert index.meta.n_trials == 20
     assert stat.S_IMODE(os.stat(index.folder / "lock").st_mode) == 0o600  # noqa: PTH116
     index.close()
 
@@ -136,7 +141,13 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
             "output": "o" * 9_000_000,
         }
         if n == 2
-        else {"id": one, "input": ["a", "b"], "trajectory": [], "timing": {"start": 1, "end": 3}}
+        else {
+            "id": one,
+            "input": ["a", "b"],
+            "output": "",
+            "trajectory": [],
+            "timing": {"start": 1, "end": 3},
+        }
         for n, one in enumerate(ids)
     ]
     file = tmp_path / "r.jsonl"
@@ -144,5 +155,94 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
     index = opened(file)
     assert [index.text(n)[0] for n in range(len(ids))] == ids
     assert index.text(0)[1] == "a → b"
-    assert index.records["ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    assert index.trials["duration_ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    index.close()
+
+
+NUMBER = st.one_of(st.none(), st.floats(0, 1e6))
+CAUSE = st.sampled_from(["agent_timeout", "agent_crash", "provider", "odd"])
+COMMON = {
+    "trajectory": st.lists(
+        st.sampled_from(
+            [
+                {"type": "message"},
+                {"type": "tool_call", "name": "Read", "status": "failed"},
+                {"type": "thought"},
+            ]
+        ),
+        max_size=3,
+    ),
+}
+OPTIONAL = {
+    "toolErrors": st.booleans(),
+    "usage": st.fixed_dictionaries({}, optional={"inputTokens": NUMBER, "costUsd": NUMBER}),
+    "failure": st.fixed_dictionaries({"cause": CAUSE}, optional={"answered": st.booleans()}),
+    "agent": st.just({"adapter": "a", "version": "1"}),
+    "grades": st.just({"g": {"version": "2"}}),
+    "graderFailures": st.just({"g": "broke"}),
+    "permissionDenials": st.integers(0, 3),
+}
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "category": st.sampled_from(["x", "y", 3, None, ["z"]]),
+        "timedOut": st.booleans(),
+        "trajectoryRichness": st.sampled_from(["full", "minimal", "no word of ours"]),
+    },
+)
+IDS = st.sampled_from(["a", "b", "c", "ü\n"])
+CAPTURE = st.fixed_dictionaries(
+    COMMON
+    | {
+        "id": IDS,
+        "input": st.one_of(st.text(max_size=5), st.lists(st.text(max_size=5), max_size=2)),
+        "output": st.sampled_from(["", "o"]),
+        "timing": st.fixed_dictionaries({}, optional={"total": NUMBER, "start": st.just(1.0)}),
+    },
+    optional=OPTIONAL
+    | {
+        "metadata": METADATA,
+        "errors": st.lists(st.sampled_from(["disk", "Timeout"]), max_size=2),
+        "score": st.fixed_dictionaries(
+            {"pass": st.sampled_from([True, False, None]), "score": st.sampled_from([0, 1, None])}
+        ),
+    },
+)
+ENTRY = st.fixed_dictionaries(
+    COMMON | {"trialNum": st.integers(1, 9), "duration": st.floats(0, 1e6)},
+    optional=OPTIONAL | {"pass": st.booleans(), "score": st.sampled_from([0, 0.5, 1])},
+)
+TRIALS = st.fixed_dictionaries(
+    {"id": IDS, "input": st.text(max_size=5), "k": st.integers(0, 4), "trials": st.lists(ENTRY)},
+    optional={"metadata": METADATA, "passAtK": st.floats(0, 1)},
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_an_index_made_in_pieces_is_the_run_that_compare_reads(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """The file is written in pieces of any size, and the index refreshed after each."""
+    kind = data.draw(st.sampled_from(["capture", "trials"]))
+    rows = data.draw(st.lists(CAPTURE if kind == "capture" else TRIALS, min_size=1, max_size=6))
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=3)))
+    file = tmp_path_factory.mktemp("pieces") / "run.jsonl"
+    file.write_bytes(b"")
+    index = Index(file)
+    for start, end in pairwise([0, *cuts, len(content)]):
+        with file.open("ab") as out:
+            out.write(content[start:end])
+        index.refresh()
+    assert index.kind == kind
+    assert [json.loads(index.line(n)) for n in range(index.meta.n_rows)] == rows
+    assert [index.text(n)[0] for n in range(index.meta.n_rows)] == [row["id"] for row in rows]
+    mine, theirs = index.run("x"), load_run("x", file, index.kind, "category")
+    for name in theirs.__struct_fields__:
+        left, right = getattr(mine, name), getattr(theirs, name)
+        if isinstance(right, np.ndarray):
+            assert np.array_equal(left, right, equal_nan=right.dtype.kind == "f"), name
+        else:
+            assert left == right, name
     index.close()

@@ -96,8 +96,8 @@ def test_of_rows_with_one_id_the_last_counts(tmp_path: Path, sample: ModuleType)
     assert len(prompts.ids) == 3
     number = prompts.find(rows[1]["id"])
     assert number == 1
-    trial = prompts.trial(0, number)
-    assert trial == 3
-    assert json.loads(index.line(trial))["output"] == "second time"
+    row = prompts.file_row(0, number)
+    assert row == 3
+    assert json.loads(index.line(row))["output"] == "second time"
     assert len(prompts.row(1)["cells"][0]["trials"]) == 1
     assert prompts.find("nobody") is None

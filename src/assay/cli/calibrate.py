@@ -12,7 +12,6 @@ from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_same_file, whole_output
 from assay.errors import InputError
-from assay.pipeline.labels import compare_with_labels
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
@@ -26,6 +25,23 @@ from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
 from assay.records.rows import RowFile, open_rows
 from assay.report.calibration import label_markdown, sample_markdown
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    results: Path
+    output: Path | None
+    sample: int | None
+    seed: int
+    graders: tuple[str, ...]
+    grader_timeout: float
+    labels: Path | None
+    export: Path | None
+    key: str
+    concurrency: int
+    as_json: bool
+    overwrite: bool
+    quiet: bool
+    debug: bool
 
 
 @click.command(
@@ -88,32 +104,33 @@ from assay.report.calibration import label_markdown, sample_markdown
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Check the grader that graded the file RESULTS, or another one (-g).
 
     Without --export and --labels it writes a random sample of failures to read; with -g each is
     graded again. --export writes a sheet in which people fill in "label"; --labels reads that
     sheet and reports how well the grader agrees with them.
     """
-    if options["labels"] and options["export"]:
+    options = _Options(**given)
+    if options.labels and options.export:
         msg = "--labels and --export cannot be used together: export, label, then compare."
         raise click.UsageError(msg)
-    for target in (options["output"], options["export"]):
-        refuse_same_file(options["results"], target)
-        refuse_same_file(options["labels"], target)
-    with open_rows(options["results"]) as rows:
-        if options["export"]:
+    for target in (options.output, options.export):
+        refuse_same_file(options.results, target)
+        refuse_same_file(options.labels, target)
+    with open_rows(options.results) as rows:
+        if options.export:
             _export(rows, options)
-        elif options["labels"]:
+        elif options.labels:
             _compare(rows, options)
         else:
             _sample(rows, options)
 
 
-def _sample(rows: RowFile, options: dict[str, Any]) -> None:
-    graders = grader_refs(options["graders"], options["grader_timeout"])
-    size = FAILURES_DRAWN if options["sample"] is None else options["sample"]
-    drawn = draw_failures(rows, size, options["seed"])
+def _sample(rows: RowFile, options: _Options) -> None:
+    graders = grader_refs(options.graders, options.grader_timeout)
+    size = FAILURES_DRAWN if options.sample is None else options.sample
+    drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
         _say(options, f"{drawn.n_undecided} trials failed before grading and are left out")
     if not drawn.n_rows:
@@ -122,49 +139,51 @@ def _sample(rows: RowFile, options: dict[str, Any]) -> None:
     samples = read_samples(rows, drawn.spots)
     if graders:
         lines = [(rows.place(at), rows.line_at(at)) for at in drawn.spots]
-        graded = grade_all(lines, graders, options["concurrency"])
+        graded = grade_all(lines, graders, options.concurrency)
         samples = [
             rescored(*pair) for pair in zip(samples, (g.verdict for g in graded), strict=True)
         ]
     report = SampleReport(
-        seed=options["seed"],
+        seed=options.seed,
         failures=drawn.n_rows,
         undecided=drawn.n_undecided,
         samples=samples,
     )
     _write(report, sample_markdown, options)
-    _say(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options['seed']}")
+    _say(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options.seed}")
     n_broken = sum(bool(sample.grader_failure) for sample in samples)
     if n_broken:
         click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _export(rows: RowFile, options: dict[str, Any]) -> None:
-    if options["graders"]:
+def _export(rows: RowFile, options: _Options) -> None:
+    if options.graders:
         msg = "--export uses the verdicts in the results and takes no -g; run assay grade -g first."
         raise click.UsageError(msg)
-    size = SHEET_ROWS if options["sample"] is None else options["sample"]
-    drawn = draw_sheet(rows, size, options["seed"], options["key"])
+    size = SHEET_ROWS if options.sample is None else options.sample
+    drawn = draw_sheet(rows, size, options.seed, options.key)
     if not drawn.n_rows:
         msg = f"{rows.name}: no graded rows"
         raise InputError(msg, hint="grade them first with: assay grade -g GRADER")
     lines = sheet_lines(rows, drawn.spots)
-    with whole_output(options["export"], overwrite=options["overwrite"]) as out:
+    with whole_output(options.export, overwrite=options.overwrite) as out:
         out.write(msgspec.json.Encoder().encode_lines(lines))
     _say(
         options,
         f"{len(lines)} of {drawn.n_rows} graded rows in {drawn.n_strata} strata, "
-        f"seed {options['seed']} -> {options['export']}\n"
+        f"seed {options.seed} -> {options.export}\n"
         'Fill in "label" with "pass", "fail" or "ambiguous", '
-        f"then run: assay calibrate {rows.name} --labels {options['export']}",
+        f"then run: assay calibrate {rows.name} --labels {options.export}",
     )
 
 
-def _compare(rows: RowFile, options: dict[str, Any]) -> None:
-    with open_rows(options["labels"]) as sheet:
-        graders = grader_refs(options["graders"], options["grader_timeout"])
-        report = compare_with_labels(rows, sheet, graders, options["concurrency"])
+def _compare(rows: RowFile, options: _Options) -> None:
+    from assay.pipeline.labels import compare_with_labels  # needs numpy, the others do not
+
+    with open_rows(options.labels) as sheet:
+        graders = grader_refs(options.graders, options.grader_timeout)
+        report = compare_with_labels(rows, sheet, graders, options.concurrency)
     _write(report, label_markdown, options)
     for warning in report.warnings:
         _say(options, f"note: {warning}")
@@ -177,17 +196,17 @@ def _compare(rows: RowFile, options: dict[str, Any]) -> None:
 
 
 def _write[R: SampleReport | LabelReport](
-    report: R, to_markdown: Callable[[R, str], str], options: dict[str, Any]
+    report: R, to_markdown: Callable[[R, str], str], options: _Options
 ) -> None:
-    if options["as_json"]:
+    if options.as_json:
         text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     else:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = to_markdown(report, now).encode()
-    with whole_output(options["output"], overwrite=options["overwrite"]) as out:
+    with whole_output(options.output, overwrite=options.overwrite) as out:
         out.write(text)
 
 
-def _say(options: dict[str, Any], text: str) -> None:
-    if not options["quiet"]:
+def _say(options: _Options, text: str) -> None:
+    if not options.quiet:
         click.echo(text, err=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 import click
+import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import open_stdout, refuse_same_file, whole_output
@@ -26,12 +27,29 @@ from assay.report.comparison import (
 )
 
 if TYPE_CHECKING:
+    from assay.compare.columns import Kind
     from assay.compare.report import Comparison, Judge
-    from assay.compare.runs import Kind, Run
     from assay.stats.verdict import GateName
 
 _SEED = 20_260_101
 _TWO = 2
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    files: tuple[str, ...]
+    labelled: tuple[str, ...]
+    strategy: str
+    grader: str | None
+    output: Path | None
+    style: str | None
+    input_format: 'Kind | Literal["auto"]'
+    category_key: str
+    margin: float
+    seed: int
+    fail_on: "GateName | None"
+    strict: bool
+    progress: bool
+    debug: bool
 
 
 @click.command(
@@ -115,49 +133,54 @@ _TWO = 2
 @click.option("--progress", is_flag=True, help="Print progress to stderr.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Compare two or more runs of the same prompts, each given as FILE, LABEL:FILE or with --run.
 
     The first run is the baseline for the others. With --fail-on the exit code is 3 if the gate
     fails, and 4 if it cannot be judged with this data.
     """
-    named = name_runs(options["files"], options["labelled"])
+    options = _Options(**given)
+    named = name_runs(options.files, options.labelled)
     if len(named) < _TWO:
         msg = "Give at least two runs to compare."
         raise click.UsageError(msg)
-    if options["strategy"] == "custom" and not options["grader"]:
+    if options.strategy == "custom" and not options.grader:
         msg = "--strategy custom needs --grader FILE."
         raise click.UsageError(msg)
     for _, path in named:
-        refuse_same_file(path, options["output"])
+        refuse_same_file(path, options.output)
     with kept(named) as files:
         code = _compare(files, options)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _compare(named: Named, options: dict[str, Any]) -> int:
+def _compare(named: Named, options: _Options) -> int:
     with _one_thread():
-        from assay.compare.report import CompareOptions, compare
-    runs = _load(named, options)
+        from assay.compare.report import CompareOptions, compare, load_runs
+
+    def announce(label: str, path: Path) -> None:
+        if options.progress:
+            click.echo(f"reading {label}: {path}", err=True)
+
+    runs = load_runs(named, options.input_format, options.category_key, announce)
     chosen = CompareOptions(
-        strategy=options["strategy"],
-        margin=options["margin"],
-        seed=options["seed"],
+        strategy=options.strategy,
+        margin=options.margin,
+        seed=options.seed,
         env=os.environ,
-        judge=_judge(options["grader"]) if options["strategy"] == "custom" else None,
+        judge=_judge(options.grader) if options.strategy == "custom" and options.grader else None,
     )
     comparison = compare(runs, chosen)
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
-    if options["strict"] and comparison.n_differences:
+    if options.strict and comparison.n_differences:
         msg = f"the runs differ: {comparison.warnings[0]}"
         raise InputError(
             msg, hint="compare runs made with the same prompts and settings, or leave out --strict"
         )
     _write(comparison, options)
-    gate: GateName | None = options["fail_on"]
-    return _gate(comparison, gate, options["margin"]) if gate else 0
+    return _gate(comparison, options.fail_on, options.margin) if options.fail_on else 0
 
 
 @contextmanager
@@ -181,28 +204,9 @@ def _judge(grader: str) -> "Judge":
     return custom_judge(grader, AskingHost())
 
 
-def _load(named: Named, options: dict[str, Any]) -> "list[Run]":
-    from assay.compare.runs import detect_kind, load_run
-
-    wanted: str = options["input_format"]
-    kinds: list[Kind] = []
-    for _, path in named:
-        kinds.append(detect_kind(path) if wanted == "auto" else wanted)  # type: ignore[arg-type]
-    if len(set(kinds)) > 1:
-        found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
-        msg = f"captures and trials cannot be compared with each other ({found})"
-        raise InputError(msg, hint="run both with assay trials, or both with assay capture")
-    runs = []
-    for (label, path), kind in zip(named, kinds, strict=True):
-        if options["progress"]:
-            click.echo(f"Reading {label}: {path}", err=True)
-        runs.append(load_run(label, path, kind, options["category_key"]))
-    return runs
-
-
-def _write(comparison: "Comparison", options: dict[str, Any]) -> None:
-    output: Path | None = options["output"]
-    style = options["style"] or _usual_style(output)
+def _write(comparison: "Comparison", options: _Options) -> None:
+    output = options.output
+    style = options.style or _usual_style(output)
     if output is None:
         with open_stdout() as out:
             if style == "table":
@@ -256,24 +260,9 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
 
 
 def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
-    """Judge every other run against the first; the worst answer counts."""
-    from assay.compare.pairs import judge
-
-    baseline = comparison.sections["meta"]["runs"][0]
+    """Judge every other run against the first; the worst outcome decides."""
     worst = 0
-    for pair in comparison.pairs:
-        if pair.run_a != baseline:
-            continue
-        result = judge(pair, gate, margin)
-        outcome = result.outcome
-        sick = [
-            label
-            for label in (pair.run_a, pair.run_b)
-            if not comparison.sections["health"][label]["healthy"]
-        ]
-        words = result.words
-        if sick and outcome != "cannot-judge":
-            outcome, words = "cannot-judge", f"the measurement of {' and '.join(sick)} is unhealthy"
+    for pair, outcome, words in comparison.judge(gate, margin):
         click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({words})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]

@@ -20,6 +20,15 @@ from assay.records.rows import decode_row, encode_row, read_lines
 _HINT = "extract reads what `assay run` wrote"
 
 
+class _Options(AgentOptions, frozen=True, kw_only=True):
+    raw: Path | None
+    output: Path | None
+    overwrite: bool
+    progress: bool
+    quiet: bool
+    debug: bool
+
+
 @click.command(
     short_help="Turn raw output into trajectories.",
     epilog=examples(
@@ -41,24 +50,24 @@ _HINT = "extract reads what `assay run` wrote"
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Turn the rows that `assay run` wrote to the file RAW (default: stdin) into trajectories.
 
     The result is the same as that of `assay capture` for the same trial.
     """
-    if not options["schema"]:
+    options = _Options(**given)
+    if not options.schema:
         msg = "No agent given. Use -s SCHEMA to say whose output this is."
         raise click.UsageError(msg)
-    chosen = {name: options[name] for name in AgentOptions.__struct_fields__}
-    adapter = plugins.adapter(agent_ref(AgentOptions(**chosen)))
-    source: Path | None = options["raw"]
+    adapter = plugins.adapter(agent_ref(options))
+    source = options.raw
     if source is None:
         refuse_terminal()
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0
-    mode: Mode = "overwrite" if options["overwrite"] else "new"
-    with open_sink(options["output"], mode, DERIVED) as sink:
+    mode: Mode = "overwrite" if options.overwrite else "new"
+    with open_sink(options.output, mode, DERIVED) as sink:
         for place, line in read_lines(source):
             row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)
@@ -66,14 +75,14 @@ def command(**options: Any) -> None:
             n_rows += 1
             if captured.events:
                 _add(events, captured.events)
-            if options["progress"]:
+            if options.progress:
                 click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
     if not n_rows and source is None:
         msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)
     if not n_rows:
         click.echo(f"{source}: no rows; {_HINT}", err=True)
-    elif not options["quiet"]:
+    elif not options.quiet:
         click.echo(_share(events), err=True)
 
 

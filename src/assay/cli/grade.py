@@ -11,15 +11,32 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
-from assay.cli.output import Sink, open_sink
+from assay.cli.output import Sink, open_sink, refuse_same_file
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow
 from assay.pipeline.stages import grade_all
-from assay.records.rows import Place, read_lines
+from assay.records.journal import Mode
+from assay.records.rows import Place, decode_line, read_lines
+from assay.records.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
 _BATCH_S = 0.02
+_ID = msgspec.json.Decoder(AnyIdView)
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    rows: Path | None
+    graders: tuple[str, ...]
+    grader_timeout: float
+    output: Path | None
+    resume: bool
+    append: bool
+    overwrite: bool
+    concurrency: int
+    progress: bool
+    quiet: bool
+    debug: bool
 
 
 @click.command(
@@ -56,7 +73,7 @@ _BATCH_S = 0.02
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Grade the rows that `assay capture` or `assay extract` wrote to FILE (default: stdin).
 
     Rows are written in the order they were read. A grader (-g) is a file or a name:
@@ -67,36 +84,24 @@ def command(**options: Any) -> None:
       contains:Paris         a built-in grader: exact, contains, regex, numeric, json-schema,
       command:'pytest -q'    command, git, tools or judge (see docs/graders.md)
     """
-    if not options["graders"]:
+    options = _Options(**given)
+    if not options.graders:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
-    source: Path | None = options["rows"]
-    output: Path | None = options["output"]
-    graders = grader_refs(options["graders"], options["grader_timeout"])
-    mode = output_mode(output, options["resume"], options["append"], options["overwrite"])
-    if source is None:
+    mode = output_mode(
+        options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
+    )
+    if options.rows is None:
         refuse_terminal()
-    elif output is not None and output.exists() and output.samefile(source):
-        msg = f"-o is the same file as the input: {output}"
-        raise click.UsageError(msg)
-    tally = _Tally()
-    with open_sink(output, mode) as sink:
-        lines = read_lines(source)
-        if mode == "resume" and output is not None:
-            tally.n_before = _skip_graded(lines, output)
-        with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options["concurrency"]):
-                batch.add(row.line)
-                tally.add(row)
-                if options["progress"]:
-                    click.echo(_shown(row), err=True)
-    if source is None and not tally.n_rows + tally.n_before:
+    refuse_same_file(options.rows, options.output)
+    tally = _grade(options, mode)
+    if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(
             msg, hint="assay grade reads the output of `assay capture` or `assay extract`"
         )
-    if not options["quiet"]:
-        click.echo(tally.summary(str(output or "")), err=True)
+    if not options.quiet:
+        click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
         click.echo(
             f"{tally.n_broken} rows were not graded because a grader failed "
@@ -104,6 +109,22 @@ def command(**options: Any) -> None:
             err=True,
         )
         raise click.exceptions.Exit(1)
+
+
+def _grade(options: _Options, mode: Mode) -> "_Tally":
+    graders = grader_refs(options.graders, options.grader_timeout)
+    tally = _Tally()
+    with open_sink(options.output, mode) as sink:
+        lines = read_lines(options.rows)
+        if mode == "resume" and options.output is not None:
+            tally.n_before = _skip_graded(lines, options.output)
+        with _Batch(sink) as batch:
+            for row in grade_all(lines, graders, options.concurrency):
+                batch.add(row.line)
+                tally.add(row)
+                if options.progress:
+                    click.echo(_shown(row), err=True)
+    return tally
 
 
 class _Batch:
@@ -186,11 +207,4 @@ def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:
 
 
 def _id(place: Place, line: bytes) -> Any:
-    class Key(msgspec.Struct):
-        id: Any = None
-
-    try:
-        return msgspec.json.decode(line, type=Key).id
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{place}: not a JSON object: {error}"
-        raise InputError(msg) from error
+    return decode_line(_ID, place, line).id

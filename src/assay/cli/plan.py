@@ -10,6 +10,7 @@ from assay.cli.group import examples
 from assay.cli.output import open_stdout
 from assay.cli.parameters import Number
 from assay.cli.runs import kept
+from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
     plan_rows,
@@ -20,12 +21,26 @@ from assay.compare.planning import (
     spread_of_pilot,
     spread_of_rates,
 )
-from assay.compare.runs import Run, detect_kind, load_run
-from assay.stats.verdict import GateReach
+from assay.compare.runs import Run, load_run
+from assay.stats.verdict import GateName, GateReach
 
 _TRIALS = (1, 3, 5, 10)
 _MOST_PILOTS = 2
 _PROMPTS = click.IntRange(min=1, max=1_000_000)
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    pilot: tuple[Path, ...]
+    difference: float
+    power: float
+    rate: float | None
+    trials: tuple[int, ...]
+    n_prompts: int | None
+    concurrency: int
+    fail_on: GateName | None
+    margin: float
+    as_json: bool
+    debug: bool
 
 
 @click.command(
@@ -94,92 +109,92 @@ _PROMPTS = click.IntRange(min=1, max=1_000_000)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Plan a comparison from PILOT, one or two graded result files, or from an assumed --rate.
 
     The exit code is 4 if --fail-on names a gate that could never pass, or never fail, with these
     prompts.
     """
+    options = _Options(**given)
     _check_usage(options)
-    with kept([(path.stem, path) for path in options["pilot"]]) as named:
+    with kept([(path.stem, path) for path in options.pilot]) as named:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
-    told = _plan(runs, options)
-    gate = told.get("gate")
+    plan = _plan(runs, options)
+    gate = plan.get("gate")
     possible = not gate or (gate["canPass"] and gate["canFail"])
     with open_stdout():
-        if options["as_json"]:
-            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        if options.as_json:
+            click.echo(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
         else:
-            _say(told)
+            _say(plan)
             if gate and possible:
-                name = f"Gate {options['fail_on']} with margin {options['margin']:g}"
+                name = f"Gate {options.fail_on} with margin {options.margin:g}"
                 click.echo(f"{name}: {gate['words']}.")
     if gate and not possible:
         click.echo(f"Refused: {gate['words']}", err=True)
         raise click.exceptions.Exit(4)
 
 
-def _plan(runs: list[Run], options: dict[str, Any]) -> dict[str, Any]:
+def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
     if runs:
         spread, source = spread_of_pilot(runs)
         rates = rates_of_pilot(runs)
     else:
-        spread, source = spread_of_rates(options["rate"], options["difference"])
+        spread, source = spread_of_rates(options.rate or 0.0, options.difference)
         rates = Rates()
     rows = plan_rows(
         spread,
-        options["difference"],
-        trials=options["trials"] or _TRIALS,
-        power=options["power"],
+        options.difference,
+        trials=options.trials or _TRIALS,
+        power=options.power,
         rates=rates,
-        concurrency=options["concurrency"],
+        concurrency=options.concurrency,
     )
-    told: dict[str, Any] = {"source": source, "difference": options["difference"]}
-    told |= {"power": options["power"], "spread": msgspec.to_builtins(spread), "rows": rows}
-    told["atHand"] = _at_hand(runs, options, spread)
-    if options["fail_on"]:
-        told["gate"] = msgspec.to_builtins(_reach(runs, options))
-    return told
+    plan: dict[str, Any] = {"source": source, "difference": options.difference}
+    plan |= {"power": options.power, "spread": msgspec.to_builtins(spread), "rows": rows}
+    plan["atHand"] = _at_hand(runs, options, spread)
+    if options.fail_on:
+        plan["gate"] = msgspec.to_builtins(_reach(runs, options.fail_on, options))
+    return plan
 
 
-def _check_usage(options: dict[str, Any]) -> None:
-    if not options["pilot"] and options["rate"] is None:
+def _check_usage(options: _Options) -> None:
+    if not options.pilot and options.rate is None:
         msg = "Give one or two pilot files, or --rate."
         raise click.UsageError(msg)
-    if options["pilot"] and options["rate"] is not None:
+    if options.pilot and options.rate is not None:
         msg = "Give pilot files or --rate, not both: the pilot shows its own pass rate."
         raise click.UsageError(msg)
-    if len(options["pilot"]) > _MOST_PILOTS:
+    if len(options.pilot) > _MOST_PILOTS:
         msg = "Give one or two pilot files: a plan compares two runs."
         raise click.UsageError(msg)
-    if options["fail_on"] and not options["pilot"] and not options["n_prompts"]:
+    if options.fail_on and not options.pilot and not options.n_prompts:
         msg = "--fail-on needs the number of prompts. Give -n or a pilot file."
         raise click.UsageError(msg)
 
 
-def _reach(runs: list[Run], options: dict[str, Any]) -> GateReach:
+def _reach(runs: list[Run], gate: GateName, options: _Options) -> GateReach:
     """Try the gate on the pilot, or on as many prompts as there will be."""
-    n, gate, margin = options["n_prompts"], options["fail_on"], options["margin"]
     if runs:
-        return reach(runs[0], gate, margin, n)
-    k = options["trials"][0] if options["trials"] else 1
-    return reach_of_rate(options["rate"], (n, k), gate, margin)
+        return reach(runs[0], gate, options.margin, options.n_prompts)
+    k = options.trials[0] if options.trials else 1
+    return reach_of_rate(options.rate or 0.0, (options.n_prompts or 0, k), gate, options.margin)
 
 
-def _at_hand(runs: list[Run], options: dict[str, Any], spread: Any) -> dict[str, Any] | None:
-    n = options["n_prompts"] or (len(runs[0].ids) if runs else None)
+def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] | None:
+    n = options.n_prompts or (len(runs[0].ids) if runs else None)
     if n is None:
         return None
-    k = options["trials"][0] if options["trials"] else int(runs[0].k.max()) if runs else 1
-    return power_with(spread, options["difference"], n, k)
+    k = options.trials[0] if options.trials else int(runs[0].k.max()) if runs else 1
+    return power_with(spread, options.difference, n, k)
 
 
-def _say(told: dict[str, Any]) -> None:
+def _say(plan: dict[str, Any]) -> None:
     click.echo(
-        f"To see a difference of {told['difference']:g} in pass rate with power "
-        f"{told['power']:g} ({told['source']}):"
+        f"To see a difference of {plan['difference']:g} in pass rate with power "
+        f"{plan['power']:g} ({plan['source']}):"
     )
-    for row in told["rows"]:
+    for row in plan["rows"]:
         line = f"  {row['nTrials']:3d} {_trials(row['nTrials'])} a prompt: "
         if row["nPrompts"] is None:
             click.echo(f"{line}no sensible number of prompts")
@@ -190,12 +205,12 @@ def _say(told: dict[str, Any]) -> None:
         if row["hours"] is not None:
             line += f", {_length(row['hours'])}"
         click.echo(line)
-    hand = told["atHand"]
-    if hand:
+    at_hand = plan["atHand"]
+    if at_hand:
         click.echo(
-            f"With {hand['nPrompts']:,} prompts and {hand['nTrials']} {_trials(hand['nTrials'])} "
-            f"each the chance to see it is {hand['power']:.0%}; a gate needs a margin of at least "
-            f"{hand['narrowestMargin']:.3f}."
+            f"With {at_hand['nPrompts']:,} prompts and {at_hand['nTrials']} "
+            f"{_trials(at_hand['nTrials'])} each the chance to see it is {at_hand['power']:.0%}; "
+            f"a gate needs a margin of at least {at_hand['narrowestMargin']:.3f}."
         )
     click.echo("Repeats of a prompt are not new prompts: they only thin out chance within it.")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
+import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
@@ -18,9 +19,23 @@ from assay.report.comparison import short_markdown
 from assay.report.junit import write_junit
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
-from assay.viewer.overview import Shown, overview
+from assay.viewer.overview import OpenRun, overview
 
 _SEED = 20_260_101
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    files: tuple[str, ...]
+    labelled: tuple[str, ...]
+    output: Path | None
+    style: str | None
+    title: str | None
+    category_key: str
+    margin: float
+    seed: int
+    overwrite: bool
+    quiet: bool
+    debug: bool
 
 
 @click.command(
@@ -81,23 +96,24 @@ _SEED = 20_260_101
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Report on result files of `assay capture`, `trials` or `arc run`: FILE or LABEL:FILE.
 
     Several runs are compared, with the first as the baseline.
     """
-    named = name_runs(options["files"], options["labelled"])
-    _check_files(named, options["output"])
-    style: str = options["style"] or _usual_style(options["output"])
-    output: Path | None = options["output"]
+    options = _Options(**given)
+    named = name_runs(options.files, options.labelled)
+    _check_files(named, options.output)
+    style = options.style or _usual_style(options.output)
+    output = options.output
     if style == "html" and output is None:
         output = Path("report.html")
     with (
-        whole_output(output, overwrite=options["overwrite"]) as out,
+        whole_output(output, overwrite=options.overwrite) as out,
         _opened(named, options) as shown,
     ):
         _write(out, style, shown, options)
-    if output is not None and not options["quiet"]:
+    if output is not None and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
 
 
@@ -121,11 +137,11 @@ def _usual_style(output: Path | None) -> str:
 
 
 @contextmanager
-def _opened(named: Named, options: dict[str, Any]) -> Iterator[list[Shown]]:
+def _opened(named: Named, options: _Options) -> Iterator[list[OpenRun]]:
     shown = []
     try:
         for label, path in named:
-            shown.append(Shown(label, Index(path, options["category_key"], keep=False)))
+            shown.append(OpenRun(label, Index(path, options.category_key, keep=False)))
             shown[-1].index.refresh()
             _check(path, shown[-1].index)
         yield shown
@@ -137,7 +153,7 @@ def _opened(named: Named, options: dict[str, Any]) -> Iterator[list[Shown]]:
 def _check(path: Path, index: Index) -> None:
     """Refuse a file without a single row of ours; say which lines of another are left out."""
     meta = index.meta
-    if not meta.n:
+    if not meta.n_trials:
         what = "neither captures nor trials" if meta.n_bad else "no rows"
         msg = f"{path}: {what}"
         raise InputError(
@@ -148,14 +164,13 @@ def _check(path: Path, index: Index) -> None:
         click.echo(f"note: {path}: {meta.n_bad} lines cannot be read: line {lines}", err=True)
 
 
-def _write(out: BinaryIO, style: str, shown: list[Shown], options: dict[str, Any]) -> None:
-    chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
-    by = options["category_key"]
-    title = options["title"] or " · ".join(run.label for run in shown)
+def _write(out: BinaryIO, style: str, shown: list[OpenRun], options: _Options) -> None:
+    chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    title = options.title or " · ".join(run.label for run in shown)
     if style == "html":
-        write_bundle(out, title, shown, chosen, by)
+        write_bundle(out, title, shown, chosen)
     elif style == "markdown":
-        told = overview(title, shown, chosen, by)
-        out.write(short_markdown(told, heading=options["title"]).encode())
+        page = overview(title, shown, chosen)
+        out.write(short_markdown(page, heading=options.title).encode())
     else:
         write_junit(out, ((run.label, lines(run.index)) for run in shown))

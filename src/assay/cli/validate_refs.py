@@ -22,6 +22,19 @@ from assay.records.spec import PluginRef
 _GATE_SAID_NO = 3
 
 
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    prompts: Path
+    graders: tuple[str, ...]
+    grader_timeout: float
+    output: Path | None
+    overwrite: bool
+    concurrency: int
+    no_op: bool
+    strict: bool
+    quiet: bool
+    debug: bool
+
+
 @click.command(
     short_help="Check that reference solutions pass their graders.",
     epilog=examples(
@@ -56,30 +69,31 @@ _GATE_SAID_NO = 3
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Grade the "reference" of each prompt in the file PROMPTS as if it were an agent's answer.
 
     A reference that fails its own grader means that the task, the grader or the hint is wrong.
     """
-    if not options["graders"]:
+    options = _Options(**given)
+    if not options.graders:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
-    refuse_same_file(options["prompts"], options["output"])
-    graders = grader_refs(options["graders"], options["grader_timeout"])
+    refuse_same_file(options.prompts, options.output)
+    graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
-    with open_rows(options["prompts"]) as rows:
+    with open_rows(options.prompts) as rows:
         n_without, n_with = _count(rows)
         if not n_with:
             click.echo("No prompts with reference solutions found", err=True)
             return
-        if not options["quiet"]:
+        if not options.quiet:
             click.echo(f"Validating {n_with} reference solutions...", err=True)
-        mode: Mode = "overwrite" if options["overwrite"] else "new"
-        with open_sink(options["output"], mode, "use --overwrite to replace it") as sink:
+        mode: Mode = "overwrite" if options.overwrite else "new"
+        with open_sink(options.output, mode, "use --overwrite to replace it") as sink:
             for row in _validate(rows, graders, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)
-                if not options["quiet"]:
+                if not options.quiet:
                     click.echo(f"  {_shown(row)}", err=True)
     _conclude(tally, n_without, options)
 
@@ -93,7 +107,7 @@ def _count(rows: RowFile) -> tuple[int, int]:
 
 
 def _validate(
-    rows: RowFile, graders: Sequence[PluginRef], options: dict[str, Any]
+    rows: RowFile, graders: Sequence[PluginRef], options: _Options
 ) -> Iterator[Validation]:
     waiting: deque[tuple[Prompt, list[str]]] = deque()
 
@@ -101,12 +115,12 @@ def _validate(
         for prompt in rows.rows(msgspec.json.Decoder(Prompt)):
             if prompt.reference is None:
                 continue
-            asked = answers(prompt, no_op=options["no_op"])
+            asked = answers(prompt, no_op=options.no_op)
             waiting.append((prompt, list(asked)))
             for text in asked.values():
                 yield prompt.id, answer_row(prompt, text)
 
-    graded = grade_all(lines(), graders, options["concurrency"])
+    graded = grade_all(lines(), graders, options.concurrency)
     for first in graded:
         prompt, names = waiting.popleft()
         verdicts = [first.verdict, *(next(graded).verdict for _ in names[1:])]
@@ -139,15 +153,15 @@ def _shown(row: Validation) -> str:
     return f"{'✓' if row.passes else '✗'} {row.id}{lenient}"
 
 
-def _conclude(tally: _Tally, n_without: int, options: dict[str, Any]) -> None:
-    if not options["quiet"]:
+def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
+    if not options.quiet:
         parts = [f"{tally.n_passed} passed", f"{len(tally.failing)} failed"]
         parts += [f"{len(tally.broken)} not graded"] if tally.broken else []
         parts += [f"{n_without} prompts have no reference"] if n_without else []
         click.echo(f"\nResults: {', '.join(parts)}", err=True)
         _list("Failing references:", tally.failing)
         _list("Answers that should fail but pass:", tally.lenient)
-    if options["strict"] and (tally.failing or tally.lenient):
+    if options.strict and (tally.failing or tally.lenient):
         raise click.exceptions.Exit(_GATE_SAID_NO)
     if tally.broken:
         click.echo(

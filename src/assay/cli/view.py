@@ -1,6 +1,6 @@
 """assay view: look at runs in a browser, live while they are written."""
 
-import sys
+import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,25 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.runs import Named, name_runs
+from assay.compare.report import CompareOptions
 from assay.errors import InputError, PluginError
-from assay.run.host import LocalHost
+from assay.viewer.index import indexed_size
+from assay.viewer.library import Library
+from assay.viewer.prepare import BIG, prepare_in_child
+from assay.viewer.service import ViewerService
 
-_INDEXING_S = 3600.0
 _SEED = 20_260_101
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    paths: tuple[str, ...]
+    port: int
+    open_page: bool
+    labels: Path | None
+    category_key: str
+    margin: float
+    seed: int
+    debug: bool
 
 
 @click.command(
@@ -64,7 +78,7 @@ _SEED = 20_260_101
 )
 @click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
 @click.help_option("-h", "--help")
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Serve the runs in PATHS (result files, LABEL:FILE, or folders) on 127.0.0.1 until Ctrl-C.
 
     Several files are compared. For a folder, the page lists the runs in it. On the page Label
@@ -75,55 +89,34 @@ def command(**options: Any) -> None:
     except ImportError as error:
         msg = f"the viewer needs {error.name}"
         raise PluginError(msg, hint="pip install 'assay[view]'") from error
-    from assay.compare.report import CompareOptions
-    from assay.viewer.library import Library
-    from assay.viewer.service import ViewerService
-
-    folders = [Path(path) for path in options["paths"] if Path(path).is_dir()]
-    named = name_runs(tuple(p for p in options["paths"] if not Path(p).is_dir()), ())
+    options = _Options(**given)
+    chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    folders = [Path(path) for path in options.paths if Path(path).is_dir()]
+    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
     for _, path in named:
         if not path.is_file():
             msg = f"{path}: no such file"
             raise InputError(msg, hint="give result files, or folders that contain some")
-    _prepare(named, options)
-    library = Library(named, folders, options["category_key"])
+    _prepare(named, chosen, options.category_key)
+    library = Library(named, folders, options.category_key)
     try:
         for run in library.chosen(""):
             note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
-            click.echo(f"{run.label}: {run.index.meta.n} trials{note}", err=True)
-        chosen = CompareOptions(margin=options["margin"], seed=options["seed"])
-        service = ViewerService(library, chosen, options["category_key"], options["labels"])
-        serve(service, options["port"], partial(_ready, open_page=options["open_page"]))
+            click.echo(f"{run.label}: {run.index.meta.n_trials} trials{note}", err=True)
+        service = ViewerService(library, chosen, options.category_key, options.labels)
+        serve(service, options.port, partial(_ready, open_page=options.open_page))
     finally:
         library.close()
 
 
-def _prepare(named: Named, options: dict[str, Any]) -> None:
-    """Index big files in a child: what that takes in memory is given back at its end."""
-    from assay.viewer.index import indexed_size
-    from assay.viewer.prepare import BIG, Preparation
-
+def _prepare(named: Named, chosen: CompareOptions, by: str) -> None:
     size = sum(path.stat().st_size - indexed_size(path) for _, path in named)
-    if size < BIG:
-        return
-    click.echo(f"Indexing {size / 1e9:.1f} GB; this is done only once.", err=True)
-    request = Preparation(
-        files=[(label, str(path.resolve())) for label, path in named],
-        by=options["category_key"],
-        margin=options["margin"],
-        seed=options["seed"],
-    )
-    words = (sys.executable, "-m", "assay.viewer.prepare")
-    done = LocalHost().run(words, stdin=msgspec.json.encode(request), timeout_s=_INDEXING_S)
-    if done.exit_code != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
-        msg = f"the files could not be indexed: {said[0]}"
-        raise InputError(msg)
+    if size >= BIG:
+        click.echo(f"Indexing {size / 1e9:.1f} GB; this is done only once.", err=True)
+        prepare_in_child(named, chosen, by)
 
 
 def _ready(address: str, *, open_page: bool) -> None:
     click.echo(f"{address}\n(only from this machine, and only with this address; Ctrl-C stops it)")
     if open_page:
-        import webbrowser
-
         webbrowser.open(address)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, redirect_stdout
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,15 +19,12 @@ from assay.compare.head_to_head import Totals
 from assay.compare.pairs import Aligned
 from assay.errors import InputError, PluginError
 from assay.plugin import Host
-from assay.records.rows import BOM
+from assay.records.journal import RowKey
+from assay.records.rows import open_rows
 
 _EXPORTS = ("grade", "default", "compare")
 _FIELDS = ("id", "input", "hint", "metadata", "runs")
 type Ask = Callable[[dict[str, Any]], Any]
-
-
-class _Id(msgspec.Struct):
-    id: str
 
 
 class _Place(msgspec.Struct):
@@ -63,12 +60,14 @@ def custom_judge(path: str, host: Host, timeout_s: float = 60.0) -> Callable[[Al
 
 def _questions(aligned: Aligned) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the rows of one prompt at a time, from where they stand in their files."""
+    keys, rows_of = msgspec.json.Decoder(RowKey), msgspec.json.Decoder(dict[str, Any])
     with ExitStack() as stack:
-        files = [stack.enter_context(run.path.open("rb")) for run in aligned.runs]
-        offsets = [_offsets(run.path) for run in aligned.runs]
+        files = [stack.enter_context(open_rows(run.path)) for run in aligned.runs]
+        # Of rows with one id the last counts: it is the last to be put here.
+        spots = [{row.id: spot for spot, row in file.placed_rows(keys)} for file in files]
         for prompt in aligned.in_several.tolist():
             rows = {
-                run.label: _row(files[n], offsets[n][aligned.ids[prompt]])
+                run.label: files[n].row_at(spots[n][aligned.ids[prompt]], rows_of)
                 for n, run in enumerate(aligned.runs)
                 if aligned.where[prompt, n] >= 0
             }
@@ -78,31 +77,12 @@ def _questions(aligned: Aligned) -> Iterator[tuple[int, dict[str, Any]]]:
             yield prompt, question | {"runs": {label: _run(row) for label, row in rows.items()}}
 
 
-def _offsets(path: Path) -> dict[str, int]:
-    """Find where each prompt's row begins; of repeated ones the last."""
-    decoder = msgspec.json.Decoder(_Id)
-    found, offset = {}, 0
-    with path.open("rb") as file:
-        for line in file:
-            text = line.removeprefix(BOM) if offset == 0 else line
-            if text and not text.isspace():
-                found[decoder.decode(text).id] = offset + len(line) - len(text)
-            offset += len(line)
-    return found
-
-
-def _row(file: BinaryIO, offset: int) -> dict[str, Any]:
-    file.seek(offset)
-    row: dict[str, Any] = msgspec.json.decode(file.readline())
-    return row
-
-
 def _run(row: dict[str, Any]) -> dict[str, Any]:
     if "trials" in row:
         names = ("passRate", "passAtK", "passExpK", "k", "trials")
         return {name: row[name] for name in names if name in row}
-    told = {name: row[name] for name in ("output", "trajectory", "score") if name in row}
-    return told | {
+    answer = {name: row[name] for name in ("output", "trajectory", "score") if name in row}
+    return answer | {
         "duration": row.get("timing", {}).get("total"),
         "toolErrors": row.get("toolErrors", False),
     }
@@ -178,8 +158,8 @@ def _program(file: Path, host: Host, timeout_s: float) -> Ask:
         done = host.run(words, stdin=msgspec.json.encode(question), timeout_s=timeout_s)
         if done.timed_out or done.exit_code != 0:
             why = "gave no answer in time" if done.timed_out else f"exited with {done.exit_code}"
-            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-            msg = f"the comparison grader {why} on {question['id']!r}: {said}"
+            last_words = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"the comparison grader {why} on {question['id']!r}: {last_words}"
             raise PluginError(msg)
         try:
             return msgspec.json.decode(done.stdout)

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from assay.compare.columns import Floats
 from assay.compare.head_to_head import pass_k
-from assay.compare.runs import Floats, Run
+from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
 from assay.stats.interval import Interval
 from assay.stats.means import estimate_mean, estimate_mean_score
@@ -62,18 +63,18 @@ def describe_trial_quality(run: Run) -> dict[str, Any] | None:
 def describe_performance(run: Run, seed: int) -> dict[str, Any]:
     """How long trials took, and where known what they cost."""
     lengths = known(run.duration_ms)
-    told: dict[str, Any] = {"latency": _latency(lengths)}
+    section: dict[str, Any] = {"latency": _latency(lengths)}
     if run.kind == "capture" and (first := known(run.first_response_ms)).size:
-        told["firstResponse"] = _latency(first)
-    told["totalDuration"] = float(lengths.sum())
+        section["firstResponse"] = _latency(first)
+    section["totalDuration"] = float(lengths.sum())
     per_prompt = known(run.mean_of(run.duration_ms))
-    told["confidenceIntervals"] = _present(
+    section["confidenceIntervals"] = _present(
         latencyMean=_limits(estimate_mean(per_prompt, seed=seed).interval)
     )
     for name, column in (("costUsd", run.cost_usd), ("tokens", run.tokens)):
         if (values := known(column)).size:
-            told[name] = {"total": float(values.sum()), "mean": mean(values), "n": values.size}
-    return told
+            section[name] = {"total": float(values.sum()), "mean": mean(values), "n": values.size}
+    return section
 
 
 def describe_reliability(run: Run) -> dict[str, Any]:
@@ -127,25 +128,25 @@ def describe_flakiness(run: Run) -> dict[str, Any]:
 
 def describe_variance(run: Run) -> dict[str, Any]:
     """Whether more prompts or more trials would make the numbers surer."""
-    told: dict[str, Any] = msgspec.to_builtins(split_rate_variance(run.n_passed, run.n_measured))
-    return told
+    parts: dict[str, Any] = msgspec.to_builtins(split_rate_variance(run.n_passed, run.n_measured))
+    return parts
 
 
 def describe_categories(run: Run) -> dict[str, Any]:
     """Pass rate of each category, with its interval."""
-    told = {}
+    section = {}
     for name, number in sorted(
         zip(run.category_names, range(len(run.category_names)), strict=True)
     ):
         chosen = run.categories == number
         rate, interval = rate_interval(run.n_passed[chosen], run.n_measured[chosen])
-        told[name] = {
+        section[name] = {
             "n": int(chosen.sum()),
             "nMeasured": int(run.n_measured[chosen].sum()),
             "passRate": rate,
             "interval": _limits(interval),
         }
-    return told
+    return section
 
 
 def known(column: Floats) -> Floats:

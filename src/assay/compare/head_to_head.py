@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.compare.columns import Floats, Ints
 from assay.compare.pairs import Aligned
-from assay.compare.runs import Floats, Ints, Run
+from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
 
 _AT_ONCE = 2_000
@@ -18,45 +19,25 @@ type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
 
-def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
+def pairwise(aligned: Aligned, totals: Totals, *, strict: bool = False) -> list[dict[str, Any]]:
     """Count wins between every two runs, each pair for itself.
 
-    As in the seed a prompt on which the totals are equal goes to the run named first, unless the
-    two runs cannot be told apart on it at all: that is a tie.
+    Equal totals are a tie when strict. Otherwise, as in the seed, such a prompt goes to the run
+    named first, unless the two runs cannot be told apart on it at all.
     """
     rows = []
     for a, b in combinations(range(len(aligned.runs)), 2):
         _, in_a, in_b = aligned.both(a, b)
         left, right = totals[a][in_a], totals[b][in_b]
-        same = _same(aligned.runs[a], in_a, aligned.runs[b], in_b)
-        known = ~(np.isnan(left) | np.isnan(right))
-        equal = known & (left == right)
+        equal = left == right
+        tied = equal if strict else equal & _same(aligned.runs[a], in_a, aligned.runs[b], in_b)
         rows.append(
             {
                 "runA": aligned.runs[a].label,
                 "runB": aligned.runs[b].label,
-                "aWins": int(((left > right) | (equal & ~same)).sum()),
+                "aWins": int(((left > right) | (equal & ~tied)).sum()),
                 "bWins": int((right > left).sum()),
-                "ties": int((equal & same).sum()),
-                "notMeasured": int((~known).sum()),
-            }
-        )
-    return rows
-
-
-def strict_pairwise(aligned: Aligned, values: Totals) -> list[dict[str, Any]]:
-    """Count wins of the higher value between every two runs; equal values are ties."""
-    rows = []
-    for a, b in combinations(range(len(aligned.runs)), 2):
-        _, in_a, in_b = aligned.both(a, b)
-        left, right = values[a][in_a], values[b][in_b]
-        rows.append(
-            {
-                "runA": aligned.runs[a].label,
-                "runB": aligned.runs[b].label,
-                "aWins": int((left > right).sum()),
-                "bWins": int((right > left).sum()),
-                "ties": int((left == right).sum()),
+                "ties": int(tied.sum()),
                 "notMeasured": int((np.isnan(left) | np.isnan(right)).sum()),
             }
         )

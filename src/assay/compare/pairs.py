@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from assay.compare.runs import Floats, Ints, Run
+from assay.compare.columns import Floats, Ints
+from assay.compare.runs import Run
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.rates import bound_difference
 from assay.stats.significance import adjust_holm
-from assay.stats.verdict import GateName, GateResult, Verdict, judge_difference, judge_gate
+from assay.stats.verdict import Verdict, judge_difference
 
 
 class Aligned(msgspec.Struct, frozen=True):
@@ -158,11 +159,6 @@ def compare_pairs(aligned: Aligned, *, margin: float, seed: int) -> list[Pair]:
     return pairs
 
 
-def judge(pair: Pair, gate: GateName, margin: float) -> GateResult:
-    """Judge run B of a pair against run A, for CI."""
-    return judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
-
-
 def _compare(aligned: Aligned, a: int, b: int, seed: int) -> Pair:
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     _, in_a, in_b = aligned.both(a, b)
@@ -202,11 +198,11 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
 
 
 def _amounts(run_a: Run, run_b: Run, in_a: Any, in_b: Any, seed: int) -> dict[str, Any]:
-    told = {}
+    compared = {}
     for name in _AMOUNTS:
         left = run_a.mean_of(getattr(run_a, name))[in_a]
         right = run_b.mean_of(getattr(run_b, name))[in_b]
         both = ~(np.isnan(left) | np.isnan(right))
         if both.any():
-            told[_NAMES[name]] = compare_amounts(left[both], right[both], seed=seed)
-    return told
+            compared[_NAMES[name]] = compare_amounts(left[both], right[both], seed=seed)
+    return compared

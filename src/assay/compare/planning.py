@@ -95,12 +95,12 @@ def plan_rows(
     rows = []
     for row in plan_trials(spread, difference, trials=trials, power=power):
         n = row.n_runs_of_agent
-        told: dict[str, Any] = msgspec.to_builtins(row)
-        told["costUsd"] = None if n is None or rates.cost_usd is None else n * rates.cost_usd
-        told["hours"] = (
+        plan: dict[str, Any] = msgspec.to_builtins(row)
+        plan["costUsd"] = None if n is None or rates.cost_usd is None else n * rates.cost_usd
+        plan["hours"] = (
             None if n is None or rates.seconds is None else n * rates.seconds / concurrency / 3600
         )
-        rows.append(told)
+        rows.append(plan)
     return rows
 
 

@@ -2,12 +2,14 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from assay.compare import describe
+from assay.compare.columns import Kind, detect_kind
 from assay.compare.head_to_head import (
     Totals,
     capture_prompts,
@@ -15,13 +17,14 @@ from assay.compare.head_to_head import (
     pass_k,
     rank_statistically,
     read_weights,
-    strict_pairwise,
     trials_prompts,
     weigh,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
-from assay.compare.runs import Run
+from assay.compare.runs import Run, load_run
+from assay.errors import InputError
 from assay.stats.ranking import rank_runs
+from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _ALL_PAIRS = 3
 type Judge = Callable[[Aligned], Totals]
@@ -48,6 +51,39 @@ class Comparison(msgspec.Struct):
     warnings: list[str]
     """What to know before reading on; first how the runs differ."""
     n_differences: int
+
+    def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
+        """Judge every other run against the first; what is unhealthy cannot be judged."""
+        for pair in self.pairs:
+            if pair.run_a != self.sections["meta"]["runs"][0]:
+                continue
+            result = judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
+            health = self.sections["health"]
+            unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+            if unhealthy and result.outcome != "cannot-judge":
+                words = f"the measurement of {' and '.join(unhealthy)} is unhealthy"
+                yield pair, "cannot-judge", words
+            else:
+                yield pair, result.outcome, result.words
+
+
+def load_runs(
+    named: Sequence[tuple[str, Path]],
+    wanted: Kind | Literal["auto"],
+    category_key: str,
+    announce: Callable[[str, Path], None],
+) -> list[Run]:
+    """Read the files of all runs, which must be of one kind."""
+    kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
+    if len(set(kinds)) > 1:
+        found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
+        msg = f"captures and trials cannot be compared with each other ({found})"
+        raise InputError(msg, hint="run both with assay trials, or both with assay capture")
+    runs = []
+    for label, path in named:
+        announce(label, path)
+        runs.append(load_run(label, path, kinds[0], category_key))
+    return runs
 
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
@@ -163,8 +199,8 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
             run.label: describe.describe_performance(run, options.seed) for run in runs
         },
         "headToHead": {
-            "capability": strict_pairwise(aligned, [pair[0] for pair in both]),
-            "reliability": strict_pairwise(aligned, [pair[1] for pair in both]),
+            "capability": pairwise(aligned, [pair[0] for pair in both], strict=True),
+            "reliability": pairwise(aligned, [pair[1] for pair in both], strict=True),
             "overall": pairwise(aligned, totals),
         },
     }
@@ -184,8 +220,8 @@ def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
 
 def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give the verdict; who reads no further must know whether it can be believed."""
-    told = {"runA": pair.run_a, "runB": pair.run_b}
-    told |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    verdict = {"runA": pair.run_a, "runB": pair.run_b}
+    verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
@@ -193,8 +229,8 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
-        told["words"] = f"UNHEALTHY ({why}): {told.get('words', 'not judged')}"
-    return told | {"healthy": not unhealthy}
+        verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
+    return verdict | {"healthy": not unhealthy}
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -1,7 +1,7 @@
 """Set what people said about outputs against what a grader said about the same ones."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +13,10 @@ from assay.records.capture import Grade
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
+from assay.records.views import JudgedView
+from assay.stats.agreement import Agreement, Share, correct_rate, measure_agreement
+from assay.stats.interval import Interval
+from assay.stats.rates import wilson_interval
 
 _YES = (True, 1, "pass", "true", "yes")
 _NO = (False, 0, "fail", "false", "no")
@@ -52,18 +56,6 @@ class Matches(msgspec.Struct, kw_only=True):
     """Labelled ids that stand in the file more than once, with labels that name no output."""
 
 
-class _Failure(msgspec.Struct, gc=False):
-    answered: bool = False
-
-
-class _Row(msgspec.Struct, gc=False):
-    id: str
-    output: str
-    score: Grade | None = None
-    grades: dict[str, Grade] | None = None
-    failure: _Failure | None = None
-
-
 def read_labels(sheet: RowFile) -> Labels:
     """Read a sheet; rows without a label are counted, one that contradicts another is refused."""
     labels = Labels()
@@ -90,7 +82,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
     """Find the verdict on each labelled output; a label counts only for the output it was for."""
     matches = Matches()
     seen: dict[str, str] = {}
-    for spot, row in results.placed_rows(msgspec.json.Decoder(_Row)):
+    for spot, row in results.placed_rows(msgspec.json.Decoder(JudgedView)):
         verdict = row.score if row.failure is None or row.failure.answered else None
         if verdict is not None:
             matches.n_graded += 1
@@ -130,10 +122,6 @@ def _word(value: Any) -> Any:
     return value if isinstance(value, bool | int | float) else None
 
 
-if TYPE_CHECKING:
-    from assay.stats.agreement import Agreement, Share
-    from assay.stats.interval import Interval
-
 _FEW_LABELS = 30
 _FEW_OF_A_KIND = 10
 _UNKNOWN = Estimate(value=None, interval=None)
@@ -147,8 +135,6 @@ def compare_with_labels(
     results: RowFile, sheet: RowFile, graders: Sequence[PluginRef], workers: int
 ) -> LabelReport:
     """Compare the verdicts in the results, or those of other graders, with the labels."""
-    from assay.stats.agreement import measure_agreement
-
     labels = read_labels(sheet)
     matches = match_labels(results, labels)
     found = list(matches.found.values())
@@ -217,8 +203,8 @@ def _nothing_to_compare(
         "for another output": len(matches.other_output),
         "on which the grader failed": len(broken),
     }
-    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
-    msg = f"{sheet.name}: no labels can be compared: {told}"
+    reasons = ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no rows"
+    msg = f"{sheet.name}: no labels can be compared: {reasons}"
     hint = 'fill in "label": "pass" or "fail", for rows of these results'
     if broken:
         hint = "the grader first failed on {}: {}".format(*next(iter(broken.items())))
@@ -251,11 +237,8 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
     )
 
 
-def _set_pass_rates(report: LabelReport, agreement: "Agreement", matches: Matches) -> list[str]:
+def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches) -> list[str]:
     """Set observed and corrected pass rate of the whole file; give what must be said of them."""
-    from assay.stats.agreement import correct_rate
-    from assay.stats.rates import wilson_interval
-
     rate = matches.n_passed / matches.n_graded
     report.observed_pass_rate = Estimate(
         value=rate,
@@ -279,7 +262,7 @@ def _set_pass_rates(report: LabelReport, agreement: "Agreement", matches: Matche
     return notes
 
 
-def _warnings(report: LabelReport, agreement: "Agreement", matches: Matches) -> Iterator[str]:
+def _warnings(report: LabelReport, agreement: Agreement, matches: Matches) -> Iterator[str]:
     if report.stale is not UNSET:
         yield (
             f"stale: {report.stale.labels} labels were made for grader version "
@@ -310,11 +293,11 @@ def _warnings(report: LabelReport, agreement: "Agreement", matches: Matches) -> 
         )
 
 
-def _share(share: "Share") -> Estimate:
+def _share(share: Share) -> Estimate:
     return Estimate(
         value=share.rate, interval=_limits(share.interval), count=share.count, total=share.total
     )
 
 
-def _limits(interval: "Interval | None") -> tuple[float, float] | None:
+def _limits(interval: Interval | None) -> tuple[float, float] | None:
     return None if interval is None else (interval.low, interval.high)

@@ -70,11 +70,11 @@ def _unrelated(prompt: Prompt) -> str:
 
 
 def _broken(verdicts: dict[str, Verdict]) -> str | msgspec.UnsetType:
-    told = [
+    failures = [
         f"{grader}, asked about the {name} answer: {why}"
         if name != REFERENCE
         else f"{grader}: {why}"
         for name, verdict in verdicts.items()
         for grader, why in verdict.broken.items()
     ]
-    return "; ".join(told) if told else UNSET
+    return "; ".join(failures) if failures else UNSET

@@ -2,17 +2,16 @@
 
 import hashlib
 import heapq
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay.errors import InputError
 from assay.pipeline.grading import Verdict, grader_version
-from assay.records.capture import Grade
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
 from assay.records.trajectory import AnyStep
+from assay.records.views import SampleView, VerdictView
 
 FAILURES_DRAWN = 10
 SHEET_ROWS = 50
@@ -29,30 +28,11 @@ class Drawn(msgspec.Struct, kw_only=True):
     n_strata: int = 1
 
 
-class _Score(msgspec.Struct, gc=False):
-    pass_: bool = msgspec.field(name="pass")
-
-
-class _Failure(msgspec.Struct, gc=False):
-    answered: bool = False
-
-
-class _DrawnRow(msgspec.Struct, gc=False):
-    id: str
-    score: _Score | None = None
-    failure: _Failure | None = None
-    trials: msgspec.Raw = msgspec.Raw()
-
-
-class _SheetRow(_DrawnRow, gc=False):
-    metadata: dict[str, Any] | None = None
-
-
 def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
     reservoir = _Reservoir(size, f"failures:{seed}")
     n_undecided = 0
-    for spot, row in rows.placed_rows(msgspec.json.Decoder(_DrawnRow)):
+    for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
         _refuse_trials(rows, spot, row)
         if row.score is None or row.score.pass_:
             continue
@@ -72,7 +52,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
     """
     reservoirs: dict[tuple[bool, str], _Reservoir] = {}
     n_undecided = 0
-    for spot, row in rows.placed_rows(msgspec.json.Decoder(_SheetRow)):
+    for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
         _refuse_trials(rows, spot, row)
         if row.score is None:
             continue
@@ -117,7 +97,7 @@ class _Reservoir:
         return [spot for _, spot in heapq.nlargest(n, self._kept)]
 
 
-def _refuse_trials(rows: RowFile, spot: Spot, row: _DrawnRow) -> None:
+def _refuse_trials(rows: RowFile, spot: Spot, row: VerdictView) -> None:
     if row.trials and row.score is None:
         msg = f"{rows.place(spot)}: this is a row of `assay trials`"
         raise InputError(
@@ -125,7 +105,7 @@ def _refuse_trials(rows: RowFile, spot: Spot, row: _DrawnRow) -> None:
         )
 
 
-def _grader_spoke(row: _DrawnRow) -> bool:
+def _grader_spoke(row: VerdictView) -> bool:
     return row.failure is None or row.failure.answered
 
 
@@ -149,19 +129,9 @@ def _shares(size: int, counts: list[int]) -> list[int]:
 _SHOWN_STEPS = 5
 
 
-class _SampleRow(msgspec.Struct):
-    id: str
-    input: str | list[str]
-    output: str
-    score: Grade
-    hint: str | None = None
-    trajectory: list[AnyStep] = []
-    grades: dict[str, Grade] | None = None
-
-
 def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
     """Read the drawn failures."""
-    decoder = msgspec.json.Decoder(_SampleRow)
+    decoder = msgspec.json.Decoder(SampleView)
     found = [rows.row_at(spot, decoder) for spot in spots]
     return [
         CalibrationSample(
@@ -178,7 +148,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
 
 def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
     """Give what a person needs to judge the drawn rows, and nothing of what the grader said."""
-    decoder = msgspec.json.Decoder(_SampleRow)
+    decoder = msgspec.json.Decoder(SampleView)
     found = [rows.row_at(spot, decoder) for spot in spots]
     return [
         LabelRow(

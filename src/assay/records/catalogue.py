@@ -81,40 +81,40 @@ def _seed_form(node: Any, defs: dict[str, Any]) -> Any:
     if "$ref" in node:
         node = {**defs[node["$ref"].removeprefix("#/$defs/")], **node}
         del node["$ref"]
-    told = {key: _seed_form(value, defs) for key, value in node.items() if key != "properties"}
+    schema = {key: _seed_form(value, defs) for key, value in node.items() if key != "properties"}
     if "properties" in node:
         fields = node["properties"].items()
-        told["properties"] = {name: _seed_form(value, defs) for name, value in fields}
-    if told.get("type") == "object":
-        _close(told)
-    elif told.get("type") == "array" and "prefixItems" not in told:
-        told.setdefault("items", {})
-    elif told.get("type") == "integer":  # JSON has only numbers
-        told["type"] = "number"
-    return _simplest(told)
+        schema["properties"] = {name: _seed_form(value, defs) for name, value in fields}
+    if schema.get("type") == "object":
+        _close(schema)
+    elif schema.get("type") == "array" and "prefixItems" not in schema:
+        schema.setdefault("items", {})
+    elif schema.get("type") == "integer":  # JSON has only numbers
+        schema["type"] = "number"
+    return _simplest(schema)
 
 
-def _close(told: dict[str, Any]) -> None:
-    if "properties" not in told:
-        told["propertyNames"] = {"type": "string"}
-        told.setdefault("additionalProperties", {})
+def _close(schema: dict[str, Any]) -> None:
+    if "properties" not in schema:
+        schema["propertyNames"] = {"type": "string"}
+        schema.setdefault("additionalProperties", {})
         return
-    told["additionalProperties"] = False
-    if told.get("title") in _ALWAYS:
-        told["required"] = list(_ALWAYS[told["title"]])
+    schema["additionalProperties"] = False
+    if schema.get("title") in _ALWAYS:
+        schema["required"] = list(_ALWAYS[schema["title"]])
 
 
-def _simplest(told: dict[str, Any]) -> dict[str, Any]:
+def _simplest(schema: dict[str, Any]) -> dict[str, Any]:
     """Write a choice of one as that one, and tell kinds apart by their constant alone."""
-    if "default" in told and told["default"] is None:  # is not written, rather than null
-        del told["default"]
-        told["anyOf"] = [choice for choice in told["anyOf"] if choice != {"type": "null"}]
-    if told.pop("discriminator", None):
-        told["oneOf"] = told.pop("anyOf")
-    if len(told.get("enum", ())) == 1:
-        told["const"] = told.pop("enum")[0]
-        told["type"] = "string" if isinstance(told["const"], str) else "number"
-    choices = told.get("anyOf", ())
+    if "default" in schema and schema["default"] is None:  # is not written, rather than null
+        del schema["default"]
+        schema["anyOf"] = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
+    if schema.pop("discriminator", None):
+        schema["oneOf"] = schema.pop("anyOf")
+    if len(schema.get("enum", ())) == 1:
+        schema["const"] = schema.pop("enum")[0]
+        schema["type"] = "string" if isinstance(schema["const"], str) else "number"
+    choices = schema.get("anyOf", ())
     if choices and all(choice == choices[0] for choice in choices):
-        return {**told.pop("anyOf")[0], **told}
-    return told
+        return {**schema.pop("anyOf")[0], **schema}
+    return schema

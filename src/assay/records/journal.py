@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from assay.errors import InputError, OutputError
+from assay.errors import OutputError
+from assay.records.rows import UNREADABLE, open_rows
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 _BLOCK = 64 * 1024
@@ -23,7 +24,9 @@ DERIVED = "choose another -o, or use --overwrite to replace it"
 """The same for commands whose output can be made again."""
 
 
-class _Key(msgspec.Struct, rename="camel"):
+class RowKey(msgspec.Struct, rename="camel", gc=False):
+    """What tells rows apart, and what they were made from."""
+
     id: str
     spec_hash: str | None = None
     k: int | None = None
@@ -85,16 +88,10 @@ class Journal:
                 hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
 
-    def rows(self) -> Iterator[_Key]:
-        """Give id and fingerprint of every row that is there."""
-        decoder = msgspec.json.Decoder(_Key)
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield decoder.decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                    msg = f"{self.path}:{number}: not a result row: {error}"
-                    raise InputError(msg, hint="fix the line, or use --overwrite") from error
+    def rows(self) -> Iterator[RowKey]:
+        """Yield id and fingerprint of every row that is there."""
+        with open_rows(self.path, hint="fix the line, or use --overwrite") as file:
+            yield from file.rows(msgspec.json.Decoder(RowKey))
 
     def _put_back(self) -> None:
         """Write all rows to their place again: until we close it, a removed file is still there."""
@@ -158,5 +155,5 @@ def _last_line_start(fd: int, size: int) -> int:
 def _is_row(line: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(line, type=dict[str, Any]), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False

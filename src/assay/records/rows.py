@@ -1,6 +1,7 @@
 """Read and write rows: one JSON object per line, unknown fields kept, errors with file and line."""
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,36 +13,87 @@ import msgspec
 
 from assay.errors import InputError
 
-_BUFFER = 256 * 1024
-"""Rows are longer than the usual buffer: with this one they are read in half the time."""
-_ROW = msgspec.json.Decoder(dict[str, Any])
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for a line that is not a row."""
 BOM = b"\xef\xbb\xbf"
 """What some editors put before the first row."""
+_BUFFER = 256 * 1024
+"""Rows are longer than the usual buffer: with this one they are read in half the time."""
+_BLOCK = 64 * 1024
+"""Small enough that a block and its rows stay in the processor's cache."""
+_OPEN, _CLOSE = b"{}"
+_ROW = msgspec.json.Decoder(dict[str, Any])
 type Place = str
 """Where a row stands: file:line."""
 
 
+def line_blocks(file: BinaryIO, start: int = 0, size: int = _BLOCK) -> Iterator[tuple[int, bytes]]:
+    """Yield whole lines, many at a time, each block with its offset in the file.
+
+    A byte order mark is skipped. Only the last block can end without a line feed; reading stops
+    there even if the file has grown since, because more of that line may still be written.
+    """
+    file.seek(start)
+    if start == 0:
+        start = len(BOM) if file.read(len(BOM)) == BOM else 0
+        file.seek(start)
+    while block := file.read(size):
+        if not block.endswith(b"\n"):
+            block += file.readline()
+        yield start, block
+        if not block.endswith(b"\n"):
+            return
+        start += len(block)
+
+
 def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
-    """Give the non-blank lines of a file, or of stdin, one at a time."""
+    """Yield the non-blank lines of a file, or of stdin, as soon as each has arrived."""
     if path is None:
-        yield from _file_lines("stdin", sys.stdin.buffer)
+        for number, _, line in _lines(sys.stdin.buffer):
+            yield f"stdin:{number}", line
         return
+    with _open(path, _BUFFER) as file:
+        for number, _, line in _lines(file):
+            yield f"{path}:{number}", line
+
+
+class Spot(NamedTuple):
+    """Where a row stands in its file."""
+
+    line: int
+    """Counted from 1, blank lines too."""
+    offset: int
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, offset and text of each line that is not blank."""
+    offset = 0
+    for number, line in enumerate(file, 1):
+        text = line.removeprefix(BOM) if number == 1 else line
+        if text and not text.isspace():
+            yield number, offset + len(line) - len(text), text
+        offset += len(line)
+
+
+def decode_line[T](
+    decoder: msgspec.json.Decoder[T], place: Place, line: bytes, *, hint: str = ""
+) -> T:
+    """Decode one row; the error names file, line and field."""
     try:
-        with path.open("rb", buffering=_BUFFER) as file:
-            yield from _file_lines(str(path), file)
-    except OSError as error:
-        msg = f"{path}: {error.strerror}"
-        raise InputError(msg, hint="check the path") from error
+        return decoder.decode(line)
+    except UNREADABLE as error:
+        msg = f"{place}: {explain(error)}"
+        raise InputError(msg, hint=hint) from error
 
 
 def decode_row[T](
     place: Place, line: bytes, kind: type[T], *, hint: str = ""
 ) -> tuple[T, dict[str, Any]]:
-    """Check one line against a record; give it with the fields the record does not know."""
+    """Check one line against a record; return it with the fields the record does not know."""
+    row = decode_line(_ROW, place, line, hint=hint)
     try:
-        row = _ROW.decode(line)
         record = msgspec.convert(row, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         msg = f"{place}: {explain(error)}"
         raise InputError(msg, hint=hint) from error
     known = _field_names(kind)
@@ -49,18 +101,11 @@ def decode_row[T](
 
 
 def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
-    """Write a record as one line, with the fields it did not know behind its own."""
+    """Encode a record as one line, followed by the fields it did not know."""
     line = msgspec.json.encode(record)
     own = _field_names(type(record))
     more = {name: value for name, value in extra.items() if name not in own}
     return line[:-1] + b"," + msgspec.json.encode(more)[1:] if more else line
-
-
-def _file_lines(name: str, file: Iterable[bytes] | BinaryIO) -> Iterator[tuple[Place, bytes]]:
-    for number, line in enumerate(file, 1):
-        text = line.removeprefix(BOM) if number == 1 else line
-        if text and not text.isspace():
-            yield f"{name}:{number}", text
 
 
 def explain(error: Exception) -> str:
@@ -86,110 +131,95 @@ def _field_names(kind: type[Any]) -> frozenset[str]:
 _FIELD_NAMES: dict[type[Any], frozenset[str]] = {}
 
 
-_BLOCK = 64 * 1024
-"""Small enough that a block and its rows stay in the processor's cache."""
-_OPEN, _CLOSE = b"{}"
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
 class _Object(msgspec.Struct, gc=False):
-    """Any row; its fields are looked at by nobody."""
+    """Any JSON object; decoding into it checks the syntax and keeps nothing."""
 
 
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
-class Spot(NamedTuple):
-    """Where a row stands in its file."""
-
-    line: int
-    """Counted from 1, blank lines too."""
-    offset: int
-
-
 class RowFile:
     """One JSON object per line, blank lines left out. May be read as often as needed."""
 
-    def __init__(self, name: str, file: BinaryIO) -> None:
+    def __init__(
+        self, name: str, file: BinaryIO, *, hint: str = "", skip_unreadable: bool = False
+    ) -> None:
         self.name = name
         self._file = file
+        self._hint = hint
+        self._skip_unreadable = skip_unreadable
         self._counted = (0, 1)
+        """An offset and the number of the line there, so that lines are counted only once."""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing but blanks."""
         self._file.seek(0)
-        return not any(line.strip(BOM + b" \t\r\n") for line in self._file)
+        return not any(_lines(self._file))
 
-    def blocks[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
-        """Give all rows from the start, many at a time; memory holds one block.
+    def blocks[T](self, decoder: msgspec.json.Decoder[T], size: int = _BLOCK) -> Iterator[list[T]]:
+        """Yield all rows from the start, many at a time; memory holds one block.
 
-        A file that begins with one row to a line is believed to go on so: looking at every line
-        feed would take longer than most of what is done with the rows.
+        A file that begins with one row per line is trusted to go on like that: looking at every
+        line feed would take longer than most of what is done with the rows.
         """
-        for start, block in self._line_blocks():
+        first = True
+        for start, block in line_blocks(self._file, size=size):
             try:
                 rows = decoder.decode_lines(block)
-            except _UNREADABLE:
-                rows = self._decode_each(block, start, decoder)
-            else:
-                if start == 0 and not _one_to_a_line(block, len(rows)):
+                trusted = not first and block.endswith(b"\n")
+                if not trusted and not _one_row_per_line(block, len(rows)):
                     rows = self._decode_each(block, start, decoder)
+            except UNREADABLE:
+                rows = self._decode_each(block, start, decoder)
+            first = False
             yield rows
 
     def rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
-        """Give all rows from the start."""
+        """Yield all rows from the start."""
         for block in self.blocks(decoder):
             yield from block
 
     def texts(self) -> Iterator[bytes]:
-        """Give all rows from the start as they are written, many at a time; each ends its line."""
-        for start, block in self._line_blocks():
+        """Yield all rows from the start as they are written, many at a time, each on its line."""
+        for start, block in line_blocks(self._file):
             try:
                 n_rows = len(_OBJECT.decode_lines(block))
-                _check_text(block)
-            except _UNREADABLE:
-                n_rows = 0
-            if _tidy(block, n_rows):
+                _check_utf8(block)
+            except UNREADABLE:
+                n_rows = -1  # never the number of lines, so each is looked at below
+            if _is_tidy(block, n_rows):
                 yield block
                 continue
-            lines = _block_lines(block)
-            if not _one_each(lines, n_rows):
+            lines = _stripped_lines(block)
+            if not _are_objects(lines, n_rows):
                 self._check_each(block, start)
-                lines = _block_lines(block.removeprefix(BOM) if start == 0 else block)
             yield b"\n".join([*lines, b""])
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
-        """Give all rows with the spot at which row_at finds each again."""
+        """Yield all rows, each with the spot at which row_at finds it again."""
         self._file.seek(0)
-        offset = number = 0
-        while line := self._file.readline():
-            number += 1
-            if line.strip(BOM + b" \t\r\n"):
-                yield Spot(number, offset), self._decode_line(line, number, decoder)
-            offset += len(line)
+        for number, offset, line in _lines(self._file):
+            try:
+                row = self._decode(line, number, decoder)
+            except InputError:
+                if not self._skip_unreadable:
+                    raise
+                continue
+            yield Spot(number, offset), row
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
-        return self._decode_line(self.line_at(spot), spot.line, decoder)
+        return self._decode(self.line_at(spot), spot.line, decoder)
 
     def line_at(self, spot: Spot) -> bytes:
-        """Give one line as it stands in the file."""
+        """Return one line as it stands in the file."""
         self._file.seek(spot.offset)
         return self._file.readline()
 
-    def place(self, spot: Spot) -> str:
+    def place(self, spot: Spot) -> Place:
         """Name a row by file and line."""
         return f"{self.name}:{spot.line}"
-
-    def _line_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Give whole lines from the start, many at a time, and where they begin."""
-        start = 0
-        self._file.seek(0)
-        while block := self._file.read(_BLOCK):
-            block += self._file.readline()
-            yield start, block
-            start += len(block)
 
     def _line_number(self, offset: int) -> int:
         """Count lines up to there, onwards from where they were counted last."""
@@ -206,47 +236,53 @@ class RowFile:
     def _decode_each[T](
         self, block: bytes, start: int, decoder: msgspec.json.Decoder[T]
     ) -> list[T]:
-        """Look at every line by itself, to name the bad one or to mend it."""
-        first = self._line_number(start)
-        return [
-            self._decode_line(line, number, decoder)
-            for number, line in enumerate(block.split(b"\n"), first)
-            if line.strip(BOM + b" \t\r")
-        ]
+        """Decode line by line, to name the unreadable one, to repair it or to leave it out."""
+        rows = []
+        for number, line in enumerate(block.split(b"\n"), self._line_number(start)):
+            try:
+                if line and not line.isspace():
+                    rows.append(self._decode(line, number, decoder))
+            except InputError:
+                if not self._skip_unreadable:
+                    raise
+        return rows
 
     def _check_each(self, block: bytes, start: int) -> None:
-        first = self._line_number(start)
-        for number, line in enumerate(block.split(b"\n"), first):
-            if not line.strip(BOM + b" \t\r"):
+        for number, line in enumerate(block.split(b"\n"), self._line_number(start)):
+            if not line or line.isspace():
                 continue
-            self._decode_line(line, number, _OBJECT)
+            self._decode(line, number, _OBJECT)
             try:
-                _check_text(line)
+                _check_utf8(line)
             except UnicodeDecodeError as error:
                 msg = f"{self.name}:{number}: {explain(error)}"
-                raise InputError(msg) from error
+                raise InputError(msg, hint=self._hint) from error
 
-    def _decode_line[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
+    def _decode[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return decoder.decode(line.removeprefix(BOM) if number == 1 else line)
-        except _UNREADABLE as error:
-            mended = _without_lone_surrogates(line)
-            if mended is not None:
-                return self._decode_line(mended, number, decoder)
-            msg = f"{self.name}:{number}: {explain(error)}"
-            raise InputError(msg) from error
+            return decode_line(decoder, f"{self.name}:{number}", line, hint=self._hint)
+        except InputError:
+            repaired = _without_lone_surrogates(line)
+            if repaired is None:
+                raise
+        return self._decode(repaired, number, decoder)
 
 
-def _check_text(text: bytes) -> None:
-    """Refuse bytes that are no UTF-8; what is only skipped is not looked at so closely."""
+def _check_utf8(text: bytes) -> None:
+    """Refuse bytes that are not UTF-8; the decoder does not look at strings it skips."""
     if not text.isascii():
         str(text, "utf-8")
 
 
-def _tidy(block: bytes, n_rows: int) -> bool:
-    """Say whether these are so many lines, and each of them is one whole row.
+def _one_row_per_line(block: bytes, n_rows: int) -> bool:
+    """Say whether each line is a whole row; decode_lines accepts any white space between rows."""
+    return _is_tidy(block, n_rows) or _are_objects(_stripped_lines(block), n_rows)
 
-    A decoder of lines takes other JSON too. But no row has a line feed between } and {.
+
+def _is_tidy(block: bytes, n_rows: int) -> bool:
+    r"""Say whether there are as many lines as rows, each from { to } without blanks around it.
+
+    That is enough to know that no row spans lines: inside JSON, no `}\n{` can occur.
     """
     n_lines, at, last = 0, block.find(b"\n"), len(block) - 1
     while at >= 0:
@@ -257,36 +293,41 @@ def _tidy(block: bytes, n_rows: int) -> bool:
     return n_lines == n_rows and block[0] == _OPEN and block.endswith(b"\n")
 
 
-def _one_to_a_line(block: bytes, n_rows: int) -> bool:
-    return _tidy(block, n_rows) or _one_each(_block_lines(block), n_rows)
-
-
-def _block_lines(block: bytes) -> list[bytes]:
+def _stripped_lines(block: bytes) -> list[bytes]:
     return [line for line in map(bytes.strip, block.split(b"\n")) if line]
 
 
-def _one_each(lines: list[bytes], n_rows: int) -> bool:
-    """Say the same of lines without the blanks round them."""
+def _are_objects(lines: list[bytes], n_rows: int) -> bool:
     return len(lines) == n_rows and all(line[0] == _OPEN and line[-1] == _CLOSE for line in lines)
 
 
 @contextmanager
-def open_rows(path: Path | None) -> Iterator[RowFile]:
-    """Open a file; stdin when there is no path. What cannot be read twice is copied first."""
-    if path is None:
-        with _copied(sys.stdin.buffer) as copy:
-            yield RowFile("stdin", copy)
-        return
-    with _open(path) as file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            yield RowFile(str(path), file)
-            return
-        with _copied(file) as copy:
-            yield RowFile(str(path), copy)
+def open_rows(
+    path: Path | None, *, hint: str = "", skip_unreadable: bool = False
+) -> Iterator[RowFile]:
+    """Open a file, or stdin; what cannot be read twice is copied first."""
+    name = "stdin" if path is None else str(path)
+    with _seekable(path) as file:
+        yield RowFile(name, file, hint=hint, skip_unreadable=skip_unreadable)
 
 
 @contextmanager
-def _copied(source: BinaryIO) -> Iterator[BinaryIO]:
+def _seekable(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        with _copy(sys.stdin.buffer) as copy:
+            yield copy
+        return
+    with _open(path) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield file
+            return
+        with _copy(file) as copy:
+            yield copy
+
+
+@contextmanager
+def _copy(source: BinaryIO) -> Iterator[BinaryIO]:
+    # Only pipes need these two; importing them takes as long as reading a thousand rows.
     import shutil
     import tempfile
 
@@ -295,23 +336,22 @@ def _copied(source: BinaryIO) -> Iterator[BinaryIO]:
         yield copy
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path, buffering: int = -1) -> BinaryIO:
     try:
-        return path.open("rb")
+        return path.open("rb", buffering=buffering)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
 
 
-def _without_lone_surrogates(line: bytes) -> bytes | None:
-    """Mend a row written by a program that cut a character in two; None if that is not it."""
-    if b"\\ud" not in line.lower():
-        return None
-    import json
+_ESCAPES = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair: one character
+    rb"|\\[^u]|\\u(?![dD][89a-fA-F]))"  # any other escape
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"  # half a pair
+)
 
-    try:
-        text = json.dumps(json.loads(line), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-    mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-    return mended if mended.strip() != line.strip() else None
+
+def _without_lone_surrogates(line: bytes) -> bytes | None:
+    """Repair a row whose writer cut a character in two; None if that is not what is wrong."""
+    repaired = _ESCAPES.sub(lambda found: found[1] or b"\\ufffd", line)
+    return None if repaired == line else repaired

@@ -85,7 +85,7 @@ def _label_lines(report: LabelReport, generated: str) -> Iterator[str]:
     yield _estimate_line("Pass rate corrected (Rogan-Gladen)", report.corrected_pass_rate)
     yield from ("", f"## Disagreements ({len(report.disagreements)})", "")
     for each in report.disagreements:
-        people, grader = ("pass" if said else "fail" for said in (each.label, each.grader))
+        people, grader = ("pass" if passed else "fail" for passed in (each.label, each.grader))
         why = f": {each.reasoning}" if each.reasoning else ""
         yield f"- **{each.id}**: people {people}, grader {grader} ({js_number(each.score)}){why}"
     if not report.disagreements:

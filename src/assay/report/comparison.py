@@ -62,7 +62,9 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
 
 def advice_lines(sections: dict[str, Any]) -> list[str]:
     """Say for each run whether more prompts or more trials would help."""
-    return [plain(f"{label}: {told['words']}") for label, told in sections["variance"].items()]
+    return [
+        plain(f"{label}: {variance['words']}") for label, variance in sections["variance"].items()
+    ]
 
 
 def flip_lines(sections: dict[str, Any]) -> list[str]:
@@ -95,7 +97,7 @@ def _tables(sections: dict[str, Any]) -> Iterator[Table]:
     yield _amounts_table(sections)
     if "capability" in sections:
         yield _pass_k_table(sections)
-    if any(len(told) > 1 for told in sections["categories"].values()):
+    if any(len(by_name) > 1 for by_name in sections["categories"].values()):
         yield _categories_table(sections)
     if "ranking" in sections:
         yield _ranking_table(sections)
@@ -145,31 +147,31 @@ def _pairs_table(sections: dict[str, Any]) -> Table:
     return "Pairs", [*header, "open bounds", "verdict"], rows
 
 
-def _difference(told: dict[str, Any], adjusted_p: float | None) -> list[str]:
+def _difference(difference: dict[str, Any], adjusted_p: float | None) -> list[str]:
     return [
-        _with_limits(told["difference"], _ends(told["interval"]), sign=True),
+        _with_limits(difference["difference"], _ends(difference["interval"]), sign=True),
         _chance(adjusted_p),
-        f"{told['wins']}/{told['ties']}/{told['losses']}",
-        _number(told["effects"][0]["value"] if told["effects"] else None, 2),
-        _number(told["smallestDetectable"], 3),
+        f"{difference['wins']}/{difference['ties']}/{difference['losses']}",
+        _number(difference["effects"][0]["value"] if difference["effects"] else None, 2),
+        _number(difference["smallestDetectable"], 3),
     ]
 
 
 def _amounts_table(sections: dict[str, Any]) -> Table:
     rows = []
     for pair in sections["pairs"]:
-        for name, told in pair["amounts"].items():
+        for name, amount in pair["amounts"].items():
             rows.append(
                 [
                     f"{pair['runB']} - {pair['runA']}",
                     name,
                     _with_limits(
-                        told["difference"],
-                        _ends(told["differenceInterval"]),
+                        amount["difference"],
+                        _ends(amount["differenceInterval"]),
                         sign=True,
                         digits=_DIGITS[name],
                     ),
-                    _with_limits(told["ratio"], _ends(told["ratioInterval"])),
+                    _with_limits(amount["ratio"], _ends(amount["ratioInterval"])),
                 ]
             )
     return "Cost and time", ["pair", "what", "difference per prompt", "ratio"], rows
@@ -178,14 +180,14 @@ def _amounts_table(sections: dict[str, Any]) -> Table:
 def _pass_k_table(sections: dict[str, Any]) -> Table:
     rows = []
     for label in sections["meta"]["runs"]:
-        for told in sections["capability"][label]["perK"]:
+        for estimate in sections["capability"][label]["perK"]:
             rows.append(
                 [
                     label,
-                    str(told["k"]),
-                    _with_limits(told["passAtK"], _ends(told["passAtKInterval"])),
-                    _with_limits(told["passExpK"], _ends(told["passExpKInterval"])),
-                    str(told["nPrompts"]),
+                    str(estimate["k"]),
+                    _with_limits(estimate["passAtK"], _ends(estimate["passAtKInterval"])),
+                    _with_limits(estimate["passExpK"], _ends(estimate["passExpKInterval"])),
+                    str(estimate["nPrompts"]),
                 ]
             )
     return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
@@ -193,13 +195,15 @@ def _pass_k_table(sections: dict[str, Any]) -> Table:
 
 def _categories_table(sections: dict[str, Any]) -> Table:
     labels = sections["meta"]["runs"]
-    names = sorted({name for told in sections["categories"].values() for name in told})
+    names = sorted({name for by_name in sections["categories"].values() for name in by_name})
     rows = []
     for name in names:
         row = [name]
         for label in labels:
-            told = sections["categories"][label].get(name)
-            row.append(_with_limits(told["passRate"], told["interval"]) if told else "-")
+            category = sections["categories"][label].get(name)
+            row.append(
+                _with_limits(category["passRate"], category["interval"]) if category else "-"
+            )
         rows.append(row)
     return "Pass rate by category", ["category", *labels], rows
 
@@ -207,12 +211,12 @@ def _categories_table(sections: dict[str, Any]) -> Table:
 def _ranking_table(sections: dict[str, Any]) -> Table:
     rows = [
         [
-            str(told["rank"]),
-            told["run"],
-            _with_limits(told["strength"], _ends(told["interval"]), sign=True),
-            _number(told["winChance"], 2),
+            str(ranked["rank"]),
+            ranked["run"],
+            _with_limits(ranked["strength"], _ends(ranked["interval"]), sign=True),
+            _number(ranked["winChance"], 2),
         ]
-        for told in sections["ranking"]
+        for ranked in sections["ranking"]
     ]
     return "Ranking (Bradley-Terry)", ["rank", "run", "strength", "wins against average"], rows
 
@@ -243,8 +247,8 @@ def _chance(p_value: float | None) -> str:
     return f"{p_value:.4f}" if p_value >= _SMALLEST_P else f"<{_SMALLEST_P}"
 
 
-def _money(told: dict[str, Any] | None) -> str:
-    return f"${told['total']:.4f}" if told else "-"
+def _money(cost: dict[str, Any] | None) -> str:
+    return f"${cost['total']:.4f}" if cost else "-"
 
 
 def _row(cells: Any) -> str:

@@ -59,8 +59,8 @@ def _case(
         inner = f"<skipped message={_name(f'not measured: {cause}: {why}')}/>"
     elif not passed:
         kind = "failure"
-        said = _clean(str(entry.get("output") or ""))
-        inner = f"<failure type={_name(cause)} message={_name(why or 'failed')}>{said}</failure>"
+        output = _clean(str(entry.get("output") or ""))
+        inner = f"<failure type={_name(cause)} message={_name(why or 'failed')}>{output}</failure>"
     text = f'<testcase classname={_name(where)} name={_name(name)} time="{time_s:.3f}"'
     return kind, time_s, f"{text}>{inner}</testcase>\n" if inner else f"{text}/>\n"
 

@@ -6,6 +6,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from assay.records.rows import RowFile
+from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
 type Style = Literal["jsonl", "markdown", "csv"]
@@ -26,40 +27,12 @@ _COLUMNS = "id,input,hint,output,tool_errors,duration_ms"
 _SCORE_COLUMNS = ",pass,score,reasoning"
 
 
-class _Timing(msgspec.Struct, gc=False):
-    total: int | float
-
-
-class _CsvScore(msgspec.Struct, gc=False):
-    pass_: bool = msgspec.field(name="pass")
-    score: int | float
-    reasoning: str | None = None
-
-
-class _CsvRow(msgspec.Struct, rename="camel", gc=False):
-    id: str
-    input: str | list[str]
-    output: str
-    timing: _Timing
-    hint: str | None = None
-    tool_errors: bool | None = None
-    score: _CsvScore | None = None
-
-
-class _Anything(msgspec.Struct, gc=False):
-    pass
-
-
-class _Graded(msgspec.Struct, gc=False):
-    score: _Anything | None = None
-
-
 def write_csv(rows: RowFile, out: BinaryIO) -> None:
     """Write header and rows: texts always quoted, a line feed as backslash n."""
-    graded = any(row.score for row in rows.rows(msgspec.json.Decoder(_Graded)))
+    graded = any(row.score for row in rows.rows(msgspec.json.Decoder(HasScoreView)))
     line = _graded_line if graded else _line
     out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
-    for block in rows.blocks(msgspec.json.Decoder(_CsvRow)):
+    for block in rows.blocks(msgspec.json.Decoder(CsvView)):
         out.write("".join(map(line, block)).encode())
 
 
@@ -68,7 +41,7 @@ def inside(text: str) -> str:
     return text.replace('"', '""').replace("\n", "\\n")
 
 
-def _line(row: _CsvRow, more: str = "") -> str:
+def _line(row: CsvView, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
     return (
@@ -77,7 +50,7 @@ def _line(row: _CsvRow, more: str = "") -> str:
     )
 
 
-def _graded_line(row: _CsvRow) -> str:
+def _graded_line(row: CsvView) -> str:
     score = row.score
     if score is None:
         return _line(row, ",,,")
@@ -90,29 +63,6 @@ def write_jsonl(rows: RowFile, out: BinaryIO) -> None:
     """Write every row on a line of its own; each is checked to be a JSON object."""
     for text in rows.texts():
         out.write(text)
-
-
-class _MarkdownScore(msgspec.Struct, gc=False):
-    pass_: bool = msgspec.field(name="pass")
-    score: int | float
-    reasoning: str | None = None
-
-
-class _Failure(msgspec.Struct, gc=False):
-    cause: str
-    message: str = ""
-
-
-class _MarkdownRow(msgspec.Struct, rename="camel", gc=False):
-    id: str
-    input: str | list[str]
-    output: str
-    hint: str | None = None
-    tool_errors: bool | None = None
-    score: _MarkdownScore | None = None
-    error: str | None = None
-    errors: list[str] | None = None
-    failure: _Failure | None = None
 
 
 class _Totals(msgspec.Struct):
@@ -157,7 +107,7 @@ def _top(totals: _Totals, generated: str) -> str:
 
 
 def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
-    for block in rows.blocks(msgspec.json.Decoder(_MarkdownRow)):
+    for block in rows.blocks(msgspec.json.Decoder(MarkdownView)):
         totals.n_rows += len(block)
         scores = [row.score for row in block if row.score is not None]
         totals.n_graded += len(scores)
@@ -166,7 +116,7 @@ def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
         yield "".join(map(_section, block))
 
 
-def _section(row: _MarkdownRow) -> str:
+def _section(row: MarkdownView) -> str:
     output = shorten(row.output, 500)
     mark = "```" if "```" not in output else fence(output)
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
@@ -178,16 +128,16 @@ def _section(row: _MarkdownRow) -> str:
     )
 
 
-def _verdict(score: _MarkdownScore) -> str:
+def _verdict(score: GradeView) -> str:
     reasoning = f"**Reasoning**: {score.reasoning}\n" if score.reasoning else ""
     icon = "✅" if score.pass_ else "❌"
     word = "PASS" if score.pass_ else "FAIL"
     return f"**Score**: {icon} {fixed(score.score, 3)} ({word})\n{reasoning}\n"
 
 
-def _troubles(row: _MarkdownRow) -> str:
-    said = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
+def _troubles(row: MarkdownView) -> str:
+    text = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
     if row.failure:
-        said += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
+        text += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
     texts = [row.error] if row.error else row.errors or []
-    return said + "".join(f"❌ **Error**: {text}\n\n" for text in texts)
+    return text + "".join(f"❌ **Error**: {error}\n\n" for error in texts)

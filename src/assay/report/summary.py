@@ -1,81 +1,43 @@
 """The compact view of results, and the long one in Markdown."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET
 
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
+from assay.records.views import (
+    DetailView,
+    MessageText,
+    ShownStep,
+    SummaryView,
+    ThoughtText,
+    ToolUse,
+)
 from assay.report.text import fence, js_number, one_text, shorten
-
-_SHARE = msgspec.Meta(ge=0, le=1)
-
-
-class _Step(msgspec.Struct, tag_field="type", gc=False):
-    """Only its kind and, of a tool call, its name."""
-
-
-class _Thought(_Step, tag="thought", gc=False):
-    pass
-
-
-class _Message(_Step, tag="message", gc=False):
-    pass
-
-
-class _Plan(_Step, tag="plan", gc=False):
-    pass
-
-
-class _ToolCall(_Step, tag="tool_call", gc=False):
-    name: str = "unknown"
-
-
-class _Timing(msgspec.Struct, gc=False):
-    start: int | float
-    end: int | float
-
-
-class _Score(msgspec.Struct, gc=False):
-    pass_: bool = msgspec.field(name="pass")
-    score: Annotated[int, _SHARE] | Annotated[float, _SHARE]
-
-
-class _Failure(msgspec.Struct, gc=False):
-    cause: str
-
-
-class _Row(msgspec.Struct, gc=False):
-    id: str
-    input: str | list[str]
-    output: str
-    trajectory: list[_Thought | _Message | _Plan | _ToolCall]
-    timing: _Timing
-    score: _Score | None = None
-    failure: _Failure | None = None
 
 
 def write_summary(rows: RowFile, out: BinaryIO) -> None:
     """Write summary.jsonl."""
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(SummaryView)
     encoder = msgspec.json.Encoder()
     for block in rows.blocks(decoder):
         out.write(encoder.encode_lines([_summarize(row) for row in block]))
 
 
-def _summarize(row: _Row) -> Summary:
+def _summarize(row: SummaryView) -> Summary:
     score = row.score
     return Summary(
         id=row.id,
         input=one_text(row.input, "\n"),
         output=row.output,
-        tool_calls=[step.name for step in row.trajectory if type(step) is _ToolCall],
+        tool_calls=[step.name for step in row.trajectory if step.type == "tool_call"],
         duration=duration_ms(row.timing.start, row.timing.end),
         pass_=score.pass_ if score else UNSET,
         score=score.score if score else UNSET,
-        cause=row.failure.cause if row.failure else UNSET,
+        cause=row.failure.cause or UNSET if row.failure else UNSET,
     )
 
 
@@ -93,71 +55,16 @@ _CONTENT_KEYS = ("content", "new_string")
 _LONG_CONTENT = 500
 _HEAD_LINES = 8
 _TAIL_LINES = 4
-_LONG_SHARE = msgspec.Meta(ge=0, le=1)
-
-
-class _LongStep(msgspec.Struct, tag_field="type", gc=False):
-    """What a reader needs to see of a step."""
-
-
-class _LongThought(_LongStep, tag="thought", gc=False):
-    content: str = ""
-
-
-class _LongMessage(_LongStep, tag="message", gc=False):
-    content: str = ""
-
-
-class _LongPlan(_LongStep, tag="plan", gc=False):
-    entries: list[Any] = []
-
-
-class _LongToolCall(_LongStep, tag="tool_call", gc=False):
-    name: str = "unknown"
-    status: str = "pending"
-    input: Any = None
-    duration: int | float | None = None
-
-
-class _LongTiming(msgspec.Struct, gc=False):
-    start: int | float
-    end: int | float
-
-
-class _LongScore(msgspec.Struct, gc=False):
-    pass_: bool = msgspec.field(name="pass")
-    score: Annotated[int, _LONG_SHARE] | Annotated[float, _LONG_SHARE]
-    reasoning: str | None = None
-
-
-class _LongFailure(msgspec.Struct, gc=False):
-    cause: str
-    message: str = ""
-
-
-class _LongRow(msgspec.Struct, rename="camel", gc=False):
-    id: str
-    input: str | list[str]
-    output: str
-    trajectory: list[_LongThought | _LongMessage | _LongPlan | _LongToolCall]
-    timing: _LongTiming
-    metadata: dict[str, Any] | None = None
-    tool_errors: bool = False
-    score: _LongScore | None = None
-    failure: _LongFailure | None = None
-
-
-type _AnyStep = _LongThought | _LongMessage | _LongPlan | _LongToolCall
 
 
 def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
     """Write one section per trial."""
-    decoder = msgspec.json.Decoder(_LongRow)
+    decoder = msgspec.json.Decoder(DetailView)
     for block in rows.blocks(decoder):
         out.write("".join(map(_section, block)).encode())
 
 
-def _section(row: _LongRow) -> str:
+def _section(row: DetailView) -> str:
     mark = f"[→{row.id}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     return (
@@ -168,10 +75,10 @@ def _section(row: _LongRow) -> str:
     )
 
 
-def _facts(row: _LongRow) -> Iterator[str]:
+def _facts(row: DetailView) -> Iterator[str]:
     if row.metadata:
-        told = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
-        yield f"**Metadata:** {told}"
+        pairs = ", ".join(f"{key}={_value(value)}" for key, value in row.metadata.items())
+        yield f"**Metadata:** {pairs}"
     yield f"**Tool Errors:** {'true' if row.tool_errors else 'false'}"
     yield f"**Duration:** {js_number(duration_ms(row.timing.start, row.timing.end))}ms"
     if row.failure:
@@ -183,14 +90,14 @@ def _facts(row: _LongRow) -> Iterator[str]:
             yield f"**Reasoning:** {row.score.reasoning}"
 
 
-def _step(step: _AnyStep, mark: str) -> str:
-    if isinstance(step, _LongToolCall):
+def _step(step: ShownStep, mark: str) -> str:
+    if isinstance(step, ToolUse):
         took = "" if step.duration is None else f" ({js_number(step.duration)}ms)"
         shown = _file(step.input) if isinstance(step.input, dict) else ""
         return f"[TOOL:{step.name}] -> {step.status}{took} {mark}{shown}"
-    if isinstance(step, _LongThought):
+    if isinstance(step, ThoughtText):
         return f"[THOUGHT] {shorten(step.content, 100)} {mark}"
-    if isinstance(step, _LongMessage):
+    if isinstance(step, MessageText):
         return f"[MESSAGE] {shorten(step.content, 100)} {mark}"
     return f"[PLAN] {shorten(', '.join(map(_entry, step.entries)), 80)} {mark}"
 

@@ -22,7 +22,7 @@ from assay.viewer.service import ViewerService
 _MOST_BODY = 10_000
 
 
-class _Said(msgspec.Struct):
+class _LabelRequest(msgspec.Struct):
     number: int
     label: str | None
     runs: str = ""
@@ -88,10 +88,10 @@ class _Pages:
             if len(body) > _MOST_BODY:
                 return PlainTextResponse("too long", 413)
         try:
-            said = msgspec.json.decode(body, type=_Said)
+            change = msgspec.json.decode(body, type=_LabelRequest)
         except msgspec.MsgspecError as error:
             return PlainTextResponse(str(error), 400)
-        return _json(self._service.set_label(said.runs, said.number, said.label))
+        return _json(self._service.set_label(change.runs, change.number, change.label))
 
 
 def _runs(request: Request) -> str:
@@ -167,7 +167,7 @@ HOST = "127.0.0.1"
 
 
 def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until the operator stops it; ready is told the address with its secret."""
+    """Serve until the operator stops it; ready is called with the address with its secret."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

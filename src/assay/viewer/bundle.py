@@ -9,7 +9,7 @@ from assay.compare.report import CompareOptions
 from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
 from assay.viewer.library import game_log, raw_files
-from assay.viewer.overview import Shown, overview
+from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts
 
 _MOST_RAW = 64 * 1024
@@ -18,42 +18,41 @@ _ALL_LOGS = 128 * 1024 * 1024
 
 
 def write_bundle(
-    out: BinaryIO, title: str, shown: Sequence[Shown], options: CompareOptions, by: str = "category"
+    out: BinaryIO, title: str, shown: Sequence[OpenRun], options: CompareOptions
 ) -> None:
     """Write overview, table and every row of these runs as one HTML file."""
     prompts = Prompts([run.index for run in shown])
     table = [prompts.row(n) for n in range(len(prompts.ids))]
-    told = overview(title, shown, options, by)
-    write_html(out, told, table, _Rows(shown, prompts, table))
+    write_html(out, overview(title, shown, options), table, _Rows(shown, prompts, table))
 
 
 def lines(index: Index) -> Iterator[bytes]:
     """Give the row of each prompt of one run; of repeated ones the last."""
     prompts = Prompts([index])
     for prompt in range(len(prompts.ids)):
-        trial = prompts.trial(0, prompt)
-        if trial is not None:
-            yield index.line(trial)
+        row = prompts.file_row(0, prompt)
+        if row is not None:
+            yield index.line(row)
 
 
 class _Rows:
     """Gives the rows run by run; raw streams and logs only as long as there is room."""
 
     def __init__(
-        self, shown: Sequence[Shown], prompts: Prompts, table: list[dict[str, Any]]
+        self, shown: Sequence[OpenRun], prompts: Prompts, table: list[dict[str, Any]]
     ) -> None:
         self._shown, self._prompts, self._table = shown, prompts, table
         self._raw_left, self._logs_left = _ALL_RAW, _ALL_LOGS
 
     def __iter__(self) -> Iterator[HtmlRow]:
         for number, run in enumerate(self._shown):
-            for prompt, told in enumerate(self._table):
-                trial = self._prompts.trial(number, prompt)
-                if trial is not None:
-                    line = run.index.line(trial)
-                    yield HtmlRow(run.label, told["id"], line, list(self._files(run, line)))
+            for prompt, shown in enumerate(self._table):
+                row = self._prompts.file_row(number, prompt)
+                if row is not None:
+                    line = run.index.line(row)
+                    yield HtmlRow(run.label, shown["id"], line, list(self._files(run, line)))
 
-    def _files(self, run: Shown, line: bytes) -> Iterator[HtmlFile]:
+    def _files(self, run: OpenRun, line: bytes) -> Iterator[HtmlFile]:
         if b'"raw"' not in line and b'"evidence"' not in line:
             return
         row = msgspec.json.decode(line)

@@ -1,12 +1,11 @@
 """A labelling sheet that people fill in in the browser; every label is on disk at once.
 
 The sheet is that of `assay calibrate --export`: rows drawn by shares, shuffled, without a word of
-what the grader said. An existing one is gone on with.
+what the grader said. An existing one is continued.
 """
 
 import os
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,10 @@ from assay.errors import AssayError
 from assay.pipeline.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.records.reports import LabelRow
 from assay.records.rows import open_rows
-from assay.viewer.index import Index, read_whole
+from assay.records.views import StepsView
 
 WORDS = ("pass", "fail", "ambiguous")
 _MOST_STEPS_BYTES = 400_000
-
-
-class _Steps(msgspec.Struct):
-    id: str
-    output: str = ""
-    trajectory: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class LabelSheet:
@@ -37,18 +30,18 @@ class LabelSheet:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, results: Index, target: Path, key: str) -> "LabelSheet | str":
-        """Read the sheet, or draw one; a text says why there is none."""
+    def open(cls, results: Path, target: Path, key: str) -> "LabelSheet | str":
+        """Read the sheet, or draw one from the rows that can be read; a text says why not."""
         try:
-            rows = _kept(target) or read_whole(results, partial(_drawn, key=key))
+            rows = _stored_rows(target) or _drawn_rows(results, key)
             if not rows:
                 return "Nothing here is graded yet: labels are for checking a grader."
-            return cls(target, rows, read_whole(results, partial(_steps_of, rows=rows)))
+            return cls(target, rows, _steps_of(results, rows))
         except AssayError as error:
             return error.message
 
-    def told(self) -> dict[str, Any]:
-        """Give what a person needs to judge."""
+    def shown(self) -> dict[str, Any]:
+        """Return what a person needs to judge."""
         with self._lock:
             rows = [msgspec.to_builtins(row) for row in self._rows]
         for row in rows:
@@ -76,7 +69,7 @@ class LabelSheet:
         return {"saved": str(self._target)}
 
 
-def _kept(target: Path) -> list[LabelRow]:
+def _stored_rows(target: Path) -> list[LabelRow]:
     """Read a sheet that is already there."""
     if not target.is_file():
         return []
@@ -84,8 +77,8 @@ def _kept(target: Path) -> list[LabelRow]:
         return list(sheet.rows(msgspec.json.Decoder(LabelRow)))
 
 
-def _drawn(results: Path, key: str) -> list[LabelRow]:
-    with open_rows(results) as file:
+def _drawn_rows(results: Path, key: str) -> list[LabelRow]:
+    with open_rows(results, skip_unreadable=True) as file:
         return sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
 
 
@@ -93,8 +86,8 @@ def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
     """Read the steps of the drawn rows; very long ones are left out."""
     wanted = {row.id: row.output for row in rows}
     found: dict[str, Any] = {}
-    with open_rows(results) as file:
-        for row in file.rows(msgspec.json.Decoder(_Steps)):
+    with open_rows(results, skip_unreadable=True) as file:
+        for row in file.rows(msgspec.json.Decoder(StepsView)):
             output = wanted.get(row.id)
             same = row.id in wanted and (output is UNSET or output == row.output)
             if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:

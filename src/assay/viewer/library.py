@@ -1,5 +1,6 @@
 """The runs that a viewer was given, and the files beside their rows."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -10,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from assay.compare.runs import detect_kind
+from assay.compare.columns import detect_kind
 from assay.errors import InputError
-from assay.records.rows import read_lines
+from assay.records.rows import UNREADABLE, read_lines
+from assay.records.views import MadeByView
 from assay.viewer.index import Index
-from assay.viewer.overview import Shown
+from assay.viewer.overview import OpenRun
 
 _DEEPEST = 6
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -34,7 +36,7 @@ class Library:
         self._files = [(label, path) for label, path in files]
         self._folders = list(folders)
         self._by = by
-        self._open: dict[str, Shown] = {}
+        self._open: dict[str, OpenRun] = {}
         self._labels: dict[str, tuple[str, Path]] = {}
         self._kinds: dict[tuple[str, int], str | None] = {}
         self.lock = threading.RLock()
@@ -53,7 +55,7 @@ class Library:
             self._scan()
             return [self._listed(key) for key in self._labels]
 
-    def chosen(self, keys: str) -> list[Shown]:
+    def chosen(self, keys: str) -> list[OpenRun]:
         """Open the runs of a comma-separated list; without one, the files that were named."""
         with self.lock:
             wanted = [key for key in keys.split(",") if key in self._labels]
@@ -108,15 +110,15 @@ class Library:
             "kind": self._kind(path) if about else "gone",
             "size": about.st_size if about else 0,
             "changed": about.st_mtime if about else 0,
-            "trials": shown.index.meta.n if shown else None,
+            "trials": shown.index.meta.n_trials if shown else None,
         }
 
-    def _opened(self, key: str) -> Shown:
+    def _opened(self, key: str) -> OpenRun:
         if key not in self._open:
             label, path = self._labels[key]
             index = Index(path, self._by)
             index.refresh()
-            self._open[key] = Shown(label, index)
+            self._open[key] = OpenRun(label, index)
         return self._open[key]
 
 
@@ -152,19 +154,10 @@ def _name(folder: Path, path: Path, taken: set[str]) -> str:
 
 def _first_agent(path: Path) -> str:
     for _, line in read_lines(path):
-        try:
-            return msgspec.json.decode(line, type=_Row).agent.adapter
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            break
+        with contextlib.suppress(*UNREADABLE):
+            return msgspec.json.decode(line, type=MadeByView).agent.adapter
+        break
     return ""
-
-
-class _Agent(msgspec.Struct, frozen=True):
-    adapter: str = ""
-
-
-class _Row(msgspec.Struct):
-    agent: _Agent = _Agent()
 
 
 def _key(path: Path) -> str:

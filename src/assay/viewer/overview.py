@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from assay import __version__
+from assay.compare.columns import Floats
 from assay.compare.report import CompareOptions, compare
-from assay.compare.runs import Run, load_run
-from assay.viewer.index import Index, read_whole
-from assay.viewer.prompts import Floats, Prompts
+from assay.viewer.index import Index
+from assay.viewer.prompts import Prompts
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A run that is looked at."""
+class OpenRun:
+    """A run with the index of its file."""
 
     label: str
     index: Index
@@ -28,12 +28,10 @@ class Shown:
         return self.index.path
 
 
-def overview(
-    title: str, shown: Sequence[Shown], options: CompareOptions, by: str = "category"
-) -> dict[str, Any]:
+def overview(title: str, shown: Sequence[OpenRun], options: CompareOptions) -> dict[str, Any]:
     """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
-    categories = {name for run in shown for name in run.index.meta.categories}
-    causes = {name for run in shown for name in run.index.meta.causes if name}
+    categories = {name for run in shown for name in run.index.meta.facts.categories}
+    causes = {name for run in shown for name in run.index.meta.facts.causes if name}
     return {
         "title": title,
         "made": f"Made by assay {__version__}.",
@@ -41,31 +39,28 @@ def overview(
         "categories": sorted(categories),
         "causes": sorted(causes),
         "groups": [
-            _group(
-                [run for run in shown if run.index.kind == kind and run.index.meta.n], options, by
-            )
+            _group(group, options)
             for kind in ("capture", "trials")
-            if any(run.index.kind == kind and run.index.meta.n for run in shown)
+            if (group := [r for r in shown if r.index.kind == kind and r.index.meta.n_trials])
         ],
     }
 
 
-def _about(run: Shown) -> dict[str, Any]:
+def _about(run: OpenRun) -> dict[str, Any]:
     meta = run.index.meta
     return {
         "label": run.label,
         "kind": run.index.kind,
         "file": run.path.name,
-        "trials": meta.n,
+        "trials": meta.n_trials,
         "size": meta.size,
         "nBad": meta.n_bad,
         "bad": meta.bad,
     }
 
 
-def _group(shown: list[Shown], options: CompareOptions, by: str) -> dict[str, Any]:
-    runs = [_load(run, by) for run in shown]
-    comparison = compare(runs, options)
+def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
+    comparison = compare([run.index.run(run.label) for run in shown], options)
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
     return {
@@ -73,13 +68,6 @@ def _group(shown: list[Shown], options: CompareOptions, by: str) -> dict[str, An
         "sections": comparison.sections,
         "charts": charts(labels, indexes, Prompts(indexes)),
     }
-
-
-def _load(run: Shown, by: str) -> Run:
-    """Read the columns of a run; lines that nobody can read are left out, and counted elsewhere."""
-    loaded = read_whole(run.index, lambda path: load_run(run.label, path, run.index.kind, by))
-    loaded.path = run.path
-    return loaded
 
 
 _BINS = 40
@@ -102,7 +90,7 @@ def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) ->
 
 def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
     """Count trials in bins that all runs share, each a fixed share wider than the last."""
-    columns = [index.records["ms"].astype(float) for index in indexes]
+    columns = [index.trials["duration_ms"].astype(float) for index in indexes]
     times = [column[np.isfinite(column) & (column > 0)] for column in columns]
     seen = [column for column in times if column.size]
     low = max(1.0, min((column.min() for column in seen), default=1.0))
@@ -117,18 +105,18 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
 
 
 def _causes(index: Index) -> dict[str, int]:
-    counts = np.bincount(index.records["cause"], minlength=len(index.meta.causes))
-    named = zip(index.meta.causes, counts.tolist(), strict=False)
-    return {name: n for name, n in named if name and n}
+    names = index.meta.facts.causes
+    counts = np.bincount(index.trials["cause"], minlength=len(names)).tolist()
+    return {name: n for name, n in zip(names, counts, strict=True) if name and n}
 
 
 def _tools(index: Index) -> dict[str, list[int]]:
-    ranked = sorted(index.meta.tools.items(), key=lambda item: -item[1][0])
+    ranked = sorted(index.meta.facts.tools.items(), key=lambda item: -item[1][0])
     return dict(ranked[:_MOST_TOOLS])
 
 
 def _mean_steps(index: Index) -> float | None:
-    return float(index.records["steps"].mean()) if index.meta.n else None
+    return float(index.trials["n_steps"].mean()) if index.meta.n_trials else None
 
 
 def _differences(
@@ -138,7 +126,7 @@ def _differences(
     if len(labels) < 2:
         return []
     scores, rates = prompts.means("score"), prompts.rates
-    told = []
+    charts = []
     # Of many runs only those against the first, which the others are judged against.
     pairs = [(a, b) for a, b in combinations(range(len(labels)), 2) if a == 0 or len(labels) <= 3]
     for a, b in pairs:
@@ -150,7 +138,7 @@ def _differences(
         n = len(order)
         if n > _MOST_DOTS:
             order = order[np.linspace(0, n - 1, _MOST_DOTS).astype(int)]
-        told.append(
+        charts.append(
             {
                 "runA": labels[a],
                 "runB": labels[b],
@@ -160,7 +148,7 @@ def _differences(
                 "diffs": [[prompts.row(int(i))["id"], round(float(change[i]), 6)] for i in order],
             }
         )
-    return told
+    return charts
 
 
 def _is_graded(column: Floats) -> bool:

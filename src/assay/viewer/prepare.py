@@ -5,15 +5,19 @@ child they are given back when it ends; the viewer itself only maps what the chi
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from assay.compare.report import CompareOptions
+from assay.errors import InputError
+from assay.run.host import LocalHost
 from assay.viewer.library import Library
 from assay.viewer.service import ViewerService
 
 BIG = 256 * 1024 * 1024
+_TIME_LIMIT_S = 3600.0
 
 
 class Preparation(msgspec.Struct):
@@ -25,8 +29,19 @@ class Preparation(msgspec.Struct):
     seed: int
 
 
-def prepare(request: Preparation) -> None:
-    """Leave indexes and overview beside the files."""
+def prepare_in_child(named: Sequence[tuple[str, Path]], options: CompareOptions, by: str) -> None:
+    """Leave indexes and overview beside the files, made by a process that ends then."""
+    files = [(label, str(path.resolve())) for label, path in named]
+    request = Preparation(files, by, options.margin, options.seed)
+    words = (sys.executable, "-m", "assay.viewer.prepare")
+    done = LocalHost().run(words, stdin=msgspec.json.encode(request), timeout_s=_TIME_LIMIT_S)
+    if done.exit_code != 0:
+        last_words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
+        msg = f"the files could not be indexed: {last_words[0]}"
+        raise InputError(msg)
+
+
+def _prepare(request: Preparation) -> None:
     library = Library([(label, Path(path)) for label, path in request.files], [], request.by)
     try:
         ViewerService(
@@ -37,4 +52,4 @@ def prepare(request: Preparation) -> None:
 
 
 if __name__ == "__main__":
-    prepare(msgspec.json.decode(sys.stdin.buffer.read(), type=Preparation))
+    _prepare(msgspec.json.decode(sys.stdin.buffer.read(), type=Preparation))

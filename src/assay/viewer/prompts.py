@@ -1,22 +1,21 @@
 """The prompts of several runs as one table: joined by id, filtered, sorted, a page at a time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.viewer.index import Index, Records, id_hash
+from assay.compare.columns import Floats, Ints, Records
+from assay.compare.runs import mean_by_group
+from assay.viewer.index import Index, id_hash
 
-type Floats = NDArray[np.float64]
-type Ints = NDArray[np.int64]
 type Bools = NDArray[np.bool_]
 _KEY_BYTES = 24
-_FIELDS = {"score": "score", "time": "ms", "cost": "usd", "steps": "steps"}
+_FIELDS = {"score": "score", "time": "duration_ms", "cost": "cost_usd", "steps": "n_steps"}
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -32,114 +31,97 @@ class Query(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class Column(NamedTuple):
-    """One run, grouped: its trials in the order of the table's prompts."""
-
-    order: Ints
-    """Numbers of trials, those of one prompt together."""
-    first: Ints
-    """Where the trials of a prompt begin in order; one more at the end."""
-    single: bool = False
-    """Every prompt has exactly one trial: nothing to sum up."""
-
-    def trials(self, prompt: int) -> Ints:
-        """Give the trials of a prompt."""
-        return self.order[self.first[prompt] : self.first[prompt + 1]]
-
-
 class Prompts:
     """All prompts of some runs, in the order in which they are first met."""
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         self._indexes = list(indexes)
-        self._records = [index.records for index in indexes]
-        self.ids, parts = _joined(self._records)
-        self.columns = [
-            _grouped(records, part, len(self.ids))
-            for records, part in zip(self._records, parts, strict=True)
-        ]
+        columns = [index.columns for index in indexes]
+        self._trials = [block.trials for block in columns]
+        self._first_trial = [_first_trials(block.rows) for block in columns]
+        self.ids, self._where = _joined([block.rows for block in columns])
 
     def find(self, prompt_id: str) -> int | None:
-        """Give the number of a prompt."""
+        """Return the number of a prompt."""
         found = np.flatnonzero(self.ids == np.uint64(id_hash(prompt_id)))
         return int(found[0]) if found.size else None
 
     def page(self, query: Query) -> dict[str, Any]:
-        """Give one page of the table, and how many prompts there are."""
-        chosen = self._chosen(query)
-        chosen = self._sorted(chosen, query)
+        """Return one page of the table, and how many prompts there are."""
+        chosen = self._sorted(self._chosen(query), query)
         rows = chosen[query.offset : query.offset + query.limit]
         return {"total": len(chosen), "rows": [self.row(int(n)) for n in rows]}
 
     def row(self, prompt: int) -> dict[str, Any]:
-        """Give one prompt with its trials in every run."""
+        """Return one prompt with its trials in every run."""
+        run = int(np.argmax(self._where[prompt] >= 0))
+        index, row = self._indexes[run], int(self._where[prompt, run])
+        prompt_id, head = index.text(row)
+        category = index.meta.facts.categories[int(index.rows["category"][row])]
         cells = [self._cell(run, prompt) for run in range(len(self._indexes))]
-        run = next(n for n, cell in enumerate(cells) if cell is not None)
-        last = int(self.columns[run].trials(prompt)[-1])
-        prompt_id, head = self._indexes[run].text(last)
-        number = int(self._records[run]["category"][last])
-        category = self._indexes[run].meta.categories[number]
         return {"id": prompt_id, "head": head, "category": category, "cells": cells}
 
-    def trial(self, run: int, prompt: int) -> int | None:
-        """Give the number of the last trial of a prompt: its line is the prompt's row."""
-        trials = self.columns[run].trials(prompt)
-        return int(trials[-1]) if trials.size else None
+    def file_row(self, run: int, prompt: int) -> int | None:
+        """Return which row of a run's file holds a prompt."""
+        row = int(self._where[prompt, run])
+        return None if row < 0 else row
 
     @cached_property
     def rates(self) -> Floats:
         """Pass rate of each prompt (rows) in each run (columns); NaN is not measured."""
-        return np.column_stack([self._mean(run, _passed(r)) for run, r in self._runs()])
+        return self.means("passed")
 
     def means(self, field: str) -> Floats:
         """Mean of a field over the trials of each prompt, for each run."""
-        return np.column_stack([self._mean(run, r[field].astype(float)) for run, r in self._runs()])
+        table = np.full(self._where.shape, np.nan)
+        for run, trials in enumerate(self._trials):
+            values, first = trials[field].astype(np.float64), self._first_trial[run]
+            if len(values) != len(first) - 1:
+                owners = np.repeat(np.arange(len(first) - 1), np.diff(first))
+                values = mean_by_group(values, owners, len(first) - 1)
+            here = self._where[:, run] >= 0
+            table[here, run] = values[self._where[here, run]]
+        return table
 
-    def _runs(self) -> list[tuple[int, Records]]:
-        return list(enumerate(self._records))
+    def _any_trial(self, run: int, flags: Bools) -> Bools:
+        """Say of each prompt whether any of its trials in a run bears the flag."""
+        first = self._first_trial[run]
+        n_before = np.concatenate(([0], np.cumsum(flags)))
+        return self._any_row(run, n_before[first[1:]] > n_before[first[:-1]])
 
-    def _mean(self, run: int, values: Floats) -> Floats:
-        column = self.columns[run]
-        if column.single:
-            return values
-        mine = values[column.order]
-        known = ~np.isnan(mine)
-        ends = np.concatenate(([0.0], np.cumsum(np.where(known, mine, 0.0))))
-        counts = np.concatenate(([0], np.cumsum(known)))
-        sums = ends[column.first[1:]] - ends[column.first[:-1]]
-        n = counts[column.first[1:]] - counts[column.first[:-1]]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means: Floats = sums / n
-        return means
-
-    def _any(self, run: int, flags: Bools) -> Bools:
-        """Say of each prompt whether any of its trials bears the flag."""
-        column = self.columns[run]
-        if column.single:
-            return flags
-        ends = np.concatenate(([0], np.cumsum(flags[column.order])))
-        found: Bools = ends[column.first[1:]] > ends[column.first[:-1]]
+    def _any_row(self, run: int, flags: Bools) -> Bools:
+        """Say of each prompt whether its row in a run bears the flag."""
+        found = np.zeros(len(self.ids), dtype=bool)
+        here = self._where[:, run] >= 0
+        found[here] = flags[self._where[here, run]]
         return found
 
     def _chosen(self, query: Query) -> Ints:
         good = np.ones(len(self.ids), dtype=bool)
         if query.status:
             good &= self._has_status(query.status)
-        for field, wanted, names in (
-            ("category", query.category, [index.meta.categories for index in self._indexes]),
-            ("cause", query.cause, [index.meta.causes for index in self._indexes]),
-        ):
-            if wanted:
-                good &= self._has(field, wanted, names)
+        if query.category:
+            good &= self._has_category(query.category)
+        if query.cause:
+            good &= self._has_cause(query.cause)
         if query.q:
-            good &= self._says(query.q)
+            good &= self._contains(query.q)
         return np.flatnonzero(good)
 
-    def _has(self, field: str, wanted: str, names: list[list[str]]) -> Bools:
+    def _has_category(self, wanted: str) -> Bools:
         found = np.zeros(len(self.ids), dtype=bool)
-        for run, records in self._runs():
-            if wanted in names[run]:
-                found |= self._any(run, records[field] == names[run].index(wanted))
+        for run, index in enumerate(self._indexes):
+            names = index.meta.facts.categories
+            if wanted in names:
+                found |= self._any_row(run, index.rows["category"] == names.index(wanted))
+        return found
+
+    def _has_cause(self, wanted: str) -> Bools:
+        found = np.zeros(len(self.ids), dtype=bool)
+        for run, index in enumerate(self._indexes):
+            names = index.meta.facts.causes
+            if wanted in names:
+                found |= self._any_trial(run, index.trials["cause"] == names.index(wanted))
         return found
 
     def _has_status(self, status: str) -> Bools:
@@ -156,22 +138,22 @@ class Prompts:
             found = low < high
         else:
             found = np.zeros(len(self.ids), dtype=bool)
-            for run, records in self._runs():
-                found |= self._any(run, records["passed"] < 0)
+            for run, trials in enumerate(self._trials):
+                found |= self._any_trial(run, np.isnan(trials["passed"]))
         return found
 
-    def _says(self, words: str) -> Bools:
+    def _contains(self, words: str) -> Bools:
         """Search id and beginning of the input, block by block from disk."""
         pattern = re.compile(re.escape(msgspec.json.encode(words.lower())[1:-1]))
         found = np.zeros(len(self.ids), dtype=bool)
         for run, index in enumerate(self._indexes):
-            hits = np.zeros(len(self._records[run]), dtype=bool)
-            offsets = np.ascontiguousarray(self._records[run]["text"])
+            offsets = np.ascontiguousarray(index.rows["text"])
+            hits = np.zeros(len(offsets), dtype=bool)
             for start, block in index.text_blocks():
                 found_at = (start + hit.start() for hit in pattern.finditer(block.lower()))
                 places = np.fromiter(found_at, np.uint64)
                 hits[np.searchsorted(offsets, places, side="right") - 1] = True
-            found |= self._any(run, hits)
+            found |= self._any_row(run, hits)
         return found
 
     def _sorted(self, chosen: Ints, query: Query) -> Ints:
@@ -193,97 +175,78 @@ class Prompts:
         return chosen[order]
 
     def _names(self, sort: str) -> NDArray[Any]:
-        """Give something that sorts as the names do."""
-        names = np.zeros(len(self.ids), dtype=f"S{_KEY_BYTES}")
-        for run in reversed(range(len(self._indexes))):
-            column, records = self.columns[run], self._records[run]
-            here = np.flatnonzero(column.first[1:] > column.first[:-1])
-            last = column.order[column.first[here + 1] - 1]
+        """Return keys that sort as the names do."""
+        keys = np.zeros(len(self.ids), dtype=f"S{_KEY_BYTES}")
+        for run in reversed(range(len(self._indexes))):  # the first run that has a prompt names it
+            index = self._indexes[run]
             if sort == "category":
-                known = [name.encode()[:_KEY_BYTES] for name in self._indexes[run].meta.categories]
-                names[here] = np.array(known, names.dtype)[records["category"][last]]
+                names = [name.encode()[:_KEY_BYTES] for name in index.meta.facts.categories]
+                mine = np.array(names, keys.dtype)[index.rows["category"]]
             else:
-                offsets, keys = self._id_keys(run)
-                names[here] = keys[np.searchsorted(offsets, records["text"][last])]
-        return names
-
-    def _id_keys(self, run: int) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Give where each text begins, and the beginning of the id that stands there."""
-        offsets, keys = [], []
-        for start, block in self._indexes[run].text_blocks():
-            for line in block.splitlines(keepends=True):
-                offsets.append(start)
-                keys.append(line[2 : 2 + _KEY_BYTES].partition(b'","')[0])
-                start += len(line)
-        return np.array(offsets, np.uint64), np.array(keys, f"S{_KEY_BYTES}")
+                mine = np.array(list(_id_keys(index)), keys.dtype)
+            here = self._where[:, run] >= 0
+            keys[here] = mine[self._where[here, run]]
+        return keys
 
     def _cell(self, run: int, prompt: int) -> dict[str, Any] | None:
-        trials = self.columns[run].trials(prompt)
-        if not trials.size:
+        row = self._where[prompt, run]
+        if row < 0:
             return None
-        causes = self._indexes[run].meta.causes
-        records = self._records[run][trials]
-        told: list[dict[str, Any]] = [
+        causes = self._indexes[run].meta.facts.causes
+        first, last = self._first_trial[run][row : row + 2]
+        trials: list[dict[str, Any]] = [
             {
-                "n": int(record["number"]),
-                "passed": None if record["passed"] < 0 else int(record["passed"]),
-                "cause": causes[int(record["cause"])],
-                "score": _number(record["score"]),
-                "ms": _number(record["ms"]),
-                "usd": _number(record["usd"]),
-                "steps": int(record["steps"]),
+                "n": int(trial["number"]),
+                "passed": None if np.isnan(trial["passed"]) else int(trial["passed"]),
+                "cause": causes[int(trial["cause"])],
+                "score": _number(trial["score"]),
+                "ms": _number(trial["duration_ms"]),
+                "usd": _number(trial["cost_usd"]),
+                "steps": int(trial["n_steps"]),
             }
-            for record in records
+            for trial in self._trials[run][first:last]
         ]
-        passed = [one["passed"] for one in told if one["passed"] is not None]
+        passed = [one["passed"] for one in trials if one["passed"] is not None]
         return {
-            "trials": told,
+            "trials": trials,
             "measured": len(passed),
             "rate": _average(passed),
-            **{name: _average([one[name] for one in told]) for name in ("score", "ms", "usd")},
-            "steps": _average([one["steps"] for one in told]),
+            **{name: _average([one[name] for one in trials]) for name in ("score", "ms", "usd")},
+            "steps": _average([one["steps"] for one in trials]),
         }
 
 
-def _joined(parts: Sequence[Records]) -> tuple[NDArray[np.uint64], list[Ints]]:
-    """Number the prompts of all runs in the order in which they are first met."""
-    if len(parts) == 1 and _distinct(parts[0]["id"]):
-        return np.ascontiguousarray(parts[0]["id"]), [np.arange(len(parts[0]))]
-    everything = np.concatenate([records["id"] for records in parts]) if parts else np.zeros(0)
+def _joined(runs: Sequence[Records]) -> tuple[NDArray[np.uint64], Ints]:
+    """Number the prompts of all runs in the order in which they are first met.
+
+    Returns their fingerprints and, for each prompt and run, the row of the file that holds it, -1
+    where the run does not have it. Of rows with one id the last counts; rows without trials do not.
+    """
+    places = [np.flatnonzero(rows["n_trials"]) for rows in runs]
+    found = [rows["id"][place] for rows, place in zip(runs, places, strict=True)]
+    everything = np.concatenate([np.zeros(0, np.uint64), *found])
     ids, first, inverse = np.unique(everything, return_index=True, return_inverse=True)
-    rank = np.empty(len(ids), dtype=np.int64)
     by_first = np.argsort(first, kind="stable")
+    rank = np.empty(len(ids), dtype=np.int64)
     rank[by_first] = np.arange(len(ids))
-    numbers = rank[inverse]
-    ends = np.cumsum([0, *(len(records) for records in parts)])
-    return ids[by_first].astype(np.uint64), [numbers[a:b] for a, b in pairwise(ends.tolist())]
+    where = np.full((len(ids), len(runs)), -1, dtype=np.int64)
+    start = 0
+    for run, place in enumerate(places):
+        where[rank[inverse[start : start + len(place)]], run] = place  # of equal ids the last stays
+        start += len(place)
+    return ids[by_first], where
 
 
-def _distinct(ids: NDArray[np.uint64]) -> bool:
-    """Say whether no id comes twice: the usual case, and much less work."""
-    ordered = np.sort(ids)
-    return bool((ordered[1:] != ordered[:-1]).all())
+def _first_trials(rows: Records) -> Ints:
+    """Return where the trials of each row begin; one more at the end."""
+    return np.concatenate(([0], np.cumsum(rows["n_trials"]))).astype(np.int64)
 
 
-def _grouped(records: Records, prompts: Ints, n_prompts: int) -> Column:
-    """Bring the trials of each prompt together; of rows with one id the last counts."""
-    counts = np.bincount(prompts, minlength=n_prompts)
-    if len(prompts) == n_prompts and (prompts[1:] > prompts[:-1]).all():
-        return Column(prompts, np.arange(n_prompts + 1), single=True)
-    order = np.argsort(prompts, kind="stable")
-    if counts.size and counts.max() > 1:
-        last = np.zeros(n_prompts, dtype=np.uint64)
-        np.maximum.at(last, prompts, records["offset"])
-        alive = records["offset"] == last[prompts]
-        order = order[alive[order]]
-        counts = np.bincount(prompts[alive], minlength=n_prompts)
-    first = np.concatenate(([0], np.cumsum(counts)))
-    return Column(order, first)
-
-
-def _passed(records: Records) -> Floats:
-    passed = records["passed"]
-    return np.where(passed < 0, np.nan, passed.astype(float))
+def _id_keys(index: Index) -> Iterator[bytes]:
+    """Yield the beginning of each id; a text is the JSON array of id and input."""
+    for _, block in index.text_blocks():
+        for line in block.splitlines():
+            yield line[2 : 2 + _KEY_BYTES].partition(b'","')[0]
 
 
 def _row_mean(table: Floats) -> Floats:

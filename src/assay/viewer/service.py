@@ -13,7 +13,7 @@ from assay import __version__
 from assay.compare.report import CompareOptions
 from assay.viewer.labels import LabelSheet
 from assay.viewer.library import Library, entry_of, game_log, raw_files
-from assay.viewer.overview import Shown, overview
+from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
 
 _MOST_AT_ONCE = 500
@@ -24,8 +24,8 @@ _PATIENCE = 10.0
 class _View:
     """What was worked out about some runs, and for which state of their files."""
 
-    def __init__(self, sizes: tuple[int, ...], told: dict[str, Any], took_s: float) -> None:
-        self.sizes, self.told, self.took_s = sizes, told, took_s
+    def __init__(self, sizes: tuple[int, ...], page: dict[str, Any], took_s: float) -> None:
+        self.sizes, self.page, self.took_s = sizes, page, took_s
         self.made_s = time.monotonic()
 
     def is_good(self, sizes: tuple[int, ...]) -> bool:
@@ -54,7 +54,7 @@ class ViewerService:
             version = -1  # what is shown is older than the files: ask again
         listed = self._library.listing() if self._library.has_folders else None
         can_label = any(run.index.kind == "capture" for run in shown)
-        return view.told | {"version": version, "library": listed, "canLabel": can_label}
+        return view.page | {"version": version, "library": listed, "canLabel": can_label}
 
     def state(self) -> dict[str, Any]:
         """Say whether anything changed."""
@@ -92,40 +92,40 @@ class ViewerService:
     def sheet(self, runs: str) -> dict[str, Any]:
         """Give the rows to label; nothing of what a grader said."""
         sheet = self._sheet(runs)
-        return sheet if isinstance(sheet, dict) else sheet.told()
+        return sheet if isinstance(sheet, dict) else sheet.shown()
 
     def set_label(self, runs: str, number: int, label: str | None) -> dict[str, Any]:
-        """Put down what a person said."""
+        """Store what a person said."""
         sheet = self._sheet(runs)
         return sheet if isinstance(sheet, dict) else sheet.set(number, label)
 
-    def _viewed(self, runs: str, shown: Sequence[Shown]) -> _View:
+    def _viewed(self, runs: str, shown: Sequence[OpenRun]) -> _View:
         sizes = _sizes(shown)
         with self._making:
             view = self._views.get(runs)
             if view is None or not view.is_good(sizes):
                 began_s = time.monotonic()
-                told = self._kept(shown, sizes)
-                view = self._views[runs] = _View(sizes, told, time.monotonic() - began_s)
+                page = self._stored_overview(shown, sizes)
+                view = self._views[runs] = _View(sizes, page, time.monotonic() - began_s)
         return view
 
-    def _kept(self, shown: Sequence[Shown], sizes: tuple[int, ...]) -> dict[str, Any]:
+    def _stored_overview(self, shown: Sequence[OpenRun], sizes: tuple[int, ...]) -> dict[str, Any]:
         """Read the overview of runs that have not changed since; else make it and keep it."""
         title = " · ".join(run.label for run in shown) or "Runs"
         if not shown:
-            return overview(title, shown, self._options, self._by)
+            return overview(title, shown, self._options)
         names = [(run.label, str(run.path.resolve())) for run in shown]
         about = (__version__, names, sizes, self._options.margin, self._options.seed, self._by)
         mark = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:24]
         folder = shown[0].index.folder
         target = folder / f"overview-{mark}.json"
         try:
-            kept: dict[str, Any] = msgspec.json.decode(target.read_bytes())
-            return kept
+            stored: dict[str, Any] = msgspec.json.decode(target.read_bytes())
+            return stored
         except (OSError, msgspec.MsgspecError):
             pass
-        told = overview(title, shown, self._options, self._by)
-        data = msgspec.json.encode(told)
+        page = overview(title, shown, self._options)
+        data = msgspec.json.encode(page)
         for old in folder.glob("overview-*.json"):
             old.unlink(missing_ok=True)
         target.write_bytes(data)
@@ -136,20 +136,20 @@ class ViewerService:
         shown = self._library.chosen(runs)
         sizes = _sizes(shown)
         with self._making:
-            kept = self._prompts.get(runs)
-            if kept is None or kept[0] != sizes:
-                kept = self._prompts[runs] = (sizes, Prompts([run.index for run in shown]))
-        return kept[1]
+            known = self._prompts.get(runs)
+            if known is None or known[0] != sizes:
+                known = self._prompts[runs] = (sizes, Prompts([run.index for run in shown]))
+        return known[1]
 
-    def _found(self, runs: str, label: str, prompt_id: str) -> tuple[Shown, bytes] | None:
+    def _found(self, runs: str, label: str, prompt_id: str) -> tuple[OpenRun, bytes] | None:
         shown = self._library.chosen(runs)
         number = next((n for n, run in enumerate(shown) if run.label == label), None)
         joined = self._joined(runs)
         prompt = joined.find(prompt_id)
         if number is None or prompt is None:
             return None
-        trial = joined.trial(number, prompt)
-        return None if trial is None else (shown[number], shown[number].index.line(trial))
+        row = joined.file_row(number, prompt)
+        return None if row is None else (shown[number], shown[number].index.line(row))
 
     def _entry(
         self, runs: str, label: str, prompt_id: str, number: int
@@ -165,12 +165,12 @@ class ViewerService:
             return {"why": "Labels are for captures; these are repeated trials."}
         if runs not in self._sheets:
             target = self._labels or shown[0].path.with_suffix(".labels.jsonl")
-            sheet = LabelSheet.open(shown[0].index, target, self._by)
+            sheet = LabelSheet.open(shown[0].path, target, self._by)
             if isinstance(sheet, str):
                 return {"why": sheet}
             self._sheets[runs] = sheet
         return self._sheets[runs]
 
 
-def _sizes(shown: Sequence[Shown]) -> tuple[int, ...]:
+def _sizes(shown: Sequence[OpenRun]) -> tuple[int, ...]:
     return tuple(run.index.meta.size for run in shown)

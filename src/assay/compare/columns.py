@@ -1,0 +1,353 @@
+"""A result file as columns of numbers: what compare, report and viewer know about its trials.
+
+A file becomes two arrays of records, one record per row of the file and one per trial, and the
+facts that do not fit into records of a fixed size. Reading can go on where it stopped: new records
+are appended, and the facts are extended.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from math import nan
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import InputError
+from assay.records.capture import Cause
+from assay.records.rows import UNREADABLE, explain, read_lines
+from assay.records.views import (
+    NO_AGENT,
+    NO_FAILURE,
+    NO_USAGE,
+    CaptureStepsView,
+    CaptureView,
+    EntryView,
+    KindView,
+    TrialsStepsView,
+    TrialsView,
+)
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+type Records = NDArray[np.void]
+type Kind = Literal["capture", "trials"]
+type Fields = dict[str, tuple[Any, ...]]
+"""A block of rows, a column for each field."""
+
+HINT = "compare reads the output of capture, grade or trials"
+TIMEOUT = Cause.AGENT_TIMEOUT.value
+NO_CATEGORY = "(uncategorized)"
+_RICHNESS = ("full", "messages-only", "minimal")
+_EMPTY_TEXT = 2
+"""Bytes of a JSON string with nothing in it."""
+_LARGEST = 1e15
+_MOST_TOOLS = 60_000
+
+ROW = np.dtype(
+    [
+        ("offset", "<u8"),
+        ("text", "<u8"),
+        ("id", "<u8"),
+        ("length", "<u4"),
+        ("input", "<u4"),
+        ("category", "<u4"),
+        ("n_trials", "<u4"),
+        ("k", "<i8"),
+        ("pass_at_k", "<f8"),
+        ("pass_exp_k", "<f8"),
+    ]
+)
+"""A row of the file. offset and length say where its line is, text where its id and the beginning
+of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
+fingerprint of what was asked."""
+TRIAL = np.dtype(
+    [
+        ("passed", "<f8"),
+        ("score", "<f8"),
+        ("duration_ms", "<f8"),
+        ("first_response_ms", "<f8"),
+        ("cost_usd", "<f8"),
+        ("tokens", "<f8"),
+        ("n_steps", "<u4"),
+        ("denials", "<u4"),
+        ("cause", "<u4"),
+        ("number", "<u2"),
+        ("tool_error", "?"),
+        ("complete", "?"),
+        ("answered", "?"),
+        ("grader_failed", "?"),
+    ]
+)
+"""A trial as its row has it, in the order of the file; NaN is not known or not measured."""
+
+
+class RunFacts(msgspec.Struct, rename="camel"):
+    """What is known about a whole file."""
+
+    kind: Kind | None = None
+    """None until the first row is seen."""
+    categories: list[str] = []
+    """Names of the numbers in the column category."""
+    causes: list[str] = msgspec.field(default_factory=lambda: [""])
+    """The same for the column cause; the first stands for no failure."""
+    graders: dict[str, set[str]] = {}
+    """Versions seen, by grader."""
+    agents: set[tuple[str, str, str]] = set()
+    """Adapter, version and model."""
+    richness: str | None = None
+    """How much of the agent's work the rows say can be seen."""
+    shows_work: bool = False
+    """Whether any step is more than a message; only known where steps are read."""
+    tools: dict[str, list[int]] = {}
+    """Calls and failed calls of each tool; only where steps are read."""
+
+
+class Block(NamedTuple):
+    """Some rows as records."""
+
+    rows: Records
+    trials: Records
+
+
+def kind_of(line: bytes) -> Kind | None:
+    """Say what a row holds, None if it is neither a capture nor trials; raises UNREADABLE."""
+    row = _KIND.decode(line)
+    if isinstance(row.trials, list) and isinstance(row.k, int | float):
+        return "trials"
+    if isinstance(row.trajectory, list) and isinstance(row.timing, dict):
+        return "capture"
+    return None
+
+
+def detect_kind(path: Path) -> Kind:
+    """Say what a file holds, from its first row."""
+    for place, line in read_lines(path):
+        try:
+            kind = kind_of(line)
+        except UNREADABLE as error:
+            msg = f"{place}: {explain(error)}"
+            raise InputError(msg, hint=HINT) from error
+        if kind is not None:
+            return kind
+        msg = f"{place}: neither a capture (trajectory, timing) nor trials (trials, k)"
+        raise InputError(msg, hint=HINT)
+    msg = f"{path}: no rows"
+    raise InputError(msg)
+
+
+_KIND = msgspec.json.Decoder(KindView)
+
+
+class ColumnReader:
+    """Turns decoded rows of one kind into records, with as few passes over them as it can."""
+
+    def __init__(
+        self, kind: Kind, category_key: str, facts: RunFacts, *, with_steps: bool = False
+    ) -> None:
+        facts.kind = kind
+        self.decoder = msgspec.json.Decoder(_view(kind, category_key, with_steps=with_steps))
+        self._facts = facts
+        self._with_steps = with_steps
+        self._categories = {name: n for n, name in enumerate(facts.categories)}
+        self._causes = {name: n for n, name in enumerate(facts.causes)}
+
+    def read(self, rows: Sequence[Any]) -> Block:
+        """Make records of some rows, and extend the facts."""
+        if self._facts.kind == "trials":
+            return self._read_trials(rows)
+        return self._read_captures(rows)
+
+    def _read_captures(self, rows: Sequence[CaptureView]) -> Block:
+        """Read prompts with one trial each."""
+        fields = _transposed(rows, CaptureView)
+        records, trials = np.zeros(len(rows), ROW), np.zeros(len(rows), TRIAL)
+        records["n_trials"] = records["k"] = trials["number"] = 1
+        records["pass_at_k"] = records["pass_exp_k"] = nan
+        self._fill_rows(records, fields)
+        errors, timing, score = fields["errors"], fields["timing"], fields["score"]
+        causes = _causes(fields["failure"])
+        if any(errors) or any(_each(fields["metadata"], "timed_out")):
+            causes = [row.failure.cause or _old_cause(row) for row in rows]
+        lengths_ms = _numbers(_each(timing, "total"))
+        if np.isnan(lengths_ms).any():
+            passed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
+            lengths_ms = np.where(np.isnan(lengths_ms), passed_ms, lengths_ms)
+        trials["passed"] = _numbers(_each(score, "pass_"))
+        trials["score"] = _numbers(_each(score, "score"))
+        trials["duration_ms"] = lengths_ms
+        trials["first_response_ms"] = _numbers(_each(timing, "first_response"))
+        trials["complete"] = _lengths(fields["output"]) > _EMPTY_TEXT
+        if any(errors):
+            trials["complete"] &= ~np.fromiter(map(bool, errors), np.bool_, len(errors))
+        self._fill_trials(trials, fields, causes)
+        return Block(records, trials)
+
+    def _read_trials(self, rows: Sequence[TrialsView]) -> Block:
+        """Read prompts with all their trials."""
+        prompts = _transposed(rows, TrialsView)
+        fields = _transposed(list(chain.from_iterable(prompts["trials"])), EntryView)
+        records, trials = np.zeros(len(rows), ROW), np.zeros(len(fields["duration"]), TRIAL)
+        counts = _lengths(prompts["trials"])
+        records["n_trials"] = counts
+        records["k"] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
+        records["pass_at_k"] = _numbers(prompts["pass_at_k"])
+        records["pass_exp_k"] = _numbers(prompts["pass_exp_k"])
+        self._fill_rows(records, prompts)
+        passed = trials["passed"] = _numbers(fields["pass_"])
+        trials["score"] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))
+        trials["duration_ms"] = _numbers(fields["duration"])
+        trials["first_response_ms"] = _numbers(fields["first_response"])
+        trials["complete"] = True
+        if self._with_steps:
+            trials["number"] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
+        self._fill_trials(trials, fields, _causes(fields["failure"]))
+        return Block(records, trials)
+
+    def _fill_rows(self, records: Records, fields: Fields) -> None:
+        inputs, metadata = fields["input"], fields["metadata"]
+        records["input"] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
+        records["category"] = self._category_numbers(_each(metadata, "category"))
+        if self._facts.richness is None:
+            seen = _each(metadata, "trajectory_richness")
+            self._facts.richness = next((value for value in seen if value in _RICHNESS), None)
+
+    def _fill_trials(self, trials: Records, fields: Fields, causes: list[str]) -> None:
+        trials["cost_usd"], trials["tokens"] = _usage(fields["usage"])
+        trials["n_steps"] = _lengths(fields["trajectory"])
+        trials["tool_error"] = fields["tool_errors"]
+        if any(fields["permission_denials"]):
+            trials["denials"] = fields["permission_denials"]
+        if any(fields["grader_failures"]):
+            trials["grader_failed"] = list(map(bool, fields["grader_failures"]))
+        if any(causes):
+            trials["cause"] = _numbered(self._causes, causes)
+            self._facts.causes = list(self._causes)
+            trials["answered"] = _each(fields["failure"], "answered")
+            trials["complete"] &= (trials["cause"] == 0) | trials["answered"]
+        self._note_agents(fields)
+        if self._with_steps:
+            self._note_tools(fields)
+
+    def _category_numbers(self, categories: list[Any]) -> Ints:
+        """Number the categories; those met before need no look at their type."""
+        known = self._categories
+        try:
+            return np.fromiter(map(known.__getitem__, categories), np.int64, len(categories))
+        except (KeyError, TypeError):
+            numbers = _numbered(known, map(_category, categories))
+            self._facts.categories = list(known)
+            return np.array(numbers, dtype=np.int64)
+
+    def _note_agents(self, fields: Fields) -> None:
+        agents = fields["agent"]
+        if agents.count(NO_AGENT) < len(agents):
+            self._facts.agents |= {
+                (agent.adapter, agent.version or "", agent.model or "")
+                for agent in set(agents)
+                if agent.adapter
+            }
+        for grades in filter(None, fields["grades"]):
+            for name, grade in grades.items():
+                self._facts.graders.setdefault(name, set()).add(grade.version or "unknown")
+
+    def _note_tools(self, fields: Fields) -> None:
+        facts = self._facts
+        steps = list(chain.from_iterable(fields["trajectory"]))
+        calls = Counter((s.name, s.status == "failed") for s in steps if s.type == "tool_call")
+        facts.shows_work = facts.shows_work or bool(calls) or "thought" in _each(steps, "type")
+        for (name, failed), n in calls.items():
+            if name in facts.tools or len(facts.tools) < _MOST_TOOLS:
+                counts = facts.tools.setdefault(name, [0, 0])
+                counts[0] += n
+                counts[1] += n * failed
+
+
+def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
+    """Return the view of a row whose category stands under this name of the metadata."""
+    if kind == "trials":
+        view: type[Any] = TrialsStepsView if with_steps else TrialsView
+    else:
+        view = CaptureStepsView if with_steps else CaptureView
+    if category_key == "category":
+        return view
+    fields: list[tuple[str, Any, Any]] = [
+        ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
+        ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
+    ]
+    # No two fields of a struct may read one key: a key that is read anyway gets a property.
+    read_anyway = next((name for name, _, field in fields if field.name == category_key), None)
+    known = {"category": property(attrgetter(read_anyway))} if read_anyway else {}
+    if not read_anyway:
+        fields.append(("category", Any, msgspec.field(name=category_key, default=None)))
+    try:
+        metadata = msgspec.defstruct("MetadataView", fields, namespace=known, frozen=True)
+    except ValueError as error:
+        msg = f"--by {category_key!r}: {error}"
+        raise InputError(msg, hint="choose another field of the metadata") from error
+    return msgspec.defstruct(
+        view.__name__, [("metadata", metadata, metadata())], bases=(view,), kw_only=True
+    )
+
+
+def _transposed(rows: Sequence[Any], kind: type[msgspec.Struct]) -> Fields:
+    """Return every field of all rows as a column, in one pass: one for each field is slow."""
+    if not rows:
+        return dict.fromkeys((*kind.__struct_fields__, "trial_num"), ())
+    names = type(rows[0]).__struct_fields__
+    return dict(zip(names, zip(*map(msgspec.structs.astuple, rows), strict=True), strict=True))
+
+
+def _each(values: Iterable[Any], name: str) -> list[Any]:
+    return list(map(attrgetter(name), values))
+
+
+def _numbers(values: Sequence[Any]) -> Floats:
+    """Return numbers as a column; None becomes NaN."""
+    try:
+        return np.fromiter(values, np.float64, len(values))
+    except TypeError:  # some are None: slower
+        return np.array(values, dtype=np.float64)
+
+
+def _lengths(values: Sequence[Any]) -> Ints:
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _numbered(known: dict[str, int], names: Iterable[str]) -> list[int]:
+    """Number names in the order in which they are first met."""
+    return [known.setdefault(name, len(known)) for name in names]
+
+
+def _causes(failures: Sequence[Any]) -> list[str]:
+    if failures.count(NO_FAILURE) == len(failures):
+        return [""] * len(failures)
+    return _each(failures, "cause")
+
+
+def _usage(used: Sequence[Any]) -> tuple[Floats | float, Floats | float]:
+    """Return cost and tokens."""
+    if used.count(NO_USAGE) == len(used):
+        return nan, nan
+    inputs, outputs = (_numbers(_each(used, f"{way}_tokens")) for way in ("input", "output"))
+    with np.errstate(over="ignore"):  # too large a number is refused later, by name
+        tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
+    tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
+    return _numbers(_each(used, "cost_usd")), tokens
+
+
+def _old_cause(row: CaptureView) -> str:
+    """Recognise a timeout in rows that carry no cause."""
+    mentioned = any("timeout" in error.lower() for error in row.errors)
+    return TIMEOUT if mentioned or row.metadata.timed_out is True else ""
+
+
+def _category(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return NO_CATEGORY if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,325 @@
+"""Partial views of a row: each names only the fields that a command needs.
+
+msgspec skips a field that no struct names several times faster than it decodes it, so every reader
+of rows decodes into the smallest view that serves it. gc=False keeps millions of small records out
+of the garbage collector; none of them can be part of a cycle.
+"""
+# ruff: noqa: D101 - most of these names say all there is to say
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from assay.records.capture import Failure, Grade
+from assay.records.trajectory import AnyStep
+
+_SHARE = msgspec.Meta(ge=0, le=1)
+_NO_JSON = msgspec.Raw()
+
+
+class AnyIdView(msgspec.Struct, gc=False):
+    """The id of a row that another program may have written."""
+
+    id: Any = None
+
+
+class KindView(msgspec.Struct, gc=False):
+    """What tells captures from trials."""
+
+    k: Any = None
+    trials: Any = None
+    trajectory: Any = None
+    timing: Any = None
+
+
+# Parts of a row.
+
+
+class FailureView(msgspec.Struct, frozen=True, gc=False):
+    cause: str = ""
+    message: str = ""
+    answered: bool = False
+
+
+class PassView(msgspec.Struct, gc=False):
+    pass_: bool = msgspec.field(name="pass")
+
+
+class GradeView(PassView, gc=False):
+    """A grade as it is shown; whole numbers stay whole."""
+
+    score: int | float
+    reasoning: str | None = None
+
+
+class CheckedGradeView(GradeView, gc=False):
+    """The same, refusing a score outside 0..1."""
+
+    score: Annotated[int, _SHARE] | Annotated[float, _SHARE]
+
+
+class PartialGradeView(msgspec.Struct, frozen=True, gc=False):
+    """A grade in which either half may be null; leaving one out is an error."""
+
+    pass_: bool | None = msgspec.field(name="pass")
+    score: float | None
+
+
+class VersionView(msgspec.Struct, gc=False):
+    version: str | None = None
+
+
+class AgentView(msgspec.Struct, frozen=True, gc=False):
+    adapter: str = ""
+    version: str | None = None
+    model: str | None = None
+
+
+class UsageView(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost_usd: float | None = None
+
+
+class TimingView(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Clock readings in ms, none of them required."""
+
+    start: float | None = None
+    end: float | None = None
+    total: float | None = None
+    first_response: float | None = None
+
+
+class StartEndView(msgspec.Struct, gc=False):
+    start: int | float
+    end: int | float
+
+
+class TotalView(msgspec.Struct, gc=False):
+    total: int | float
+
+
+class MetadataView(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The metadata that is compared; the category may stand under another name."""
+
+    category: Any = None
+    trajectory_richness: Any = None
+    timed_out: Any = None
+
+
+# Steps of a trajectory, from only counted to shown.
+
+
+class CountedStep(msgspec.Struct, gc=False):
+    """A step that is only counted."""
+
+
+class NamedStep(msgspec.Struct, gc=False):
+    type: Literal["thought", "message", "plan", "tool_call"]
+    name: str = "unknown"
+
+
+class StepView(msgspec.Struct, gc=False):
+    """What a step was and, of a tool call, which tool and how it ended."""
+
+    type: str = ""
+    name: str = "unknown"
+    status: str = ""
+
+
+class _KindOfStep(msgspec.Struct, tag_field="type", gc=False):
+    """Base of steps whose type must be a known one."""
+
+
+class ThoughtText(_KindOfStep, tag="thought", gc=False):
+    content: str = ""
+
+
+class MessageText(_KindOfStep, tag="message", gc=False):
+    content: str = ""
+
+
+class PlanEntries(_KindOfStep, tag="plan", gc=False):
+    entries: list[Any] = []
+
+
+class ToolUse(_KindOfStep, tag="tool_call", gc=False):
+    name: str = "unknown"
+    status: str = "pending"
+    input: Any = None
+    duration: int | float | None = None
+
+
+type ShownStep = ThoughtText | MessageText | PlanEntries | ToolUse
+
+
+class MadeByView(msgspec.Struct, gc=False):
+    agent: AgentView = AgentView()
+
+
+# Rows for summarize and format.
+
+
+class SummaryView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    trajectory: list[NamedStep]
+    timing: StartEndView
+    score: CheckedGradeView | None = None
+    failure: FailureView | None = None
+
+
+class DetailView(SummaryView, kw_only=True, rename="camel", gc=False):
+    trajectory: list[ShownStep]  # type: ignore[assignment]
+    metadata: dict[str, Any] | None = None
+    tool_errors: bool = False
+
+
+class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | None = None
+    tool_errors: bool | None = None
+    score: GradeView | None = None
+
+
+class CsvView(ResultView, kw_only=True, rename="camel", gc=False):
+    timing: TotalView
+
+
+class MarkdownView(ResultView, kw_only=True, rename="camel", gc=False):
+    error: str | None = None
+    errors: list[str] | None = None
+    failure: FailureView | None = None
+
+
+class HasScoreView(msgspec.Struct, gc=False):
+    score: CountedStep | None = None
+
+
+# Rows for grade and calibrate.
+
+
+class GradingView(msgspec.Struct, rename="camel", gc=False):
+    """The fields that grading looks at; those seldom needed stay undecoded."""
+
+    input: str | list[str]
+    output: str
+    id: Any = ""
+    hint: str | None = None
+    metadata: msgspec.Raw = _NO_JSON
+    cwd: str | None = None
+    reference: str | None = None
+    failure: Failure | None = None
+    trajectory: msgspec.Raw = _NO_JSON
+    errors: msgspec.Raw = _NO_JSON
+    score: msgspec.Raw = _NO_JSON
+    outcome: msgspec.Raw = _NO_JSON
+    grades: msgspec.Raw = _NO_JSON
+    grader_failures: msgspec.Raw = _NO_JSON
+
+
+class VerdictView(msgspec.Struct, kw_only=True, gc=False):
+    id: str
+    score: PassView | None = None
+    failure: FailureView | None = None
+    trials: msgspec.Raw = _NO_JSON
+    metadata: dict[str, Any] | None = None
+
+
+class SampleView(msgspec.Struct, kw_only=True):
+    id: str
+    input: str | list[str]
+    output: str
+    score: Grade
+    hint: str | None = None
+    trajectory: list[AnyStep] = []
+    grades: dict[str, Grade] | None = None
+
+
+class JudgedView(msgspec.Struct, kw_only=True, gc=False):
+    id: str
+    output: str
+    score: Grade | None = None
+    grades: dict[str, Grade] | None = None
+    failure: FailureView | None = None
+
+
+class StepsView(msgspec.Struct, gc=False):
+    """The steps of a row, undecoded until it is known that they are wanted."""
+
+    id: str
+    output: str = ""
+    trajectory: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+# Rows that are read into columns. Most rows lack these parts: one object stands for all of them,
+# so that a whole column is recognised as empty without a look at each.
+
+NO_FAILURE, NO_USAGE, NO_AGENT = FailureView(), UsageView(), AgentView()
+NO_GRADE, NO_METADATA = PartialGradeView(None, None), MetadataView()
+
+
+class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """What a capture and an entry of trials have in common."""
+
+    trajectory: list[CountedStep]
+    tool_errors: bool = False
+    grades: dict[str, VersionView] | None = None
+    grader_failures: dict[str, str] | None = None
+    failure: FailureView = NO_FAILURE
+    usage: UsageView = NO_USAGE
+    agent: AgentView = NO_AGENT
+    permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+
+
+class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):
+    """A row of results.jsonl, or of what grade wrote."""
+
+    id: str
+    input: msgspec.Raw
+    output: msgspec.Raw
+    timing: TimingView
+    metadata: MetadataView = NO_METADATA
+    errors: tuple[str, ...] = ()
+    score: PartialGradeView = NO_GRADE
+
+
+class EntryView(AttemptView, rename="camel", kw_only=True, gc=False):
+    """One trial in a row of trials.jsonl."""
+
+    duration: float
+    pass_: bool | None = msgspec.field(name="pass", default=None)
+    score: float | None = None
+    first_response: float | None = None
+
+
+class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """A row of trials.jsonl."""
+
+    id: str
+    input: msgspec.Raw
+    k: float | None
+    trials: list[EntryView]
+    metadata: MetadataView = NO_METADATA
+    pass_at_k: float | None = None
+    pass_exp_k: float | None = None
+
+
+class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):
+    trajectory: list[StepView]  # type: ignore[assignment]
+
+
+class EntryStepsView(EntryView, rename="camel", kw_only=True, gc=False):
+    trial_num: int
+    trajectory: list[StepView]  # type: ignore[assignment]
+
+
+class TrialsStepsView(TrialsView, rename="camel", kw_only=True, gc=False):
+    trials: list[EntryStepsView]  # type: ignore[assignment]
+
+
+class TrajectoryView(msgspec.Struct, gc=False):
+    trajectory: list[StepView]
