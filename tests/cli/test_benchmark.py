@@ -103,19 +103,19 @@ def test_trials_of_a_benchmark_resume(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--benchmark", "nope"], 1, "no benchmark is called 'nope'\n  installed: arc, ledger"),
+        (["--benchmark", "nope"], 1, "no benchmark called 'nope'\n  installed: arc, ledger"),
         (
             ["--benchmark", "ledger:size=3"],
             1,
-            "no option 'size'\n  it has: count, word, fault",
+            "no option 'size'\n  its options are: count, word, fault",
         ),
         (
             ["--benchmark", 'ledger:{"x": 1}'],
             1,
-            "no option 'x'\n  it has: count, word, fault",
+            "no option 'x'\n  its options are: count, word, fault",
         ),
         (["--benchmark", "ledger:count=many"], 1, "ledger: count=many: Expected `int`"),
-        (["--benchmark", "ledger:{count"], 1, "ledger: options that begin with { are JSON"),
+        (["--benchmark", "ledger:{count"], 1, "ledger: options that begin with { must be JSON"),
         (
             ["--benchmark", "ledger:fault=raise"],
             1,
