@@ -150,6 +150,13 @@ class Served(Protocol):
         """
         ...
 
+    def ask_many(self, lines: Sequence[bytes], timeout_s: float) -> Iterator[list[bytes]]:
+        """Write many lines, give the answers in their order, as many at a time as have come.
+
+        The time is that of one answer. Raises as ask does: those not given by then are lost.
+        """
+        ...
+
 
 class Started(Protocol):
     """A program that runs beside a trial until it ends or is ended."""
@@ -185,6 +192,13 @@ class Machine(Protocol):
 
     def serve(self, argv: Sequence[str]) -> Served:
         """Give this thread's running copy of a program; start it when there is none."""
+        ...
+
+    def serve_function(self, function: str, argument: str) -> Served:
+        """Give this thread's forked process that answers lines by a function of ours.
+
+        function is module:name; called with the argument it gives what turns a line into a line.
+        """
         ...
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:

@@ -13,7 +13,7 @@ from assay.cli.options import grader_options, grader_refs, output_mode, with_opt
 from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
-from assay.pipeline.grading import GradedRow
+from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.rows import Place, read_lines
 
@@ -62,7 +62,8 @@ def command(**options: Any) -> None:
         if mode == "resume" and output is not None:
             tally.n_before = _skip_graded(lines, output)
         with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options["concurrency"]):
+            waits = rows_wait(source)
+            for row in grade_all(lines, graders, options["concurrency"], waits):
                 batch.add(row.line)
                 tally.add(row)
                 if options["progress"]:

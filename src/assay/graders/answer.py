@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import version_with
-from assay.graders.guard import PythonCode
+from assay.graders.python_code import PythonCode, version_with
 from assay.plugin import Trial
 from assay.records.capture import Grade
 

@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.errors import PluginError
-from assay.graders.fingerprint import fingerprint
-from assay.graders.guard import PythonCode, TooLong
 from assay.graders.program import check_value
+from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Trial
 from assay.records.capture import Grade
 
@@ -38,34 +36,8 @@ class PythonFile(PythonCode):
         return fingerprint(Path(self.path).read_bytes())
 
     def judge(self, trial: Trial) -> Grade:
-        """Call the function. What it and its programs print goes to stderr."""
-        stdout, sys.stdout = sys.stdout, sys.stderr
-        try:
-            if self._stdout_fd is not None:
-                os.dup2(2, 1)
-            value = self._call(trial)
-        except SystemExit as error:
-            msg = f"Grader called exit({error.code!r})"
-            raise PluginError(msg) from error
-        except (Exception, KeyboardInterrupt, TooLong):
-            raise
-        except BaseException as error:
-            msg = f"{type(error).__name__}: {error}"
-            raise PluginError(msg) from error
-        finally:
-            if self._stdout_fd is not None:
-                os.dup2(self._stdout_fd, 1)
-            sys.stdout = stdout
-        return check_value(value)
-
-    @cached_property
-    def _stdout_fd(self) -> int | None:
-        """Our own way to stdout, None when there is none or no stderr to send prints to."""
-        try:
-            os.fstat(2)
-            return os.dup(1)
-        except OSError:
-            return None
+        """Call the function."""
+        return check_value(self._call(trial))
 
     @cached_property
     def sees(self) -> frozenset[str] | None:  # type: ignore[override]

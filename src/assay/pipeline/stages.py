@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import PluginError
+from assay.graders.python_code import CHILD_FUNCTION
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
 from assay.pipeline.trials import count_passes, set_pass_numbers, trial_result
@@ -24,7 +25,7 @@ from assay.records.trajectory import AnyStep
 from assay.records.trials import TrialEntry, TrialResult
 from assay.run.family import end_leftovers as end_leftovers
 from assay.run.host import LocalHost, close_served
-from assay.run.process import pause, start_over, stop_all
+from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.trial import lost_trial, run_trial
 from assay.run.workspace import our_secrets
 
@@ -45,6 +46,7 @@ def capture_all(
 
     on_step hears from the workers' threads: when a trial begins, and of each of its steps.
     """
+    _prepare(graders)
     work = partial(_capture, graders=tuple(graders), retries=retries, on_step=on_step)
     return _map(executor, work, specs, _lost_capture)
 
@@ -72,14 +74,24 @@ def gather_trials(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: boo
 
 
 def grade_all(
-    lines: Iterable[tuple[Place, bytes]], graders: Sequence[PluginRef], workers: int = 1
+    lines: Iterable[tuple[Place, bytes]],
+    graders: Sequence[PluginRef],
+    workers: int = 1,
+    more_waits: Callable[[], bool] = lambda: True,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows that are on disk; give them in their order."""
+    """Grade rows that are on disk or come one by one (see grade_rows); give them in their order."""
     start_over()
+    _prepare(graders)
     try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop=stop_all)
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:
         close_served()
+
+
+def _prepare(graders: Sequence[PluginRef]) -> None:
+    """Start what graders are forked from, if need be, while there are no threads yet."""
+    if any(getattr(plugins.grader(ref), "can_hang", False) for ref in graders):
+        prepare_to_fork(CHILD_FUNCTION)
 
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:

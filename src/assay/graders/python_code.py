@@ -1,0 +1,166 @@
+"""What graders that are Python code share: a version, and a child process that can be killed.
+
+Python cannot end its own threads, and code that catches every exception cannot be interrupted
+either. So whatever may hang runs in a forked process of its own, one for each thread that asks. It
+is asked about many trials at once where many are at hand.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import msgspec
+
+from assay import plugins
+from assay.errors import AssayError, Interrupted, PluginError
+from assay.plugin import Host, Trial
+from assay.records.capture import Grade
+from assay.records.spec import PluginRef
+
+CHILD_FUNCTION = f"{__name__}:answer_lines"
+_NO_VERDICT = frozenset({"timeout_s"})
+"""Options that change how long we wait; a grader that runs out of time gives no verdict at all."""
+_SHORT = 8
+"""Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    """What the child process says about one trial."""
+
+    grade: Grade | None = None
+    error: str = ""
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_TRIAL = msgspec.json.Decoder(Trial)
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(kw_only=True)
+class PythonCode:
+    """Base of graders that are Python code. Fields are the options a user may set."""
+
+    name: ClassVar[str]
+    code_version: ClassVar[str]
+    """Raised when any trial could get another pass, score or outcome than before, also because of
+    a helper or a default that changed; not for a reworded reasoning. The examples in
+    tests/graders/test_versions.py notice most of these."""
+    can_hang: ClassVar[bool] = True
+    """Whether hostile text or a user's code can make judge() take for ever."""
+    sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
+    """Fields of a trial it looks at besides the short ones; None is all of them."""
+    timeout_s: float = 60.0
+
+    @cached_property
+    def version(self) -> str:
+        """Of the code and the options."""
+        return version_with(self.code_version, changed_options(self))
+
+    def judge(self, trial: Trial) -> Grade:
+        """Give a verdict: here, now, however long it takes."""
+        raise NotImplementedError
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Give a verdict within the time."""
+        if not self.can_hang:
+            return self.judge(trial)
+        (said,) = self.grade_many([trial], host)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+        """Give for each trial, as soon as it is known, what grade() would give or raise."""
+        if not self.can_hang:
+            yield from map(self._judge_or_error, trials)
+            return
+        lines = [_encode(trial) for trial in trials]
+        n_done = 0
+        while n_done < len(lines):
+            try:
+                child = host.serve_function(CHILD_FUNCTION, self._reference)
+                for answers in child.ask_many(lines[n_done:], self.timeout_s):
+                    n_done += len(answers)
+                    yield from map(_read_answer, answers)
+            except Interrupted:
+                raise
+            except AssayError as error:  # the rest are put to another child
+                n_done += 1
+                yield PluginError(f"Grader {error.message}")
+
+    def _judge_or_error(self, trial: Trial) -> Grade | Exception:
+        try:
+            return self.judge(trial)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this trial has no verdict
+            return error
+
+    @cached_property
+    def _reference(self) -> str:
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _encode(PluginRef(name=type(self).name, options=options)).decode()
+
+
+def _read_answer(line: bytes) -> Grade | Exception:
+    answer = _ANSWER.decode(line)
+    return PluginError(answer.error) if answer.grade is None else answer.grade
+
+
+def answer_lines(reference: str) -> Callable[[bytes], bytes]:
+    """Build a grader in the child process; give what turns a trial into an answer."""
+    grader = plugins.grader(msgspec.json.decode(reference, type=PluginRef))
+    assert isinstance(grader, PythonCode)
+
+    def answer(line: bytes) -> bytes:
+        try:
+            said = _Answer(grade=grader.judge(_TRIAL.decode(line)))
+        except AssayError as error:
+            said = _Answer(error=error.message)
+        except SystemExit as error:
+            said = _Answer(error=f"Grader called exit({error.code!r})")
+        except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
+            said = _Answer(error=describe_error(error))
+        return _encode(said)
+
+    return answer
+
+
+def describe_error(error: BaseException) -> str:
+    """Say what was raised, in text that can be written down."""
+    return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash bytes as they are and everything else as JSON."""
+    digest = hashlib.sha256()
+    for part in parts:
+        said = part if isinstance(part, bytes) else msgspec.json.encode(part, order="deterministic")
+        digest.update(len(said).to_bytes(8) + said)
+    return digest.hexdigest()[:12]
+
+
+def version_with(code_version: str, options: dict[str, Any]) -> str:
+    """Give a built-in's version: "1", or with options "1-3f2a9c1b".
+
+    Grades that carry the same version were given alike. What a user wrote is known by a hash of its
+    content; a built-in carries a version that is written down beside its code, so that code may be
+    moved and reworded. There is no colon: `compare` and `calibrate` write one before a version.
+    """
+    return f"{code_version}-{fingerprint(options)[:_SHORT]}" if options else code_version
+
+
+def changed_options(grader: Any) -> dict[str, Any]:
+    """Give the options that decide a verdict and differ from their defaults.
+
+    Only these are hashed, so that a new option with a neutral default changes no version.
+    """
+    changed = {}
+    for field in dataclasses.fields(grader):
+        has_factory = field.default_factory is not dataclasses.MISSING
+        default = field.default_factory() if has_factory else field.default  # type: ignore[misc]
+        value = getattr(grader, field.name)
+        if field.name not in _NO_VERDICT and value != default:
+            changed[field.name] = value
+    return changed
