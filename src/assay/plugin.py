@@ -150,8 +150,8 @@ class Served(Protocol):
         """
         ...
 
-    def ask_many(self, lines: Sequence[bytes], timeout_s: float) -> Iterator[list[bytes]]:
-        """Write many lines, give the answers in their order, as many at a time as have come.
+    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
+        """Write many lines, give the lines that come back, as many at a time as have come.
 
         The time is that of one answer. Raises as ask does: those not given by then are lost.
         """
@@ -197,7 +197,8 @@ class Machine(Protocol):
     def serve_function(self, function: str, argument: str) -> Served:
         """Give this thread's forked process that answers lines by a function of ours.
 
-        function is module:name; called with the argument it gives what turns a line into a line.
+        function is module:name; called with the argument it gives what answers a block of lines,
+        line by line.
         """
         ...
 
@@ -219,7 +220,7 @@ class Host(Machine, Protocol):
         ...
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a grader gets to see of one trial. None is unknown."""
 
     input: str | list[str]

@@ -27,16 +27,10 @@ _SHORT = 8
 """Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
 
 
-class _Answer(msgspec.Struct, omit_defaults=True):
-    """What the child process says about one trial."""
-
-    grade: Grade | None = None
-    error: str = ""
-
-
-_ANSWER = msgspec.json.Decoder(_Answer)
-_TRIAL = msgspec.json.Decoder(Trial)
-_encode = msgspec.json.Encoder().encode
+_ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)
+"""What the child process says about a trial; a text is why it has no grade."""
+_TRIALS = msgspec.json.Decoder(Trial)
+_ENCODER = msgspec.json.Encoder()
 
 
 @dataclass(kw_only=True)
@@ -77,14 +71,15 @@ class PythonCode:
         if not self.can_hang:
             yield from map(self._judge_or_error, trials)
             return
-        lines = [_encode(trial) for trial in trials]
         n_done = 0
-        while n_done < len(lines):
+        while n_done < len(trials):
             try:
+                lines = _ENCODER.encode_lines(trials[n_done:])
                 child = host.serve_function(CHILD_FUNCTION, self._reference)
-                for answers in child.ask_many(lines[n_done:], self.timeout_s):
-                    n_done += len(answers)
-                    yield from map(_read_answer, answers)
+                for answers in child.ask_many(lines, self.timeout_s):
+                    for said in _ANSWERS.decode_lines(answers):
+                        n_done += 1
+                        yield PluginError(said) if isinstance(said, str) else said
             except Interrupted:
                 raise
             except AssayError as error:  # the rest are put to another child
@@ -100,36 +95,34 @@ class PythonCode:
     @cached_property
     def _reference(self) -> str:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return _encode(PluginRef(name=type(self).name, options=options)).decode()
+        return _ENCODER.encode(PluginRef(name=type(self).name, options=options)).decode()
 
 
-def _read_answer(line: bytes) -> Grade | Exception:
-    answer = _ANSWER.decode(line)
-    return PluginError(answer.error) if answer.grade is None else answer.grade
-
-
-def answer_lines(reference: str) -> Callable[[bytes], bytes]:
-    """Build a grader in the child process; give what turns a trial into an answer."""
+def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:
+    """Build a grader in the child process; give what turns trials into answers."""
     grader = plugins.grader(msgspec.json.decode(reference, type=PluginRef))
     assert isinstance(grader, PythonCode)
+    judge, encode = grader.judge, _ENCODER.encode
 
-    def answer(line: bytes) -> bytes:
-        try:
-            said = _Answer(grade=grader.judge(_TRIAL.decode(line)))
-        except AssayError as error:
-            said = _Answer(error=error.message)
-        except SystemExit as error:
-            said = _Answer(error=f"Grader called exit({error.code!r})")
-        except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
-            said = _Answer(error=describe_error(error))
-        return _encode(said)
+    def answer(lines: bytes) -> Iterator[bytes]:
+        for trial in _TRIALS.decode_lines(lines):
+            try:
+                said = encode(judge(trial))
+            except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
+                said = encode(_what_was_raised(error))
+            yield said + b"\n"
 
     return answer
 
 
-def describe_error(error: BaseException) -> str:
-    """Say what was raised, in text that can be written down."""
-    return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+def _what_was_raised(error: BaseException) -> str:
+    if isinstance(error, AssayError):
+        text = error.message
+    elif isinstance(error, SystemExit):
+        text = f"Grader called exit({error.code!r})"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return text.encode(errors="replace").decode()
 
 
 def fingerprint(*parts: Any) -> str:

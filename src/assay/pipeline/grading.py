@@ -68,7 +68,7 @@ def ask_graders(
     for said in zip(*answers, strict=True):
         grades: dict[str, Grade] = {}
         broken: dict[str, str] = {}
-        for name, grader, grade in zip(names, graders, said, strict=True):
+        for name, grader, grade in zip(names, graders, said):  # noqa: B905 - as many of each
             if isinstance(grade, Grade):
                 grades[name] = msgspec.structs.replace(grade, version=grader.version)
             elif isinstance(grade, AssayError):
@@ -151,7 +151,7 @@ class GradedRow(NamedTuple):
     verdict: Verdict
 
 
-class _Row(msgspec.Struct, rename="camel"):
+class _Row(msgspec.Struct, rename="camel", gc=False):
     """The fields of a row that grading looks at; those seldom needed are left as they are."""
 
     input: str | list[str]

@@ -2,7 +2,7 @@
 
 `process.py` starts the server while it has no threads yet, because a process that has threads must
 not fork: their locks would stay locked in the copy. Each process that the server makes builds a
-function and calls it with every line that comes in. It has its parent's modules already, which is
+function and calls it with the lines that come in. It has its parent's modules already, which is
 what makes it cheap.
 """
 
@@ -23,8 +23,8 @@ import msgspec
 
 from assay.run import family
 
-type AnswerLine = Callable[[bytes], bytes]
-"""Gives one line for one line; neither has a line feed."""
+type AnswerLines = Callable[[bytes], Iterator[bytes]]
+"""Takes one line or more and gives one for each, as soon as it knows it; all end in line feeds."""
 PID = struct.Struct("=q")
 FDS = 3
 """A process is given three pipes: lines to read, answers to write, and a bell."""
@@ -35,7 +35,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The first line a forked process reads."""
 
     function: str
-    """module:name of a function that is called with the argument and gives an AnswerLine."""
+    """module:name of a function that is called with the argument and gives an AnswerLines."""
     argument: str
     token: str
     number: int
@@ -136,13 +136,14 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
             os.set_blocking(fd, False)
         copied: list[bool] = []
         os.register_at_fork(after_in_child=lambda: copied.append(True))
-        lines = _lines(questions, bell)
-        answer = _function(_START.decode(next(lines)))
-        for line in lines:
-            said = answer(line) + b"\n"
-            if copied:  # the function forked, and its copy came back to our loop
-                os._exit(1)
-            _write(answers, said, bell)
+        start, questions_in = _first_line(questions)
+        answer = _function(_START.decode(start))
+        for block in _blocks(questions, questions_in):
+            for line in answer(block):
+                if copied:  # the function forked, and its copy came back to our loop
+                    os._exit(1)
+                _write(answers, line, bell)
+            _ring(bell)
         atexit._run_exitfuncs()
         code = 0
     except Exception:  # noqa: BLE001 - nobody above us but the parent's frames
@@ -151,24 +152,35 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
         os._exit(code)
 
 
-def _function(start: Start) -> AnswerLine:
+def _function(start: Start) -> AnswerLines:
     family.Mark.bear(start.token, start.number)
     module, _, name = start.function.partition(":")
-    build: Callable[[str], AnswerLine] = getattr(import_module(module), name)
+    build: Callable[[str], AnswerLines] = getattr(import_module(module), name)
     return build(start.argument)
 
 
-def _lines(fd: int, bell: int) -> Iterator[bytes]:
-    """Give the lines as they come. Rings the bell when all that came are done with."""
-    begun: list[bytes] = []  # pieces of a line that is longer than a block
-    while block := os.read(fd, _BLOCK):
-        first, *more = block.split(b"\n")
-        begun.append(first)
-        if more:
-            yield b"".join(begun)
-            yield from more[:-1]
-            begun = [more[-1]]
-            _ring(bell)
+def _first_line(fd: int) -> tuple[bytes, bytes]:
+    """Give the first line and what was read behind it."""
+    read = b""
+    while b"\n" not in read and (block := os.read(fd, _BLOCK)):
+        read += block
+    line, _, rest = read.partition(b"\n")
+    return line, rest
+
+
+def _blocks(fd: int, rest: bytes) -> Iterator[bytes]:
+    """Give whole lines as they come, many at a time."""
+    parts = [rest]  # of a line that is longer than a block
+    block = rest
+    while True:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join(parts[:-1]) + block[:end]
+            parts = [block[end:]]
+        block = os.read(fd, _BLOCK)
+        if not block:
+            return
+        parts.append(block)
 
 
 def _write(fd: int, line: bytes, bell: int) -> None:

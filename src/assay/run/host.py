@@ -160,24 +160,25 @@ class _Served:
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """Write one line, give the one that comes back."""
-        return next(self.ask_many([line], timeout_s))[0]
+        (answer,) = self.ask_many(line.rstrip(b"\n") + b"\n", timeout_s)
+        return answer[:-1]
 
-    def ask_many(self, lines: Sequence[bytes], timeout_s: float) -> Iterator[list[bytes]]:
-        """Write lines, give what comes back as it comes, in its order.
+    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
+        """Write lines, give what comes back, in its order, as many lines at a time as have come.
 
         Raises PluginError when the next answer does not come within the time since the last one.
         Whoever stops listening before the last answer has the process killed.
         """
-        n_left = len(lines)
+        n_left = lines.count(b"\n")
         try:
             self._hear()
             if self._heard:
                 msg = "wrote more than one line for a question"
                 raise PluginError(msg)
-            self._process.write(b"\n".join([*lines, b""]))
+            self._process.write(lines)
             while n_left:
-                answers = self._next_answers(timeout_s, n_left)
-                n_left -= len(answers)
+                answers, n_lines = self._next_answers(timeout_s, n_left)
+                n_left -= n_lines
                 yield answers
         finally:
             if n_left:
@@ -199,7 +200,7 @@ class _Served:
         for fd in {self._out, self._bell}:
             os.close(fd)
 
-    def _next_answers(self, timeout_s: float, n_left: int) -> list[bytes]:
+    def _next_answers(self, timeout_s: float, n_left: int) -> tuple[bytes, int]:
         deadline_s = time.monotonic() + timeout_s
         looked_at = 0
         # Of several answers some may be there before the bell says that all of them are.
@@ -215,9 +216,13 @@ class _Served:
             nothing_new = len(self._heard) == looked_at
             if (nothing_new and not can_come) or self._too_long(looked_at):
                 raise PluginError(self._last_words())
-        answers = bytes(self._heard[:end]).split(b"\n")[:n_left]
-        del self._heard[: sum(map(len, answers)) + len(answers)]
-        return answers
+        n_lines = self._heard.count(b"\n", 0, end + 1)
+        if n_lines > n_left:  # a line that nobody asked for is complained of by the next question
+            lines = self._heard.split(b"\n", n_left)
+            n_lines, end = n_left, len(self._heard) - len(lines[-1]) - 1
+        answers = bytes(self._heard[: end + 1])
+        del self._heard[: end + 1]
+        return answers, n_lines
 
     def _wait(self, longest_s: float) -> None:
         """Wait until there is something to read, room to write, or somebody to reap."""
