@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -204,6 +203,8 @@ class JsonSchema(PythonCode):
     @cached_property
     def version(self) -> str:
         """Of the code, the schema and the library that reads it."""
+        from importlib.metadata import version as library_version  # slow, and seldom needed
+
         parts = {"schema": self.schema, "jsonschema": library_version("jsonschema")}
         return version_with(self.code_version, parts)
 

@@ -1,12 +1,18 @@
-"""What graders that are Python code share: a version, and a child process that can be killed.
+"""What graders that are Python code share: a version, and an end for code that hangs.
 
 Python cannot end its own threads, and code that catches every exception cannot be interrupted
-either. So whatever may hang runs in a forked process of its own, one for each thread that asks. It
-is asked about many trials at once where many are at hand.
+either. So a user's code runs in a forked process that is killed, one for each thread that asks; it
+is asked about many trials at once where many are at hand. Built-ins that may hang catch no alarm:
+in the main thread (`grade -j 1`) one ends them, which costs nothing; elsewhere they run in such a
+process too.
 """
 
+import atexit
 import dataclasses
 import hashlib
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +27,9 @@ from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
 CHILD_FUNCTION = f"{__name__}:answer_lines"
+_MAIN_THREAD = threading.main_thread().ident
+_TICK_S = 0.1
+"""How exact the alarm is."""
 _NO_VERDICT = frozenset({"timeout_s"})
 """Options that change how long we wait; a grader that runs out of time gives no verdict at all."""
 _SHORT = 8
@@ -44,6 +53,9 @@ class PythonCode:
     tests/graders/test_versions.py notice most of these."""
     can_hang: ClassVar[bool] = True
     """Whether hostile text or a user's code can make judge() take for ever."""
+    heeds_alarm: ClassVar[bool] = True
+    """Whether judge() is sure to end when an alarm raises in it: it catches no BaseException and
+    calls no C code that takes long without looking for signals (`re` does look)."""
     sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
     """Fields of a trial it looks at besides the short ones; None is all of them."""
     timeout_s: float = 60.0
@@ -59,8 +71,6 @@ class PythonCode:
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Give a verdict within the time."""
-        if not self.can_hang:
-            return self.judge(trial)
         (said,) = self.grade_many([trial], host)
         if isinstance(said, Exception):
             raise said
@@ -68,9 +78,27 @@ class PythonCode:
 
     def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
         """Give for each trial, as soon as it is known, what grade() would give or raise."""
-        if not self.can_hang:
-            yield from map(self._judge_or_error, trials)
-            return
+        if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
+            yield from map(self._judge_here, trials)
+        else:
+            yield from self._judge_in_child(trials, host)
+
+    def _judge_here(self, trial: Trial) -> Grade | Exception:
+        alarm = _alarm
+        try:
+            if self.can_hang:
+                alarm.deadline_s = time.monotonic() + self.timeout_s
+                if not alarm.is_set:  # looked at only now: with a deadline it does not clear itself
+                    alarm.set()
+            return self.judge(trial)
+        except _TooLong:
+            return PluginError(f"Grader gave no answer in {self.timeout_s:g} s")
+        except Exception as error:  # noqa: BLE001 - whatever it is, this trial has no verdict
+            return error
+        finally:
+            alarm.deadline_s = None
+
+    def _judge_in_child(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
         n_done = 0
         while n_done < len(trials):
             try:
@@ -86,16 +114,47 @@ class PythonCode:
                 n_done += 1
                 yield PluginError(f"Grader {error.message}")
 
-    def _judge_or_error(self, trial: Trial) -> Grade | Exception:
-        try:
-            return self.judge(trial)
-        except Exception as error:  # noqa: BLE001 - whatever it is, this trial has no verdict
-            return error
-
     @cached_property
     def _reference(self) -> str:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _ENCODER.encode(PluginRef(name=type(self).name, options=options)).decode()
+
+
+class _TooLong(BaseException):
+    """Not an Exception: libraries catch those."""
+
+
+class _Alarm:
+    """Looks at the clock ten times a second for as long as there is anything to look after.
+
+    Setting and clearing a timer for each row would take longer than most graders do.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.deadline_s: float | None = None
+        self._before: Any = None
+
+    def set(self) -> None:
+        self.is_set = True
+        atexit.register(self._clear)  # a ring after Python's end would be the process's end
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
+
+    def _ring(self, *_: object) -> None:
+        if self.deadline_s is None:
+            self._clear()
+        elif time.monotonic() >= self.deadline_s:
+            raise _TooLong
+
+    def _clear(self) -> None:
+        atexit.unregister(self._clear)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+        self.is_set = False
+
+
+_alarm = _Alarm()
 
 
 def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:

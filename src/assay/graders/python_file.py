@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CoroutineType
 from typing import Any, ClassVar
 
 from assay.errors import PluginError
@@ -25,6 +26,7 @@ class PythonFile(PythonCode):
     """Loaded once. Its function takes any of ARGUMENTS by name and may be async."""
 
     name: ClassVar[str] = "python"
+    heeds_alarm: ClassVar[bool] = False
     path: str
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class PythonFile(PythonCode):
 
         def call(trial: Trial) -> Any:
             value = function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
-            return self._runner.run(value) if inspect.iscoroutine(value) else value
+            return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
 

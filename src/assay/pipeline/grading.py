@@ -63,21 +63,26 @@ def ask_graders(
 
     A grader that breaks is noted and leaves the trial without a score.
     """
-    names = _names(graders)
+    named = list(zip(_names(graders), graders, strict=True))
     answers = [_answers(grader, trials, host) for grader in graders]
     for said in zip(*answers, strict=True):
         grades: dict[str, Grade] = {}
         broken: dict[str, str] = {}
-        for name, grader, grade in zip(names, graders, said):  # noqa: B905 - as many of each
+        for (name, grader), grade in zip(named, said, strict=True):
             if isinstance(grade, Grade):
-                grades[name] = msgspec.structs.replace(grade, version=grader.version)
-            elif isinstance(grade, AssayError):
-                broken[name] = grade.message
+                grades[name] = _replace(grade, version=grader.version)
             else:
-                text = f"{type(grade).__name__}: {grade}"
-                broken[name] = text.encode(errors="replace").decode()
-        score = None if broken else combine(tuple(grades.values()))
-        yield Verdict(score=score, grades=grades, broken=broken)
+                broken[name] = _message(grade)
+        if broken:
+            yield Verdict(grades=grades, broken=broken)
+        else:
+            yield Verdict(score=combine(tuple(grades.values())), grades=grades)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, AssayError):
+        return error.message
+    return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
 def _answers(
@@ -184,6 +189,7 @@ _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
+_replace = msgspec.structs.replace
 
 
 def grade_rows(
@@ -226,13 +232,13 @@ def _batches(
     more_waits: Callable[[], bool] = lambda: True,
 ) -> Iterator[_Lines]:
     batch: list[tuple[Place, bytes]] = []
-    n_bytes = 0
-    for place, line in lines:
-        batch.append((place, line))
-        n_bytes += len(line)
-        if len(batch) >= most_rows() or n_bytes >= _BATCH_BYTES or not more_waits():
+    n_rows, n_bytes = most_rows(), 0
+    for item in lines:
+        batch.append(item)
+        n_bytes += len(item[1])
+        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES or not more_waits():
             yield batch
-            batch, n_bytes = [], 0
+            batch, n_rows, n_bytes = [], most_rows(), 0
     if batch:
         yield batch
 

@@ -81,7 +81,8 @@ def grade_all(
 ) -> Generator[GradedRow, None, None]:
     """Grade rows that are on disk or come one by one (see grade_rows); give them in their order."""
     start_over()
-    _prepare(graders)
+    if workers > 1:
+        _prepare(graders)
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:
@@ -89,7 +90,7 @@ def grade_all(
 
 
 def _prepare(graders: Sequence[PluginRef]) -> None:
-    """Start what graders are forked from, if need be, while there are no threads yet."""
+    """Start what graders are forked from, if any needs it, while there are no threads yet."""
     if any(getattr(plugins.grader(ref), "can_hang", False) for ref in graders):
         prepare_to_fork(CHILD_FUNCTION)
 

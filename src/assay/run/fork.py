@@ -51,16 +51,44 @@ def serve_forks(control: socket.socket) -> NoReturn:
     control = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     _leave_parent(keep=[control.fileno()])
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    while True:
-        try:
+    alive = _Alive()
+    with contextlib.suppress(OSError):
+        while True:
             message, fds, *_ = socket.recv_fds(control, 1, FDS, flags)
-        except OSError:
-            message = b""
-        if not message:
-            os._exit(0)
-        control.sendall(PID.pack(_fork_twice(control, fds)))
-        for fd in fds:
+            if not message:
+                break
+            pid = _fork_twice(control, fds)
+            alive.add(pid)
+            control.sendall(PID.pack(pid))
+            for fd in fds:
+                os.close(fd)
+    alive.kill()
+    os._exit(0)
+
+
+class _Alive:
+    """The processes that were forked, to be killed when the one that asked for them was killed.
+
+    Held by pidfd, which never means another process, as a number that is used again would.
+    """
+
+    def __init__(self) -> None:
+        self._pidfds: list[int] = []
+
+    def add(self, pid: int) -> None:
+        ended = select.poll()
+        for fd in self._pidfds:
+            ended.register(fd, select.POLLIN)
+        for fd, _ in ended.poll(0):
+            self._pidfds.remove(fd)
             os.close(fd)
+        with contextlib.suppress(OSError, AttributeError):  # not every system has them
+            self._pidfds.append(os.pidfd_open(pid))
+
+    def kill(self) -> None:
+        for fd in self._pidfds:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
 
 
 def _fork_twice(control: socket.socket, fds: Sequence[int]) -> int:
