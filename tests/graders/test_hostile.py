@@ -1,4 +1,4 @@
-"""Python graders that misbehave: a grade or a failure for every row, no lost run, no process left."""
+"""Python graders that misbehave: every row comes out, and no process is left."""
 
 import json
 import os

@@ -64,7 +64,7 @@ def command(**options: Any) -> None:
         with _Batch(sink) as batch:
             waits = rows_wait(source)
             for row in grade_all(lines, graders, options["concurrency"], waits):
-                batch.add(row.line)
+                batch.add(row.line, at_once=not waits())
                 tally.add(row)
                 if options["progress"]:
                     click.echo(_shown(row), err=True)
@@ -97,10 +97,14 @@ class _Batch:
     def __exit__(self, *error: object) -> None:
         self._write()
 
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes, *, at_once: bool) -> None:
         self._lines.append(line)
         self._n_bytes += len(line)
-        if self._n_bytes >= _BATCH_BYTES or time.monotonic() - self._written_s >= _BATCH_S:
+        if (
+            at_once
+            or self._n_bytes >= _BATCH_BYTES
+            or time.monotonic() - self._written_s >= _BATCH_S
+        ):
             self._write()
 
     def _write(self) -> None:

@@ -210,8 +210,8 @@ def changed_options(grader: Any) -> dict[str, Any]:
     """
     changed = {}
     for field in dataclasses.fields(grader):
-        has_factory = field.default_factory is not dataclasses.MISSING
-        default = field.default_factory() if has_factory else field.default  # type: ignore[misc]
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
         value = getattr(grader, field.name)
         if field.name not in _NO_VERDICT and value != default:
             changed[field.name] = value

@@ -85,9 +85,7 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
-def _answers(
-    grader: Grader, trials: Sequence[Trial], host: Host
-) -> Iterator[Grade | Exception]:
+def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
     """Put trials to a grader, many at once where it can take them so."""
     grade_many = getattr(grader, "grade_many", None)
     if grade_many is not None:
@@ -376,9 +374,7 @@ def _in_order(
             ahead.append((len(batch), size, pool.submit(pace.grade, batch)))
             n_rows, n_bytes = n_rows + len(batch), n_bytes + size
             while ahead and (
-                ahead[0][2].done()
-                or n_rows > _AHEAD_PER_WORKER * workers
-                or n_bytes > _AHEAD_BYTES
+                ahead[0][2].done() or n_rows > _AHEAD_PER_WORKER * workers or n_bytes > _AHEAD_BYTES
             ):
                 n_first, size, first = ahead.popleft()
                 n_rows, n_bytes = n_rows - n_first, n_bytes - size

@@ -175,7 +175,7 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
         atexit._run_exitfuncs()
         code = 0
     except Exception:  # noqa: BLE001 - nobody above us but the parent's frames
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
 

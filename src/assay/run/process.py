@@ -216,7 +216,7 @@ class _Forked:
         until_s = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
             if until_s is not None and time.monotonic() >= until_s:
-                raise subprocess.TimeoutExpired("", timeout or 0)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             time.sleep(0.001)
         return self.returncode or 0
 
