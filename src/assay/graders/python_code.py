@@ -79,9 +79,8 @@ class PythonCode:
     def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
         """Give for each trial, as soon as it is known, what grade() would give or raise."""
         if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
-            yield from map(self._judge_here, trials)
-        else:
-            yield from self._judge_in_child(trials, host)
+            return map(self._judge_here, trials)
+        return self._judge_in_child(trials, host)
 
     def _judge_here(self, trial: Trial) -> Grade | Exception:
         alarm = _alarm

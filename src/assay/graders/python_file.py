@@ -58,8 +58,14 @@ class PythonFile(PythonCode):
         function = _load(Path(self.path))
         wanted = _arguments(function, self.path)
 
+        fields = [name for name in wanted if name != "trial"]
+        whole = len(fields) < len(wanted)
+
         def call(trial: Trial) -> Any:
-            value = function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
+            arguments = {name: getattr(trial, name) for name in fields}
+            if whole:
+                arguments["trial"] = trial
+            value = function(**arguments)
             return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call

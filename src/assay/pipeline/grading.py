@@ -68,7 +68,8 @@ def ask_graders(
     for said in zip(*answers, strict=True):
         grades: dict[str, Grade] = {}
         broken: dict[str, str] = {}
-        for (name, grader), grade in zip(named, said, strict=True):
+        for number, grade in enumerate(said):
+            name, grader = named[number]
             if isinstance(grade, Grade):
                 grades[name] = _replace(grade, version=grader.version)
             else:
@@ -87,10 +88,12 @@ def _message(error: Exception) -> str:
 
 def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
     """Put trials to a grader, many at once where it can take them so."""
+    grade_many: Callable[..., Iterator[Grade | Exception]] | None
     grade_many = getattr(grader, "grade_many", None)
-    if grade_many is not None:
-        yield from grade_many(trials, host)
-        return
+    return _ask_each(grader, trials, host) if grade_many is None else grade_many(trials, host)
+
+
+def _ask_each(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
     for trial in trials:
         try:
             said: Grade | Exception = grader.grade(trial, host)

@@ -216,9 +216,10 @@ def _write(fd: int, line: bytes, bell: int) -> None:
 
     Nobody waits at this pipe, so that writing wakes nobody; the bell does.
     """
-    while line:
+    n_written = 0
+    while n_written < len(line):
         try:
-            line = line[os.write(fd, line) :]
+            n_written += os.write(fd, line[n_written:] if n_written else line)
         except BlockingIOError:
             _ring(bell)
             room = select.poll()
