@@ -14,7 +14,7 @@ from assay.cli.options import grader_options, grader_refs, output_mode, with_opt
 from assay.cli.output import Sink, open_sink, refuse_same_file
 from assay.cli.parameters import refuse_terminal
 from assay.errors import InputError
-from assay.pipeline.grading import GradedRow
+from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
@@ -119,8 +119,9 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options.concurrency):
-                batch.add(row.line)
+            waits = rows_wait(options.rows)
+            for row in grade_all(lines, graders, options.concurrency, waits):
+                batch.add(row.line, at_once=not waits())
                 tally.add(row)
                 if options.progress:
                     click.echo(_shown(row), err=True)
@@ -142,10 +143,14 @@ class _Batch:
     def __exit__(self, *error: object) -> None:
         self._write()
 
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes, *, at_once: bool) -> None:
         self._lines.append(line)
         self._n_bytes += len(line)
-        if self._n_bytes >= _BATCH_BYTES or time.monotonic() - self._written_s >= _BATCH_S:
+        if (
+            at_once
+            or self._n_bytes >= _BATCH_BYTES
+            or time.monotonic() - self._written_s >= _BATCH_S
+        ):
             self._write()
 
     def _write(self) -> None:

@@ -46,7 +46,7 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     reasoning: str | UnsetType = UNSET
     outcome: dict[str, Any] | UnsetType = UNSET
     version: str | UnsetType = UNSET
-    """Content hash of the grader that said this."""
+    """Which grader said this, by its code and its options."""
 
 
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):
