@@ -36,7 +36,7 @@ def test_every_trial_is_found_again(file: Path) -> None:
     for number, row in enumerate(rows):
         assert json.loads(index.line(number)) == row
         assert index.text(number)[0] == row["id"]
-        record = index.trials[number]
+        record = {name: column[number] for name, column in index.columns.trials.items()}
         assert record["duration_ms"] == row["timing"]["total"]
         assert record["n_steps"] == len(row["trajectory"])
         passed = row.get("score", {}).get("pass")
@@ -49,11 +49,11 @@ def test_every_trial_is_found_again(file: Path) -> None:
 def test_a_kept_index_is_not_read_again(file: Path) -> None:
     opened(file).close()
     folder = file.with_name("run.jsonl.assay-index")
-    before = (folder / "rows").stat().st_mtime_ns
+    before = (folder / "rows.id").stat().st_mtime_ns
     again = Index(file)
     assert again.meta.n_trials == 20
     assert again.refresh() is False
-    assert (folder / "rows").stat().st_mtime_ns == before
+    assert (folder / "rows.id").stat().st_mtime_ns == before
     again.close()
 
 
@@ -73,6 +73,19 @@ def test_growing_file_is_extended_and_a_torn_line_waits(file: Path) -> None:
     assert index.refresh() is True
     assert [index.text(n)[0] for n in (20, 21)] == ["more", "last"]
     assert json.loads(index.line(20))["id"] == "more"
+    index.close()
+
+
+def test_columns_in_use_stay_as_they_are_while_the_file_grows(file: Path) -> None:
+    index = opened(file)
+    before = index.columns
+    with file.open("ab") as out:
+        out.write(file.read_bytes())
+    assert index.refresh() is True
+    assert len(before.rows["id"]) == len(before.trials["passed"]) == 20
+    assert before.rows["id"].tolist() * 2 == index.columns.rows["id"].tolist()
+    run = index.run("x")
+    assert (len(run.ids), run.health.n_repeated) == (20, 20)
     index.close()
 
 
@@ -155,7 +168,7 @@ def test_a_long_line_and_strange_ids(tmp_path: Path) -> None:
     index = opened(file)
     assert [index.text(n)[0] for n in range(len(ids))] == ids
     assert index.text(0)[1] == "a → b"
-    assert index.trials["duration_ms"].tolist() == [2, 2, 1, 2, 2, 2]
+    assert index.columns.trials["duration_ms"].tolist() == [2, 2, 1, 2, 2, 2]
     index.close()
 
 

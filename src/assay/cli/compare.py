@@ -14,7 +14,7 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.output import open_stdout, refuse_same_file, whole_output
 from assay.cli.parameters import Number
-from assay.cli.runs import Named, kept, name_runs
+from assay.cli.runs import Named, name_runs, pipes_as_files
 from assay.errors import InputError
 from assay.report.comparison import (
     advice_lines,
@@ -149,7 +149,7 @@ def command(**given: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options.output)
-    with kept(named) as files:
+    with pipes_as_files(named) as files:
         code = _compare(files, options)
     if code:
         raise click.exceptions.Exit(code)

@@ -9,7 +9,7 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.output import open_stdout
 from assay.cli.parameters import Number
-from assay.cli.runs import kept
+from assay.cli.runs import pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
@@ -117,7 +117,7 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     _check_usage(options)
-    with kept([(path.stem, path) for path in options.pilot]) as named:
+    with pipes_as_files([(path.stem, path) for path in options.pilot]) as named:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
     plan = _plan(runs, options)
     gate = plan.get("gate")

@@ -70,8 +70,8 @@ def _same(path: Path) -> Path:
 
 
 @contextmanager
-def kept(named: Named) -> Iterator[Named]:
-    """Give the same runs, those of `<(...)` and /dev/stdin as files that stay until the end."""
+def pipes_as_files(named: Named) -> Iterator[Named]:
+    """Yield the same runs; `<(...)` and /dev/stdin are copied into files, to be read twice."""
     pipes = {path for _, path in named if _is_pipe(path)}
     if not pipes:
         yield named

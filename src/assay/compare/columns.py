@@ -1,13 +1,12 @@
 """A result file as columns of numbers: what compare, report and viewer know about its trials.
 
-A file becomes two arrays of records, one record per row of the file and one per trial, and the
-facts that do not fit into records of a fixed size. Reading can go on where it stopped: new records
-are appended, and the facts are extended.
+A file becomes columns with a value per row of the file, columns with a value per trial, and facts
+about the whole. Reading can go on where it stopped: the columns and the facts are extended.
 """
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import nan
 from operator import attrgetter
@@ -35,7 +34,7 @@ from assay.records.views import (
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
-type Records = NDArray[np.void]
+type Columns = dict[str, NDArray[Any]]
 type Kind = Literal["capture", "trials"]
 type Fields = dict[str, tuple[Any, ...]]
 """A block of rows, a column for each field."""
@@ -49,42 +48,38 @@ _EMPTY_TEXT = 2
 _LARGEST = 1e15
 _MOST_TOOLS = 60_000
 
-ROW = np.dtype(
-    [
-        ("offset", "<u8"),
-        ("text", "<u8"),
-        ("id", "<u8"),
-        ("length", "<u4"),
-        ("input", "<u4"),
-        ("category", "<u4"),
-        ("n_trials", "<u4"),
-        ("k", "<i8"),
-        ("pass_at_k", "<f8"),
-        ("pass_exp_k", "<f8"),
-    ]
-)
-"""A row of the file. offset and length say where its line is, text where its id and the beginning
+ROW = {
+    "offset": "<u8",
+    "text": "<u8",
+    "id": "<u8",
+    "length": "<u4",
+    "input": "<u4",
+    "category": "<u4",
+    "n_trials": "<u4",
+    "k": "<i8",
+    "pass_at_k": "<f8",
+    "pass_exp_k": "<f8",
+}
+"""Columns of rows. offset and length say where its line is, text where its id and the beginning
 of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
 fingerprint of what was asked."""
-TRIAL = np.dtype(
-    [
-        ("passed", "<f8"),
-        ("score", "<f8"),
-        ("duration_ms", "<f8"),
-        ("first_response_ms", "<f8"),
-        ("cost_usd", "<f8"),
-        ("tokens", "<f8"),
-        ("n_steps", "<u4"),
-        ("denials", "<u4"),
-        ("cause", "<u4"),
-        ("number", "<u2"),
-        ("tool_error", "?"),
-        ("complete", "?"),
-        ("answered", "?"),
-        ("grader_failed", "?"),
-    ]
-)
-"""A trial as its row has it, in the order of the file; NaN is not known or not measured."""
+TRIAL = {
+    "passed": "<f8",
+    "score": "<f8",
+    "duration_ms": "<f8",
+    "first_response_ms": "<f8",
+    "cost_usd": "<f8",
+    "tokens": "<f8",
+    "n_steps": "<u4",
+    "denials": "<u4",
+    "cause": "<u4",
+    "number": "<u2",
+    "tool_error": "?",
+    "complete": "?",
+    "answered": "?",
+    "grader_failed": "?",
+}
+"""Columns of trials as their rows have them; NaN is not known or not measured."""
 
 
 class RunFacts(msgspec.Struct, rename="camel"):
@@ -109,10 +104,22 @@ class RunFacts(msgspec.Struct, rename="camel"):
 
 
 class Block(NamedTuple):
-    """Some rows as records."""
+    """Some rows and their trials, in the order of the file."""
 
-    rows: Records
-    trials: Records
+    rows: Columns
+    trials: Columns
+
+
+def zeros(types: Mapping[str, str], n: int) -> Columns:
+    """Make columns to be filled."""
+    return {name: np.zeros(n, dtype) for name, dtype in types.items()}
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Put blocks one behind the other."""
+    rows = {name: np.concatenate([block.rows[name] for block in blocks]) for name in ROW}
+    trials = {name: np.concatenate([block.trials[name] for block in blocks]) for name in TRIAL}
+    return Block(rows, trials)
 
 
 def kind_of(line: bytes) -> Kind | None:
@@ -145,7 +152,7 @@ _KIND = msgspec.json.Decoder(KindView)
 
 
 class ColumnReader:
-    """Turns decoded rows of one kind into records, with as few passes over them as it can."""
+    """Turns decoded rows of one kind into columns, with as few passes over them as it can."""
 
     def __init__(
         self, kind: Kind, category_key: str, facts: RunFacts, *, with_steps: bool = False
@@ -157,78 +164,81 @@ class ColumnReader:
         self._categories = {name: n for n, name in enumerate(facts.categories)}
         self._causes = {name: n for n, name in enumerate(facts.causes)}
 
-    def read(self, rows: Sequence[Any]) -> Block:
-        """Make records of some rows, and extend the facts."""
+    def read(self, views: Sequence[Any]) -> Block:
+        """Make columns of some rows, and extend the facts."""
         if self._facts.kind == "trials":
-            return self._read_trials(rows)
-        return self._read_captures(rows)
+            return self._read_trials(views)
+        return self._read_captures(views)
 
-    def _read_captures(self, rows: Sequence[CaptureView]) -> Block:
+    def _read_captures(self, views: Sequence[CaptureView]) -> Block:
         """Read prompts with one trial each."""
-        fields = _transposed(rows, CaptureView)
-        records, trials = np.zeros(len(rows), ROW), np.zeros(len(rows), TRIAL)
-        records["n_trials"] = records["k"] = trials["number"] = 1
-        records["pass_at_k"] = records["pass_exp_k"] = nan
-        self._fill_rows(records, fields)
+        fields = _transposed(views, CaptureView)
+        rows, trials = zeros(ROW, len(views)), zeros(TRIAL, len(views))
+        for ones in (rows["n_trials"], rows["k"], trials["number"]):
+            ones[:] = 1
+        for unknown in (rows["pass_at_k"], rows["pass_exp_k"]):
+            unknown[:] = nan
+        self._fill_rows(rows, fields)
         errors, timing, score = fields["errors"], fields["timing"], fields["score"]
         causes = _causes(fields["failure"])
         if any(errors) or any(_each(fields["metadata"], "timed_out")):
-            causes = [row.failure.cause or _old_cause(row) for row in rows]
+            causes = [row.failure.cause or _old_cause(row) for row in views]
         lengths_ms = _numbers(_each(timing, "total"))
         if np.isnan(lengths_ms).any():
             passed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
             lengths_ms = np.where(np.isnan(lengths_ms), passed_ms, lengths_ms)
-        trials["passed"] = _numbers(_each(score, "pass_"))
-        trials["score"] = _numbers(_each(score, "score"))
-        trials["duration_ms"] = lengths_ms
-        trials["first_response_ms"] = _numbers(_each(timing, "first_response"))
-        trials["complete"] = _lengths(fields["output"]) > _EMPTY_TEXT
+        trials["passed"][:] = _numbers(_each(score, "pass_"))
+        trials["score"][:] = _numbers(_each(score, "score"))
+        trials["duration_ms"][:] = lengths_ms
+        trials["first_response_ms"][:] = _numbers(_each(timing, "first_response"))
+        trials["complete"][:] = _lengths(fields["output"]) > _EMPTY_TEXT
         if any(errors):
             trials["complete"] &= ~np.fromiter(map(bool, errors), np.bool_, len(errors))
         self._fill_trials(trials, fields, causes)
-        return Block(records, trials)
+        return Block(rows, trials)
 
-    def _read_trials(self, rows: Sequence[TrialsView]) -> Block:
+    def _read_trials(self, views: Sequence[TrialsView]) -> Block:
         """Read prompts with all their trials."""
-        prompts = _transposed(rows, TrialsView)
+        prompts = _transposed(views, TrialsView)
         fields = _transposed(list(chain.from_iterable(prompts["trials"])), EntryView)
-        records, trials = np.zeros(len(rows), ROW), np.zeros(len(fields["duration"]), TRIAL)
+        rows, trials = zeros(ROW, len(views)), zeros(TRIAL, len(fields["duration"]))
         counts = _lengths(prompts["trials"])
-        records["n_trials"] = counts
-        records["k"] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
-        records["pass_at_k"] = _numbers(prompts["pass_at_k"])
-        records["pass_exp_k"] = _numbers(prompts["pass_exp_k"])
-        self._fill_rows(records, prompts)
-        passed = trials["passed"] = _numbers(fields["pass_"])
-        trials["score"] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))
-        trials["duration_ms"] = _numbers(fields["duration"])
-        trials["first_response_ms"] = _numbers(fields["first_response"])
-        trials["complete"] = True
+        rows["n_trials"][:] = counts
+        rows["k"][:] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
+        rows["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
+        rows["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
+        self._fill_rows(rows, prompts)
+        passed = _numbers(fields["pass_"])
+        trials["passed"][:] = passed
+        trials["score"][:] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))
+        trials["duration_ms"][:] = _numbers(fields["duration"])
+        trials["first_response_ms"][:] = _numbers(fields["first_response"])
+        trials["complete"][:] = True
         if self._with_steps:
-            trials["number"] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
+            trials["number"][:] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
         self._fill_trials(trials, fields, _causes(fields["failure"]))
-        return Block(records, trials)
+        return Block(rows, trials)
 
-    def _fill_rows(self, records: Records, fields: Fields) -> None:
+    def _fill_rows(self, rows: Columns, fields: Fields) -> None:
         inputs, metadata = fields["input"], fields["metadata"]
-        records["input"] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
-        records["category"] = self._category_numbers(_each(metadata, "category"))
+        rows["input"][:] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
+        rows["category"][:] = self._category_numbers(_each(metadata, "category"))
         if self._facts.richness is None:
             seen = _each(metadata, "trajectory_richness")
             self._facts.richness = next((value for value in seen if value in _RICHNESS), None)
 
-    def _fill_trials(self, trials: Records, fields: Fields, causes: list[str]) -> None:
-        trials["cost_usd"], trials["tokens"] = _usage(fields["usage"])
-        trials["n_steps"] = _lengths(fields["trajectory"])
-        trials["tool_error"] = fields["tool_errors"]
+    def _fill_trials(self, trials: Columns, fields: Fields, causes: list[str]) -> None:
+        trials["cost_usd"][:], trials["tokens"][:] = _usage(fields["usage"])
+        trials["n_steps"][:] = _lengths(fields["trajectory"])
+        trials["tool_error"][:] = fields["tool_errors"]
         if any(fields["permission_denials"]):
-            trials["denials"] = fields["permission_denials"]
+            trials["denials"][:] = fields["permission_denials"]
         if any(fields["grader_failures"]):
-            trials["grader_failed"] = list(map(bool, fields["grader_failures"]))
+            trials["grader_failed"][:] = list(map(bool, fields["grader_failures"]))
         if any(causes):
-            trials["cause"] = _numbered(self._causes, causes)
+            trials["cause"][:] = _numbered(self._causes, causes)
             self._facts.causes = list(self._causes)
-            trials["answered"] = _each(fields["failure"], "answered")
+            trials["answered"][:] = _each(fields["failure"], "answered")
             trials["complete"] &= (trials["cause"] == 0) | trials["answered"]
         self._note_agents(fields)
         if self._with_steps:

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from assay.compare.columns import (
     HINT,
-    ROW,
     TIMEOUT,
-    TRIAL,
+    Block,
     ColumnReader,
+    Columns,
     Floats,
     Ints,
     Kind,
-    Records,
     RunFacts,
+    joined,
 )
 from assay.errors import InputError
 from assay.records.capture import Cause
@@ -147,17 +147,15 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     facts = RunFacts()
     reader = ColumnReader(kind, category_key, facts)
     ids: list[str] = []
-    rows, trials = [np.zeros(0, ROW)], [np.zeros(0, TRIAL)]
+    blocks = [reader.read([])]
     with open_rows(path, hint=HINT) as file:
         for views in file.blocks(reader.decoder, _BLOCK):
             ids += [view.id for view in views]
-            block = reader.read(views)
-            rows.append(block.rows)
-            trials.append(block.trials)
-        has_steps = any(block["n_steps"].any() for block in trials)
+            blocks.append(reader.read(views))
+        has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
             facts.shows_work = _shows_work(file)
-    return make_run(label, path, facts, ids, np.concatenate(rows), np.concatenate(trials))
+    return make_run(label, path, facts, ids, joined(blocks))
 
 
 def _shows_work(file: RowFile) -> bool:
@@ -169,10 +167,9 @@ def _shows_work(file: RowFile) -> bool:
     )
 
 
-def make_run(
-    label: str, path: Path, facts: RunFacts, ids: list[str], rows: Records, trials: Records
-) -> Run:
+def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: Block) -> Run:
     """Make a run of the columns of its file, leaving out rows that a later one replaced."""
+    rows, trials = columns
     last = _last_of_each(ids)
     kept = np.repeat(last, rows["n_trials"])
     grades = _Grades(trials, facts.causes)
@@ -180,7 +177,8 @@ def make_run(
     health.n_repeated = int((~last).sum())
     if health.n_repeated:
         ids = [id_ for id_, keep in zip(ids, last.tolist(), strict=True) if keep]
-        rows, trials = rows[last], trials[kept]
+        rows = {name: column[last] for name, column in rows.items()}
+        trials = {name: column[kept] for name, column in trials.items()}
     numbers = {name: trials[name].astype(np.float64) for name in _TRIAL_COLUMNS}
     run = Run(
         label=label,
@@ -190,10 +188,10 @@ def make_run(
         inputs=rows["input"].astype(np.int64),
         categories=rows["category"].astype(np.int64),
         category_names=facts.categories,
-        k=rows["k"].copy(),
-        pass_at_k=rows["pass_at_k"].copy(),
-        pass_exp_k=rows["pass_exp_k"].copy(),
-        prompt=np.repeat(np.arange(len(rows), dtype=np.int64), rows["n_trials"]),
+        k=rows["k"],
+        pass_at_k=rows["pass_at_k"],
+        pass_exp_k=rows["pass_exp_k"],
+        prompt=np.repeat(np.arange(len(ids), dtype=np.int64), rows["n_trials"]),
         passed=grades.passed[kept],
         score=grades.score[kept],
         timed_out=grades.timed_out[kept].astype(np.float64),
@@ -224,7 +222,7 @@ _TRIAL_COLUMNS = (
 class _Grades:
     """Verdicts as they are compared: an agent's own failure without a grade is a failed trial."""
 
-    def __init__(self, trials: Records, causes: list[str]) -> None:
+    def __init__(self, trials: Columns, causes: list[str]) -> None:
         self._trials, self._causes = trials, causes
         cause = trials["cause"]
         self.passed, self.score = trials["passed"].copy(), trials["score"].copy()

@@ -35,9 +35,9 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
 class Journal:
     """Appends whole lines. A kill at any moment leaves whole lines, but for the last at most."""
 
-    def __init__(self, path: Path, mode: Mode, ways: str = RESUMABLE) -> None:
+    def __init__(self, path: Path, mode: Mode, hint: str = RESUMABLE) -> None:
         self.path = path
-        self._fd = _open(path, mode, ways)
+        self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         try:
             self._lock()
@@ -117,10 +117,10 @@ class Journal:
             raise OutputError(msg, hint="wait until it ends, or choose another -o") from error
 
 
-def _open(path: Path, mode: Mode, ways: str) -> int:
+def _open(path: Path, mode: Mode, hint: str) -> int:
     if mode == "new" and path.is_file() and path.stat().st_size > 0:
         msg = f"{path} already exists"
-        raise OutputError(msg, hint=ways)
+        raise OutputError(msg, hint=hint)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

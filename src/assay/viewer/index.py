@@ -13,14 +13,15 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.compare.columns import (
     ROW,
     TRIAL,
     Block,
     ColumnReader,
+    Columns,
     Kind,
-    Records,
     RunFacts,
     kind_of,
 )
@@ -68,7 +69,7 @@ class Index:
         self._lock_fd = -1
         self.folder = self._claim(keep=keep)
         self.meta = self._load()
-        self._mapped: dict[tuple[str, int], Records] = {}
+        self._mapped: Block | None = None
 
     def refresh(self) -> bool:
         """Read what was added; say whether anything changed."""
@@ -83,7 +84,7 @@ class Index:
         _extend(self.path, self.folder, meta)
         meta.sample = self._sampled(meta.size)
         self._save(meta)
-        self.meta, self._mapped = meta, {}
+        self.meta, self._mapped = meta, None
         return (before.n_trials, before.n_bad) != (meta.n_trials, meta.n_bad)
 
     @property
@@ -94,39 +95,34 @@ class Index:
     @property
     def columns(self) -> Block:
         """All rows and their trials, in the order of the file; mapped from disk."""
-        meta = self.meta
-        return Block(self._map("rows", ROW, meta.n_rows), self._map("trials", TRIAL, meta.n_trials))
-
-    @property
-    def rows(self) -> Records:
-        """All rows."""
-        return self.columns.rows
-
-    @property
-    def trials(self) -> Records:
-        """All trials."""
-        return self.columns.trials
+        mapped, meta = self._mapped, self.meta
+        if mapped is None or len(mapped.rows["id"]) != meta.n_rows:
+            mapped = self._mapped = Block(
+                {name: self._map(f"rows.{name}", ROW[name], meta.n_rows) for name in ROW},
+                {name: self._map(f"trials.{name}", TRIAL[name], meta.n_trials) for name in TRIAL},
+            )
+        return mapped
 
     def run(self, label: str) -> Run:
         """Return the same columns as a run to be compared."""
-        facts, (rows, trials) = self.meta.facts, self.columns
+        facts, columns = self.meta.facts, self.columns
         texts = (text for _, block in self.text_blocks() for text in _TEXT.decode_lines(block))
         # The file may have grown since the columns were taken.
-        ids = [prompt_id for prompt_id, _ in islice(texts, len(rows))]
-        return make_run(label, self.path, facts, ids, rows, trials)
+        ids = [prompt_id for prompt_id, _ in islice(texts, len(columns.rows["id"]))]
+        return make_run(label, self.path, facts, ids, columns)
 
     def text(self, row: int) -> tuple[str, str]:
         """Return id and beginning of the input of a row."""
         with (self.folder / "texts").open("rb") as file:
-            file.seek(int(self.rows["text"][row]))
+            file.seek(int(self.columns.rows["text"][row]))
             return _TEXT.decode(file.readline())
 
     def line(self, row: int) -> bytes:
         """Return a row as it stands in the file."""
-        record = self.rows[row]
+        rows = self.columns.rows
         with self.path.open("rb") as file:
-            file.seek(int(record["offset"]))
-            return file.read(int(record["length"]))
+            file.seek(int(rows["offset"][row]))
+            return file.read(int(rows["length"][row]))
 
     def text_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield all texts in whole lines, with the offset of each block; for searching."""
@@ -136,19 +132,17 @@ class Index:
 
     def close(self) -> None:
         """Let go of the files."""
-        self._mapped = {}
+        self._mapped = None
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def _map(self, name: str, dtype: np.dtype[np.void], n: int) -> Records:
+    def _map(self, name: str, dtype: str, n: int) -> NDArray[Any]:
         if not n:
             return np.zeros(0, dtype)
-        if (name, n) not in self._mapped:
-            self._mapped[name, n] = np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
-        return self._mapped[name, n]
+        return np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
 
     def _claim(self, *, keep: bool) -> Path:
         """Find a folder that is ours alone: beside the file, in the cache, else a new one."""
@@ -170,12 +164,9 @@ class Index:
     def _load(self) -> IndexMeta:
         try:
             meta = msgspec.json.decode((self.folder / "meta.json").read_bytes(), type=IndexMeta)
-            needed = (
-                ("rows", meta.n_rows * ROW.itemsize),
-                ("trials", meta.n_trials * TRIAL.itemsize),
-                ("texts", meta.text_size),
+            whole = all(
+                (self.folder / name).stat().st_size >= size for name, size in _sizes(meta).items()
             )
-            whole = all((self.folder / name).stat().st_size >= size for name, size in needed)
             known = meta.version == _VERSION and meta.by == self._by and whole
             if known and self._sampled(meta.size) == meta.sample:
                 return meta
@@ -217,12 +208,12 @@ def id_hash(prompt_id: str) -> int:
 def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
     """Read the rest of a file into its index."""
     reader: ColumnReader | None = None
-    with (
-        path.open("rb") as source,
-        _appended(folder / "rows", meta.n_rows * ROW.itemsize) as rows,
-        _appended(folder / "trials", meta.n_trials * TRIAL.itemsize) as trials,
-        _appended(folder / "texts", meta.text_size) as texts,
-    ):
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(path.open("rb"))
+        files = {
+            name: stack.enter_context(_appended(folder / name, size))
+            for name, size in _sizes(meta).items()
+        }
         for offset, block in line_blocks(source, meta.size, _BLOCK):
             block = _finished_lines(block)
             kind = meta.facts.kind or _first_kind(block)
@@ -240,11 +231,19 @@ def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
                 for row, head in zip(found.rows, found.heads, strict=True)
             ]
             _place(columns.rows, found, offset, meta.text_size, encoded)
-            rows.write(columns.rows.tobytes())
-            trials.write(columns.trials.tobytes())
-            meta.text_size += texts.write(b"".join(encoded))
-            meta.n_rows += len(columns.rows)
-            meta.n_trials += len(columns.trials)
+            for kind_of_column, named in (("rows", columns.rows), ("trials", columns.trials)):
+                for name, column in named.items():
+                    files[f"{kind_of_column}.{name}"].write(column.tobytes())
+            meta.text_size += files["texts"].write(b"".join(encoded))
+            meta.n_rows += len(columns.rows["id"])
+            meta.n_trials += len(columns.trials["passed"])
+
+
+def _sizes(meta: IndexMeta) -> dict[str, int]:
+    """Name the files of an index, one for each column, and how many bytes of each count."""
+    rows = {f"rows.{name}": meta.n_rows * np.dtype(ROW[name]).itemsize for name in ROW}
+    trials = {f"trials.{name}": meta.n_trials * np.dtype(TRIAL[name]).itemsize for name in TRIAL}
+    return rows | trials | {"texts": meta.text_size}
 
 
 class _Found(NamedTuple):
@@ -282,14 +281,12 @@ def _head(row: Any) -> str:
     return " ".join((text if isinstance(text, str) else " → ".join(text))[:_HEAD].split())
 
 
-def _place(
-    records: Records, found: _Found, offset: int, text_offset: int, texts: list[bytes]
-) -> None:
+def _place(rows: Columns, found: _Found, offset: int, text_offset: int, texts: list[bytes]) -> None:
     """Fill in where each row stands in its file, and where its text is kept."""
-    records["offset"] = np.add(found.starts, offset)
-    records["length"] = found.lengths
-    records["text"] = np.cumsum([text_offset, *map(len, texts[:-1])])
-    records["id"] = [id_hash(row.id) for row in found.rows]
+    rows["offset"][:] = np.add(found.starts, offset)
+    rows["length"][:] = found.lengths
+    rows["text"][:] = np.cumsum([text_offset, *map(len, texts[:-1])])
+    rows["id"][:] = [id_hash(row.id) for row in found.rows]
 
 
 def _note_bad(meta: IndexMeta, bad: list[int]) -> None:

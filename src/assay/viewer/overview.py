@@ -90,7 +90,7 @@ def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) ->
 
 def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
     """Count trials in bins that all runs share, each a fixed share wider than the last."""
-    columns = [index.trials["duration_ms"].astype(float) for index in indexes]
+    columns = [index.columns.trials["duration_ms"].astype(float) for index in indexes]
     times = [column[np.isfinite(column) & (column > 0)] for column in columns]
     seen = [column for column in times if column.size]
     low = max(1.0, min((column.min() for column in seen), default=1.0))
@@ -106,7 +106,7 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
 
 def _causes(index: Index) -> dict[str, int]:
     names = index.meta.facts.causes
-    counts = np.bincount(index.trials["cause"], minlength=len(names)).tolist()
+    counts = np.bincount(index.columns.trials["cause"], minlength=len(names)).tolist()
     return {name: n for name, n in zip(names, counts, strict=True) if name and n}
 
 
@@ -116,7 +116,7 @@ def _tools(index: Index) -> dict[str, list[int]]:
 
 
 def _mean_steps(index: Index) -> float | None:
-    return float(index.trials["n_steps"].mean()) if index.meta.n_trials else None
+    return float(index.columns.trials["n_steps"].mean()) if index.meta.n_trials else None
 
 
 def _differences(

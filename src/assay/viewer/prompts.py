@@ -9,13 +9,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.compare.columns import Floats, Ints, Records
+from assay.compare.columns import Columns, Floats, Ints
 from assay.compare.runs import mean_by_group
 from assay.viewer.index import Index, id_hash
 
 type Bools = NDArray[np.bool_]
 _KEY_BYTES = 24
 _FIELDS = {"score": "score", "time": "duration_ms", "cost": "cost_usd", "steps": "n_steps"}
+
+_SHOWN = {
+    "n": "number",
+    "passed": "passed",
+    "cause": "cause",
+    "score": "score",
+    "ms": "duration_ms",
+    "usd": "cost_usd",
+    "steps": "n_steps",
+}
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -57,7 +67,7 @@ class Prompts:
         run = int(np.argmax(self._where[prompt] >= 0))
         index, row = self._indexes[run], int(self._where[prompt, run])
         prompt_id, head = index.text(row)
-        category = index.meta.facts.categories[int(index.rows["category"][row])]
+        category = index.meta.facts.categories[int(index.columns.rows["category"][row])]
         cells = [self._cell(run, prompt) for run in range(len(self._indexes))]
         return {"id": prompt_id, "head": head, "category": category, "cells": cells}
 
@@ -113,7 +123,7 @@ class Prompts:
         for run, index in enumerate(self._indexes):
             names = index.meta.facts.categories
             if wanted in names:
-                found |= self._any_row(run, index.rows["category"] == names.index(wanted))
+                found |= self._any_row(run, index.columns.rows["category"] == names.index(wanted))
         return found
 
     def _has_cause(self, wanted: str) -> Bools:
@@ -121,7 +131,7 @@ class Prompts:
         for run, index in enumerate(self._indexes):
             names = index.meta.facts.causes
             if wanted in names:
-                found |= self._any_trial(run, index.trials["cause"] == names.index(wanted))
+                found |= self._any_trial(run, index.columns.trials["cause"] == names.index(wanted))
         return found
 
     def _has_status(self, status: str) -> Bools:
@@ -147,7 +157,7 @@ class Prompts:
         pattern = re.compile(re.escape(msgspec.json.encode(words.lower())[1:-1]))
         found = np.zeros(len(self.ids), dtype=bool)
         for run, index in enumerate(self._indexes):
-            offsets = np.ascontiguousarray(index.rows["text"])
+            offsets = np.ascontiguousarray(index.columns.rows["text"])
             hits = np.zeros(len(offsets), dtype=bool)
             for start, block in index.text_blocks():
                 found_at = (start + hit.start() for hit in pattern.finditer(block.lower()))
@@ -181,7 +191,7 @@ class Prompts:
             index = self._indexes[run]
             if sort == "category":
                 names = [name.encode()[:_KEY_BYTES] for name in index.meta.facts.categories]
-                mine = np.array(names, keys.dtype)[index.rows["category"]]
+                mine = np.array(names, keys.dtype)[index.columns.rows["category"]]
             else:
                 mine = np.array(list(_id_keys(index)), keys.dtype)
             here = self._where[:, run] >= 0
@@ -194,17 +204,16 @@ class Prompts:
             return None
         causes = self._indexes[run].meta.facts.causes
         first, last = self._first_trial[run][row : row + 2]
+        columns = {name: self._trials[run][field][first:last] for name, field in _SHOWN.items()}
         trials: list[dict[str, Any]] = [
             {
-                "n": int(trial["number"]),
-                "passed": None if np.isnan(trial["passed"]) else int(trial["passed"]),
-                "cause": causes[int(trial["cause"])],
-                "score": _number(trial["score"]),
-                "ms": _number(trial["duration_ms"]),
-                "usd": _number(trial["cost_usd"]),
-                "steps": int(trial["n_steps"]),
+                "n": int(columns["n"][i]),
+                "passed": None if np.isnan(columns["passed"][i]) else int(columns["passed"][i]),
+                "cause": causes[int(columns["cause"][i])],
+                **{name: _number(columns[name][i]) for name in ("score", "ms", "usd")},
+                "steps": int(columns["steps"][i]),
             }
-            for trial in self._trials[run][first:last]
+            for i in range(last - first)
         ]
         passed = [one["passed"] for one in trials if one["passed"] is not None]
         return {
@@ -216,7 +225,7 @@ class Prompts:
         }
 
 
-def _joined(runs: Sequence[Records]) -> tuple[NDArray[np.uint64], Ints]:
+def _joined(runs: Sequence[Columns]) -> tuple[NDArray[np.uint64], Ints]:
     """Number the prompts of all runs in the order in which they are first met.
 
     Returns their fingerprints and, for each prompt and run, the row of the file that holds it, -1
@@ -224,6 +233,8 @@ def _joined(runs: Sequence[Records]) -> tuple[NDArray[np.uint64], Ints]:
     """
     places = [np.flatnonzero(rows["n_trials"]) for rows in runs]
     found = [rows["id"][place] for rows, place in zip(runs, places, strict=True)]
+    if len(found) == 1 and _are_distinct(found[0]):  # the usual case, and much less work
+        return found[0], places[0][:, None]
     everything = np.concatenate([np.zeros(0, np.uint64), *found])
     ids, first, inverse = np.unique(everything, return_index=True, return_inverse=True)
     by_first = np.argsort(first, kind="stable")
@@ -237,7 +248,12 @@ def _joined(runs: Sequence[Records]) -> tuple[NDArray[np.uint64], Ints]:
     return ids[by_first], where
 
 
-def _first_trials(rows: Records) -> Ints:
+def _are_distinct(ids: NDArray[np.uint64]) -> bool:
+    ordered = np.sort(ids)
+    return bool((ordered[1:] != ordered[:-1]).all())
+
+
+def _first_trials(rows: Columns) -> Ints:
     """Return where the trials of each row begin; one more at the end."""
     return np.concatenate(([0], np.cumsum(rows["n_trials"]))).astype(np.int64)
 
