@@ -12,7 +12,17 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
 from assay.cli.output import Sink, open_sink, refuse_same_file
-from assay.cli.parameters import refuse_terminal
+from assay.cli.parameters import (
+    append_option,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    progress_option,
+    quiet_option,
+    refuse_terminal,
+    rows_at_once_option,
+)
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
@@ -49,30 +59,17 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("rows", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @with_options(grader_options)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "--resume", is_flag=True, help="Grade only the rows that are missing in the output file."
 )
-@click.option("--append", is_flag=True, help="Add rows to the output file if it exists.")
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Grade up to N rows at once. Default: 1.",
-)
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@append_option
+@overwrite_option
+@rows_at_once_option
+@progress_option
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Grade the rows that `assay capture` or `assay extract` wrote to FILE (default: stdin).
 

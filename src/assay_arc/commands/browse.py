@@ -10,6 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
 from assay.pipeline.machine import local_machine
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
@@ -63,7 +64,7 @@ class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
     "--source", is_flag=True, help="Also print the source of the game, which reveals its solution."
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(game: str | None, **given: Any) -> None:
     """List all games with levels, tags, baselines and the best score so far, or show GAME."""
     options = BrowseOptions(**given)

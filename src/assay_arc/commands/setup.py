@@ -11,6 +11,7 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
 from assay.errors import AssayError
 from assay.pipeline.machine import local_machine
 from assay.records.recording import TurnEnd
@@ -32,7 +33,7 @@ type Check = tuple[str, bool, str]
     ),
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(root: Path, env_dir: Path | None, debug: bool) -> None:
     """Check Python, arc-agi, the games and the agents, play one action, and write config.json.
 
