@@ -20,11 +20,22 @@ from assay.errors import (
     SpawnError,
     UsageError,
 )
-from assay.records.capture import AgentInfo, Capture, Cause, Events, Failure, Grade, Usage
-from assay.records.prompt import Prompt
+from assay.records.capture import (
+    AgentInfo,
+    AnyStep,
+    Capture,
+    Cause,
+    Events,
+    Failure,
+    Grade,
+    Message,
+    Plan,
+    Thought,
+    ToolCall,
+    Usage,
+)
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 # fmt: off
 __all__ = [

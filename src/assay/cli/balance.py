@@ -9,8 +9,8 @@ from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import Number, debug_option, help_option, output_option, overwrite_option
 from assay.pipeline.prompts import analyse, category_of
-from assay.records.prompt import Prompt
 from assay.records.rows import open_rows
+from assay.records.spec import Prompt
 from assay.report.summary import balance_lines
 
 

@@ -17,8 +17,7 @@ from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, Surroundings
+from assay.records.spec import Limits, Prompt, Surroundings
 
 _QUESTION = "Reply with the single word ready."
 

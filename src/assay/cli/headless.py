@@ -26,8 +26,7 @@ from assay.cli.options import (
 from assay.cli.parameters import help_option
 from assay.pipeline.extract import extract
 from assay.plugin import Adapter
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.turn import OnStep

@@ -21,10 +21,9 @@ from assay.cli.parameters import (
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
-from assay.records.prompt import Prompt
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, Prompt
 
 _GATE_SAID_NO = 3
 

@@ -12,8 +12,8 @@ from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.stages import OnTrialStep
 from assay.plugin import Executor
+from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
-from assay.records.trajectory import AnyStep
 from assay.run.family import end_leftovers
 from assay.run.host import close_served
 from assay.run.process import start_over, stop_all

@@ -13,13 +13,11 @@ from assay.errors import PluginError
 from assay.graders.python_code import CHILD_FUNCTION
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
-from assay.plugin import Adapter, Trial
-from assay.records.capture import Capture, Cause, Failure
-from assay.records.prompt import Prompt
+from assay.plugin import Adapter, Machine, Trial
+from assay.records.capture import AnyStep, Capture, Cause, Failure
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
 from assay.records.rows import Place
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
-from assay.records.trajectory import AnyStep
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.trial import lost_trial, recorded
@@ -206,3 +204,8 @@ class AskingHost(LocalHost):
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
+
+
+def local_machine() -> Machine:
+    """Give a Machine as `assay.plugin` has it; inside a trial, worlds and graders are given one."""
+    return LocalHost()

@@ -11,7 +11,8 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
+from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
     Place,
@@ -23,7 +24,6 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.problems import GameProblem
 from assay_arc.report import best_percent, number, past_of_games, table
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")

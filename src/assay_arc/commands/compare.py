@@ -11,9 +11,9 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
-from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
 
 HELP = """Fewer than 2 runs available for comparison.

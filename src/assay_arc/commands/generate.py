@@ -10,10 +10,10 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.catalog import choose_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
-from assay_arc.problems import StoreProblem
 from assay_arc.store import HARNESSES, StoredRun
 
 

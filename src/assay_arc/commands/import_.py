@@ -9,7 +9,7 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options

@@ -14,7 +14,7 @@ import click
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
 from assay_arc.catalog import find_game
 from assay_arc.client import GameConnection

@@ -9,10 +9,10 @@ import click
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
-from assay_arc.problems import StoreProblem
 from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"

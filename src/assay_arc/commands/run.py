@@ -35,10 +35,10 @@ from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay_arc import StoreProblem
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
-from assay_arc.problems import StoreProblem
 from assay_arc.store import (
     META,
     RECORDED,

@@ -13,7 +13,7 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.errors import AssayError
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options

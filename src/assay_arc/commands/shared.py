@@ -11,7 +11,7 @@ import msgspec
 
 from assay.cli.parameters import Decorator, debug_option
 from assay.errors import PluginError
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
 from assay_arc.store import FOLDER, Store, StoreConfig, games_folder, read_config
