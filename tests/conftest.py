@@ -22,8 +22,7 @@ import click
 import pytest
 
 from assay.cli.group import cli
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
 MEASURE = """

@@ -20,11 +20,22 @@ from assay.errors import (
     SpawnError,
     UsageError,
 )
-from assay.records.capture import AgentInfo, Capture, Cause, Events, Failure, Grade, Usage
-from assay.records.prompt import Prompt
+from assay.records.capture import (
+    AgentInfo,
+    AnyStep,
+    Capture,
+    Cause,
+    Events,
+    Failure,
+    Grade,
+    Message,
+    Plan,
+    Thought,
+    ToolCall,
+    Usage,
+)
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 # fmt: off
 __all__ = [
@@ -174,6 +185,13 @@ class Served(Protocol):
         """
         ...
 
+    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
+        """Write many lines, give the lines that come back, as many at a time as have come.
+
+        The time is that of one answer. Raises as ask does: those not given by then are lost.
+        """
+        ...
+
 
 class Started(Protocol):
     """A program that runs beside a trial until it ends or is ended."""
@@ -211,6 +229,14 @@ class Machine(Protocol):
         """Give this thread's running copy of a program; start it when there is none."""
         ...
 
+    def serve_function(self, function: str, argument: str) -> Served:
+        """Give this thread's forked process that answers lines by a function of ours.
+
+        function is module:name; called with the argument it gives what answers a block of lines,
+        line by line.
+        """
+        ...
+
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
         """Start a program to live beside a trial, with env and no more; who starts it ends it."""
         ...
@@ -229,7 +255,7 @@ class Host(Machine, Protocol):
         ...
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a grader gets to see of one trial. None is unknown."""
 
     input: str | list[str]

@@ -50,9 +50,9 @@ BUILT_IN = {
         "arc": "assay_arc.benchmark:ArcGrader",
     },
     "assay.commands": {"arc": "assay_arc.commands:command"},
-    "assay.executors": {"local": "assay.executors.local:LocalExecutor"},
+    "assay.executors": {"local": "assay.executors:LocalExecutor"},
     "assay.benchmarks": {
-        "prompts": "assay.benchmarks.prompt_file:PromptFile",
+        "prompts": "assay.benchmarks:PromptFile",
         "arc": "assay_arc.benchmark:ArcBenchmark",
     },
 }

@@ -18,9 +18,9 @@ from assay.plugin import (
     Trial,
     TrialSpec,
 )
+from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import Limits
-from assay_arc.problems import GameProblem
 from assay_arc.world import GameWorld
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
+from assay_arc import StoreProblem
 from assay_arc.log import read_log
-from assay_arc.problems import StoreProblem
 from assay_arc.scoring import (
     FIRST_PLAY,
     OFFICIAL,

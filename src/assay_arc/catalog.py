@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay_arc.problems import GameProblem
+from assay_arc import GameProblem
 
 MAX_METADATA_BYTES = 1024 * 1024
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from assay.stats.interval import Interval
 from assay.stats.means import estimate_mean_score
 from assay.stats.paired import PairedDifference, compare_scores
+from assay.stats.rates import Interval
 from assay.stats.significance import adjust_holm
 from assay.stats.verdict import Verdict, judge_difference
 from assay_arc.report import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo
 from assay_arc.log import FRAME_BYTES, SIDE, Answer, frames_digest, pack_frames
-from assay_arc.problems import GameProblem
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

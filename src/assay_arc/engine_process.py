@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
+from assay_arc import ArcProblem, GameProblem
 from assay_arc.catalog import GameInfo, read_game
 from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
 from assay_arc.log import Header, LogWriter, has_header, read_log
-from assay_arc.problems import ArcProblem, GameProblem
 from assay_arc.replay import ReplayResult, header_difference, replay_log
 from assay_arc.server import (
     VARIABLE,

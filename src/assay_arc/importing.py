@@ -13,10 +13,10 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.plugin import Machine
+from assay_arc import ResultProblem
 from assay_arc.cards import LOGS, PLAYED, PlayedTrial, write_scores
 from assay_arc.catalog import GameInfo
 from assay_arc.log import GameLog, Header, StopReason, read_log
-from assay_arc.problems import ResultProblem
 from assay_arc.replay import check_logs
 from assay_arc.scoring import GameResult, LevelResult, PlayResult, derive_result
 from assay_arc.store import (

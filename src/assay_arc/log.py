@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from assay_arc.problems import LogProblem
+from assay_arc import LogProblem
 
 SCHEMA = "assay-arc-log/1"
 

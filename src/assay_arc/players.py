@@ -17,9 +17,8 @@ import msgspec
 
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
-from assay.records.capture import AgentInfo, Events
+from assay.records.capture import AgentInfo, AnyStep, Events, Message, ToolCall
 from assay.records.recording import RawLine, Recording
-from assay.records.trajectory import AnyStep, Message, ToolCall
 from assay_arc.client import GameConnection, GameGone, connect_from_environment
 
 PROGRAM = (sys.executable, "-m", "assay_arc.players")

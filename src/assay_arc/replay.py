@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from assay.plugin import Machine
+from assay_arc import ArcProblem
 from assay_arc.catalog import GameInfo, list_games
 from assay_arc.engine import Observation, ToolkitEngine, engine_env
 from assay_arc.log import Answer, Event, GameLog, Header, read_log
-from assay_arc.problems import ArcProblem
 from assay_arc.scoring import Tally
 
 COMPARED = (

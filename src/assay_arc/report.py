@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assay_arc.problems import StoreProblem
+from assay_arc import StoreProblem
 from assay_arc.store import (
     SHORT,
     UNVERIFIED,

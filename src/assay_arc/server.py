@@ -11,8 +11,8 @@ from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
+from assay_arc import ServeProblem
 from assay_arc.log import Limits
-from assay_arc.problems import ServeProblem
 
 MAX_CONNECTIONS = 32
 POLL_S = 0.5

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from assay_arc import LogProblem
 from assay_arc.engine import Observation, ToolkitEngine
 from assay_arc.log import (
     SIDE,
@@ -20,7 +21,6 @@ from assay_arc.log import (
     frames_digest,
 )
 from assay_arc.observe import DIGITS, change_text, frame_png, frames_text, grid_text
-from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
 from assay_arc.scoring import RESET, Tally, tally_events
 from assay_arc.server import PlayerRequest

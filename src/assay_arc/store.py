@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from assay.errors import OutputError
+from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
-from assay_arc.problems import GameProblem, StoreProblem
 
 RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
 """How far a run can be believed: our own game process wrote its logs; they were replayed in the

@@ -19,11 +19,11 @@ import msgspec
 
 from assay.plugin import Machine, Started
 from assay.records.recording import TurnEnd
+from assay_arc import ServeProblem
 from assay_arc.catalog import GameInfo
 from assay_arc.client import SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
 from assay_arc.log import Limits, has_header, read_log
-from assay_arc.problems import ServeProblem
 from assay_arc.scoring import derive_result, score_all
 from assay_arc.server import VARIABLE, ServeConfig, write_config
 

@@ -13,9 +13,9 @@ from assay import plugins
 from assay.adapters.acp import AcpAdapter
 from assay.errors import InputError
 from assay.plugin import Ask, Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import PluginRef
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 SDK_MODELS = {
     "initialize": sdk.InitializeRequest,

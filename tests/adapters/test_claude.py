@@ -12,8 +12,8 @@ from assay.adapters.claude import ClaudeAdapter
 from assay.errors import InputError
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 OWN = "claude-2.1.325"
 ONE, TWO, THREE, FOUR = (

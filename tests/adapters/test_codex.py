@@ -10,8 +10,8 @@ import pytest
 from assay.adapters.codex import CodexAdapter, native_program
 from assay.errors import InputError
 from assay.plugin import Ask, Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 THREAD = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 START = {"type": "thread.started", "thread_id": THREAD}

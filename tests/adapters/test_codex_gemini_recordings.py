@@ -13,9 +13,9 @@ from assay import plugins
 from assay.adapters.reading import epoch_ms
 from assay.pipeline.extract import failure_of
 from assay.plugin import Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import PluginRef
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 TESTS = Path(__file__).parents[1]
 EXPECTED = {

@@ -9,8 +9,8 @@ import pytest
 from assay.adapters.gemini import GeminiAdapter
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 SESSION = "a53b2105-cbb3-41b4-a424-f7492035ba92"
 INIT = {"type": "init", "session_id": SESSION, "model": "gemini-2.5-pro"}

@@ -11,8 +11,8 @@ from msgspec import UNSET
 from assay.adapters.opencode import OpenCodeAdapter
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
+from assay.records.capture import Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.trajectory import Message, Plan, Thought, ToolCall
 
 OWN = "opencode-1.18.33"
 ONE, TWO, THREE = ((n * 1200, n * 50, n * 300, n * 10) for n in range(1, 4))

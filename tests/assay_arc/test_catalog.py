@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from assay_arc import GameProblem
 from assay_arc.catalog import find_game, level_counts, list_games
-from assay_arc.problems import GameProblem
 from assay_arc.scoring import score_game
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from assay.errors import OutputError
 from assay.run.host import LocalHost
+from assay_arc import ArcProblem
 from assay_arc.cards import derive_played
 from assay_arc.catalog import BUILT_IN
 from assay_arc.generated import collect_results
 from assay_arc.importing import ImportSource, KnownGame, check_result, import_result
-from assay_arc.problems import ArcProblem
 from assay_arc.scoring import score_game
 from assay_arc.store import Store
 

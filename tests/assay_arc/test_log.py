@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay_arc import LogProblem
 from assay_arc.log import (
     Answer,
     End,
@@ -20,7 +21,6 @@ from assay_arc.log import (
     read_log,
     unpack_frames,
 )
-from assay_arc.problems import LogProblem
 from assay_arc.scoring import derive_result
 
 NOW = "2026-01-01T00:00:00+00:00"

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from assay_arc import LogProblem
 from assay_arc.engine import ToolkitEngine
 from assay_arc.log import Limits, LogWriter, read_log
-from assay_arc.problems import LogProblem
 from assay_arc.replay import replay_events
 from assay_arc.scoring import derive_result
 from assay_arc.server import PlayerRequest

@@ -65,6 +65,8 @@ def test_agents_of_a_killed_run_are_ended_on_resume(
     schema, path, out = agent(command=shell), prompts(*["x"] * 4), tmp_path / "out.jsonl"
     process = start("capture", path, "-s", schema, "-o", out, "-j", 4)
     assert eventually(lambda: len(alive()) >= 4)
+    time.sleep(0.5)  # the shells start a `cat` each before they become the agents
+    assert eventually(lambda: len(alive()) >= 4)
     process.kill()
     process.wait()
     assert len(alive()) >= 4, "a kill -9 leaves the agents: that is what resume must clean up"

@@ -14,8 +14,7 @@ from assay.cli import progress as progress_file
 from assay.cli.live_view import LiveView
 from assay.cli.progress import Progress, Running, Tally, clock_text
 from assay.records.capture import Capture, Cause, Failure, Grade, Timing, Usage
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 SPEC = TrialSpec(
     prompt=Prompt(id="p", input="q"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k
+from assay.stats.passk import prompt_pass_k, seed_pass_k
 
 DOCS = Path(__file__).parents[2] / "docs"
 

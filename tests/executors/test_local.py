@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from assay.errors import Interrupted, OutputError
-from assay.executors.local import LocalExecutor
+from assay.executors import LocalExecutor
 
 
 def lost(item: int, why: str) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.pipeline.prompts import UNCATEGORIZED, analyse, category_of
-from assay.records.prompt import Prompt
+from assay.records.spec import Prompt
 
 
 def names(**counts: int) -> list[str]:

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from assay.pipeline.grading import Verdict
 from assay.pipeline.references import EMPTY, REFERENCE, UNRELATED, answer_row, answers, validation
 from assay.records.capture import Grade
-from assay.records.prompt import Prompt
+from assay.records.spec import Prompt
 
 PROMPT = Prompt(id="p", input=["a", "b"], hint="fox", reference="It is a fox", metadata={"k": 1})
 GOOD = Verdict(score=Grade(pass_=True, score=1.0, reasoning="r"))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.pipeline.sampling import draw_failures, draw_sheet, read_samples, sheet_lines, snippet
+from assay.records.capture import Message
 from assay.records.rows import RowFile
-from assay.records.trajectory import Message
 
 
 def row(number: int, *, passed: bool | None = False, **changes: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError
-from assay.records.prompt import Prompt
 from assay.records.rows import decode_row, encode_row, read_lines
+from assay.records.spec import Prompt
 
 names = st.text(min_size=1, max_size=8).filter(lambda n: n not in Prompt.__struct_fields__)
 values = st.recursive(

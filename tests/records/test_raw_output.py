@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.records.prompt import Prompt
 from assay.records.recording import Recording, raw_output, recording_of
+from assay.records.spec import Prompt
 
 
 @pytest.fixture

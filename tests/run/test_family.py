@@ -145,7 +145,7 @@ def test_leftovers_of_a_run_are_found_by_its_token_and_no_others() -> None:
 
 def test_marks_of_a_run_differ() -> None:
     marks = [Mark("a") for _ in range(100)]
-    assert len({mark._number for mark in marks}) == 100
+    assert len({mark.number for mark in marks}) == 100
 
 
 def test_the_host_gives_streams_and_exit_code() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k
+from assay.stats.passk import prompt_pass_k, seed_pass_k
 
 counts = st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.records.capture import Events
+from assay.records.capture import AnyStep, Events, Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
 
 
 def parse_line(line: bytes) -> Any:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from assay.adapters.reading import StepBuilder
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
-from assay.records.capture import AgentInfo, Events
+from assay.records.capture import AgentInfo, AnyStep, Events
 from assay.records.recording import RawLine, Recording
-from assay.records.trajectory import AnyStep
 
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>", "2>&1"})
 

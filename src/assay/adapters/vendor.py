@@ -10,9 +10,8 @@ from msgspec import UNSET
 from assay.adapters.reading import EventReader, add_events, last_session
 from assay.errors import InputError
 from assay.plugin import Ask, Dialogue, Reading
-from assay.records.capture import Cause, Failure, Usage
+from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import TurnEnd
-from assay.records.trajectory import AnyStep
 
 TURN_TIMEOUT_MS = 600_000.0
 """Real agents work for minutes; -t says otherwise."""

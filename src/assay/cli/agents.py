@@ -10,6 +10,7 @@ import msgspec
 from assay import plugins
 from assay.adapters.vendor import KNOWN, KnownAgent
 from assay.cli.group import examples
+from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
 from assay.pipeline.stages import AskingHost
 
@@ -25,8 +26,8 @@ _VERSION_S = 20.0
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@debug_option
+@help_option
 def command(*, as_json: bool, debug: bool) -> None:
     """List the agents that -s accepts by name, whether they are installed, and what is captured."""
     found = [look_for(agent) for agent in KNOWN]

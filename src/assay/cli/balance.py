@@ -7,10 +7,10 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
-from assay.cli.parameters import Number
+from assay.cli.parameters import Number, debug_option, help_option, output_option, overwrite_option
 from assay.pipeline.prompts import analyse, category_of
-from assay.records.prompt import Prompt
 from assay.records.rows import open_rows
+from assay.records.spec import Prompt
 from assay.report.summary import balance_lines
 
 
@@ -22,13 +22,7 @@ from assay.report.summary import balance_lines
     ),
 )
 @click.argument("prompts", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "-k",
     "--key",
@@ -44,10 +38,10 @@ from assay.report.summary import balance_lines
     metavar="PERCENT",
     help="Report a category that has less than this percentage of an even share. Default: 50.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@overwrite_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the chart.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@debug_option
+@help_option
 def command(
     prompts: Path,
     output: Path | None,

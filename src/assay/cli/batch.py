@@ -18,8 +18,7 @@ from assay.cli.progress import Progress
 from assay.pipeline.batch import Batch
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial
-from assay.records.prompt import HINT
-from assay.records.spec import PluginRef
+from assay.records.spec import HINT, PluginRef
 
 
 class CommandBatch:

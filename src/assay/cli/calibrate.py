@@ -11,6 +11,14 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import (
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    quiet_option,
+    rows_at_once_option,
+)
 from assay.errors import InputError
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
@@ -53,13 +61,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "-s",
     "--sample",
@@ -89,21 +91,14 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metavar="KEY",
     help="Metadata key by which --export stratifies its sample. Default: category.",
 )
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Grade up to N rows at once. Default: 1.",
-)
+@rows_at_once_option
 @click.option(
     "--json", "as_json", is_flag=True, help="Write the report as JSON instead of Markdown."
 )
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@overwrite_option
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Check the grader that graded the file RESULTS, or another one (-g).
 

@@ -16,7 +16,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes
+from assay.cli.parameters import AfterDashes, help_option, stdin_option
 from assay.pipeline.batch import run_batch
 
 
@@ -31,11 +31,9 @@ from assay.pipeline.batch import run_batch
 )
 @click.argument("prompts", nargs=-1)
 @with_options(agent_options, output_options, grader_options)
-@click.option(
-    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
-)
+@stdin_option
 @with_options(benchmark_options, run_options)
-@click.help_option("-h", "--help")
+@help_option
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt in the file PROMPTS against an agent and write one JSON line per trial.

@@ -13,7 +13,16 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import open_stdout, refuse_same_file, whole_output
-from assay.cli.parameters import Number
+from assay.cli.parameters import (
+    category_option,
+    debug_option,
+    help_option,
+    labelled_option,
+    margin_option,
+    output_option,
+    progress_option,
+    seed_option,
+)
 from assay.cli.runs import Named, name_runs, pipes_as_files
 from assay.errors import InputError
 from assay.report.comparison import (
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
     from assay.compare.report import Comparison, Judge
     from assay.stats.verdict import GateName
 
-_SEED = 20_260_101
 _TWO = 2
 
 
@@ -61,13 +69,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 @click.argument("files", nargs=-1)
-@click.option(
-    "--run",
-    "labelled",
-    multiple=True,
-    metavar="LABEL:FILE",
-    help="Add a run under this label. May be repeated.",
-)
+@labelled_option
 @click.option(
     "-s",
     "--strategy",
@@ -78,13 +80,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-g", "--grader", metavar="FILE", help="Grader file that ranks the runs, for --strategy custom."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "-f",
     "--format",
@@ -99,27 +95,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     default="auto",
     help="Format of the runs. Default: auto, which detects it.",
 )
-@click.option(
-    "--by",
-    "category_key",
-    default="category",
-    metavar="KEY",
-    help="Metadata key to break the results down by. Default: category.",
-)
-@click.option(
-    "--margin",
-    type=Number(0, 1, max_open=True),
-    default=0.02,
-    metavar="RATE",
-    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=_SEED,
-    metavar="N",
-    help=f"Random seed for resampling. Default: {_SEED}.",
-)
+@category_option
+@margin_option
+@seed_option
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "not-better"]),
@@ -130,9 +108,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     is_flag=True,
     help="Refuse to compare runs whose prompts, graders or settings differ.",
 )
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@progress_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Compare two or more runs of the same prompts, each given as FILE, LABEL:FILE or with --run.
 

@@ -8,6 +8,7 @@ import click
 from assay import plugins
 from assay.cli.group import examples, run_command
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
+from assay.cli.parameters import help_option
 from assay.records.capture import Capture
 from assay.records.rows import decode_row, read_lines
 
@@ -28,7 +29,7 @@ from assay.records.rows import decode_row, read_lines
     metavar="DIR",
     help="Write all files to this folder. Default: demo-out.",
 )
-@click.help_option("-h", "--help")
+@help_option
 def command(folder: Path) -> None:
     """Capture, grade, repeat and compare scripted agents, without keys or network."""
     prompts, grader = write_starter(folder)

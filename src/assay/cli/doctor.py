@@ -13,11 +13,11 @@ from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
 from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
+from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, Surroundings
+from assay.records.spec import Limits, Prompt, Surroundings
 
 _QUESTION = "Reply with the single word ready."
 
@@ -44,8 +44,8 @@ _QUESTION = "Reply with the single word ready."
     help="Time limit for the answer, in milliseconds. Default: 60000.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@debug_option
+@help_option
 def command(agents: tuple[str, ...], **options: Any) -> None:
     """Check AGENTS (names or schema files). Without any, check which known agents are installed.
 

@@ -9,7 +9,15 @@ from assay import plugins
 from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink
-from assay.cli.parameters import refuse_terminal
+from assay.cli.parameters import (
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    progress_option,
+    quiet_option,
+    refuse_terminal,
+)
 from assay.errors import InputError
 from assay.pipeline.stages import extract_row
 from assay.records.capture import Events
@@ -38,18 +46,12 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 )
 @click.argument("raw", required=False, type=click.Path(path_type=Path))
 @with_options(agent_options)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@output_option
+@overwrite_option
+@progress_option
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Turn the rows that `assay run` wrote to the file RAW (default: stdin) into trajectories.
 

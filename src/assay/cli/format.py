@@ -7,7 +7,14 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
-from assay.cli.parameters import refuse_terminal
+from assay.cli.parameters import (
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    progress_option,
+    refuse_terminal,
+)
 from assay.errors import InputError
 from assay.records.rows import open_rows
 from assay.report.rows import STYLES, Style, write_rows
@@ -29,17 +36,11 @@ from assay.report.rows import STYLES, Style, write_rows
     default="jsonl",
     help="Output format. Default: jsonl.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@output_option
+@overwrite_option
+@progress_option
+@debug_option
+@help_option
 def command(
     results: Path | None,
     style: Style,

@@ -12,9 +12,19 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
 from assay.cli.output import Sink, open_sink, refuse_same_file
-from assay.cli.parameters import refuse_terminal
+from assay.cli.parameters import (
+    append_option,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    progress_option,
+    quiet_option,
+    refuse_terminal,
+    rows_at_once_option,
+)
 from assay.errors import InputError
-from assay.pipeline.grading import GradedRow
+from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
@@ -49,30 +59,17 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("rows", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @with_options(grader_options)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "--resume", is_flag=True, help="Grade only the rows that are missing in the output file."
 )
-@click.option("--append", is_flag=True, help="Add rows to the output file if it exists.")
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Grade up to N rows at once. Default: 1.",
-)
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@append_option
+@overwrite_option
+@rows_at_once_option
+@progress_option
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Grade the rows that `assay capture` or `assay extract` wrote to FILE (default: stdin).
 
@@ -117,8 +114,9 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         with _Batch(sink) as batch:
-            for row in grade_all(lines, graders, options.concurrency):
-                batch.add(row.line)
+            waits = rows_wait(options.rows)
+            for row in grade_all(lines, graders, options.concurrency, waits):
+                batch.add(row.line, at_once=not waits())
                 tally.add(row)
                 if options.progress:
                     click.echo(_shown(row), err=True)
@@ -140,10 +138,14 @@ class _Batch:
     def __exit__(self, *error: object) -> None:
         self._write()
 
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes, *, at_once: bool) -> None:
         self._lines.append(line)
         self._n_bytes += len(line)
-        if self._n_bytes >= _BATCH_BYTES or time.monotonic() - self._written_s >= _BATCH_S:
+        if (
+            at_once
+            or self._n_bytes >= _BATCH_BYTES
+            or time.monotonic() - self._written_s >= _BATCH_S
+        ):
             self._write()
 
     def _write(self) -> None:

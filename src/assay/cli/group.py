@@ -11,6 +11,7 @@ from types import FrameType
 import click
 
 from assay.cli.main import COMMANDS, SHIPPED, help_page
+from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -72,7 +73,7 @@ def examples(*lines: str) -> str:
 
 
 @click.group(cls=LazyGroup)
-@click.help_option("-h", "--help")
+@help_option
 def cli() -> None:
     """Evaluate any command-line agent."""
 

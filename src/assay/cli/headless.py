@@ -23,10 +23,10 @@ from assay.cli.options import (
     agent_ref,
     with_options,
 )
+from assay.cli.parameters import help_option
 from assay.pipeline.extract import extract
 from assay.plugin import Adapter
-from assay.records.prompt import Prompt
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.turn import OnStep
@@ -60,7 +60,7 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
 @click.option(
     "--debug", is_flag=True, help="Print progress to stderr, and a traceback if the command fails."
 )
-@click.help_option("-h", "--help")
+@help_option
 def command(**values: Any) -> None:
     """Speak the Agent Client Protocol on stdin and stdout, and pass the prompts on to the agent.
 

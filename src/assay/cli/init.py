@@ -9,6 +9,7 @@ import click
 
 from assay import plugins
 from assay.cli.group import examples
+from assay.cli.parameters import help_option
 from assay.errors import OutputError
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -23,7 +24,7 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
 )
 @click.argument("folder", type=click.Path(path_type=Path), default="evals")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.help_option("-h", "--help")
+@help_option
 def command(folder: Path, *, force: bool) -> None:
     """Write example prompts and a grader to FOLDER (default: evals), and show how to run them."""
     taken = [name for name in ("prompts.jsonl", "grader.py") if (folder / name).exists()]

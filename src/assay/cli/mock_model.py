@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from assay.cli.group import examples
+from assay.cli.parameters import help_option
 from assay.errors import OutputError
 from assay.testing.model.server import serve
 
@@ -38,7 +39,7 @@ from assay.testing.model.server import serve
     help="Log each request to this file, as JSONL.",
 )
 @click.option("--log-bodies", is_flag=True, help="Log the whole bodies of requests.")
-@click.help_option("-h", "--help")
+@help_option
 def command(
     script: Path, port: int, port_file: Path | None, log: Path | None, *, log_bodies: bool
 ) -> None:

@@ -10,14 +10,24 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.cli.parameters import Number
+from assay.cli.parameters import (
+    Decorator,
+    Number,
+    append_option,
+    isolate_option,
+    model_option,
+    output_option,
+    overwrite_option,
+    progress_option,
+    quiet_option,
+    retries_option,
+)
 from assay.errors import InputError
 from assay.pipeline.prompts import Setting
 from assay.records.journal import Mode
 from assay.records.spec import Limits, PluginRef, Surroundings
 
 DEFAULT_TIMEOUT_MS = 60_000
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +84,7 @@ agent_options: list[Decorator] = [
         metavar="AGENT",
         help="The agent: a schema file, or the name of an adapter (see assay agents).",
     ),
-    click.option("--model", metavar="NAME", help="Model to use. Default: the agent's own choice."),
+    model_option,
     click.option(
         "--agent-arg",
         "agent_args",
@@ -96,18 +106,12 @@ agent_options: list[Decorator] = [
     ),
 ]
 output_options: list[Decorator] = [
-    click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Write to this file. Default: stdout.",
-    ),
+    output_option,
     click.option(
         "--resume", is_flag=True, help="Run only the trials that are missing in the output file."
     ),
-    click.option("--append", is_flag=True, help="Add rows to the output file if it exists."),
-    click.option("--overwrite", is_flag=True, help="Replace the output file if it exists."),
+    append_option,
+    overwrite_option,
     click.option(
         "--raw-dir",
         type=click.Path(path_type=Path),
@@ -179,14 +183,7 @@ run_options: list[Decorator] = [
         metavar="N",
         help="Run up to N trials at once. Default: 1.",
     ),
-    click.option(
-        "--retries",
-        type=click.IntRange(min=0),
-        default=0,
-        metavar="N",
-        help="Retry trials that failed for reasons other than the agent (provider errors, lost "
-        "workers) up to N times. Default: 0.",
-    ),
+    retries_option,
     click.option(
         "--workspace-dir",
         type=click.Path(path_type=Path),
@@ -201,12 +198,7 @@ run_options: list[Decorator] = [
         help="Copy this folder into the workspace of each trial. "
         "Workspaces are in --workspace-dir, or beside the output file.",
     ),
-    click.option(
-        "--isolate",
-        is_flag=True,
-        help="Give each trial its own HOME and hide your environment variables, except those the "
-        "adapter declares and --env names.",
-    ),
+    isolate_option,
     click.option(
         "--env",
         "env_names",
@@ -235,8 +227,8 @@ run_options: list[Decorator] = [
         metavar="USD",
         help="Start no more trials once this many US dollars are spent. Default: no limit.",
     ),
-    click.option("--progress", is_flag=True, help="Print progress to stderr."),
-    click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors."),
+    progress_option,
+    quiet_option,
     click.option(
         "--json", "as_json", is_flag=True, help="Print progress as JSON events to stderr."
     ),

@@ -1,12 +1,14 @@
-"""Parameters that need nothing but click: strict numbers, prompt files, words after --."""
+"""Parameters that several commands take, and that need nothing but click."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 import click
+
+type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Number(click.FloatRange):
@@ -55,3 +57,86 @@ def refuse_terminal() -> None:
     if sys.stdin is None or sys.stdin.isatty():
         msg = "stdin is a terminal. Name a file, or pipe the rows in."
         raise click.UsageError(msg)
+
+
+SEED = 20_260_101
+
+help_option: Decorator = click.help_option("-h", "--help")
+debug_option: Decorator = click.option(
+    "--debug", is_flag=True, help="Show a traceback if the command fails."
+)
+output_option: Decorator = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file. Default: stdout.",
+)
+overwrite_option: Decorator = click.option(
+    "--overwrite", is_flag=True, help="Replace the output file if it exists."
+)
+append_option: Decorator = click.option(
+    "--append", is_flag=True, help="Add rows to the output file if it exists."
+)
+quiet_option: Decorator = click.option(
+    "-q", "--quiet", is_flag=True, help="Print nothing but errors."
+)
+progress_option: Decorator = click.option(
+    "--progress", is_flag=True, help="Print progress to stderr."
+)
+stdin_option: Decorator = click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
+)
+labelled_option: Decorator = click.option(
+    "--run",
+    "labelled",
+    multiple=True,
+    metavar="LABEL:FILE",
+    help="Add a run under this label. May be repeated.",
+)
+category_option: Decorator = click.option(
+    "--by",
+    "category_key",
+    default="category",
+    metavar="KEY",
+    help="Metadata key to break the results down by. Default: category.",
+)
+margin_option: Decorator = click.option(
+    "--margin",
+    type=Number(0, 1, max_open=True),
+    default=0.02,
+    metavar="RATE",
+    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
+)
+seed_option: Decorator = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=SEED,
+    metavar="N",
+    help=f"Random seed for resampling. Default: {SEED}.",
+)
+rows_at_once_option: Decorator = click.option(
+    "-j",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Grade up to N rows at once. Default: 1.",
+)
+model_option: Decorator = click.option(
+    "--model", metavar="NAME", help="Model to use. Default: the agent's own choice."
+)
+retries_option: Decorator = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Retry trials that failed for reasons other than the agent (provider errors, lost "
+    "workers) up to N times. Default: 0.",
+)
+isolate_option: Decorator = click.option(
+    "--isolate",
+    is_flag=True,
+    help="Give each trial its own HOME and hide your environment variables, except those the "
+    "adapter declares and --env names.",
+)

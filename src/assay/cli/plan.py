@@ -8,7 +8,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import open_stdout
-from assay.cli.parameters import Number
+from assay.cli.parameters import Number, debug_option, help_option
 from assay.cli.runs import pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
@@ -107,8 +107,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Margin of the gate. Default: 0.02.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Plan a comparison from PILOT, one or two graded result files, or from an assumed --rate.
 

@@ -8,10 +8,9 @@ import click
 import msgspec
 from msgspec import field
 
-from assay.records.capture import Capture, Failure
+from assay.records.capture import AnyStep, Capture, Failure, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
-from assay.records.trajectory import AnyStep, ToolCall
 
 _LINE_EVERY_S = 10.0
 

@@ -11,17 +11,24 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
-from assay.cli.parameters import Number
+from assay.cli.parameters import (
+    category_option,
+    debug_option,
+    help_option,
+    labelled_option,
+    margin_option,
+    overwrite_option,
+    quiet_option,
+    seed_option,
+)
 from assay.cli.runs import Named, name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.report.comparison import short_markdown
-from assay.report.junit import write_junit
+from assay.report.rows import write_junit
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview
-
-_SEED = 20_260_101
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,13 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 @click.argument("files", nargs=-1)
-@click.option(
-    "--run",
-    "labelled",
-    multiple=True,
-    metavar="LABEL:FILE",
-    help="Add a run under this label. May be repeated.",
-)
+@labelled_option
 @click.option(
     "-o",
     "--output",
@@ -71,31 +72,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--title", metavar="TEXT", help="Title of the report. Default: the labels of the runs."
 )
-@click.option(
-    "--by",
-    "category_key",
-    default="category",
-    metavar="KEY",
-    help="Metadata key to break the results down by. Default: category.",
-)
-@click.option(
-    "--margin",
-    type=Number(0, 1, max_open=True),
-    default=0.02,
-    metavar="RATE",
-    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=_SEED,
-    metavar="N",
-    help=f"Random seed for resampling. Default: {_SEED}.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@category_option
+@margin_option
+@seed_option
+@overwrite_option
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Report on result files of `assay capture`, `trials` or `arc run`: FILE or LABEL:FILE.
 

@@ -15,6 +15,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
+from assay.cli.parameters import help_option
 from assay.pipeline.batch import run_batch
 from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
@@ -48,7 +49,7 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
     help='Run this shell command, with the prompt in the variable "$PROMPT".',
 )
 @with_options(output_options, run_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(**values: Any) -> None:
     """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
 

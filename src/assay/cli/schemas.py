@@ -8,6 +8,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import Sink
+from assay.cli.parameters import help_option
 from assay.errors import InputError, OutputError
 from assay.records.catalogue import RECORDS, json_schema
 
@@ -37,7 +38,7 @@ from assay.records.catalogue import RECORDS, json_schema
 @click.option(
     "-l", "--list", "as_list", is_flag=True, help="Only list the schemas, even with --json."
 )
-@click.help_option("-h", "--help")
+@help_option
 def command(
     name: str | None, output: Path | None, *, as_json: bool, split: bool, as_list: bool
 ) -> None:

@@ -6,6 +6,7 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
 from assay.records.rows import open_rows
 from assay.report.summary import write_summary, write_summary_markdown
 
@@ -18,22 +19,16 @@ from assay.report.summary import write_summary, write_summary_markdown
     ),
 )
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
+@output_option
 @click.option(
     "-m",
     "--markdown",
     is_flag=True,
     help="Write Markdown with every step, for people and LLM judges, instead of JSONL.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@overwrite_option
+@debug_option
+@help_option
 def command(
     results: Path, output: Path | None, *, markdown: bool, overwrite: bool, debug: bool
 ) -> None:

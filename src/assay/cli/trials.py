@@ -16,7 +16,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes
+from assay.cli.parameters import AfterDashes, help_option, stdin_option
 from assay.pipeline.batch import run_batch
 from assay.pipeline.trials import TrialRows
 
@@ -46,11 +46,9 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     metavar="N",
     help="Run each prompt N times. Default: 5.",
 )
-@click.option(
-    "--stdin", "from_stdin", is_flag=True, help="Read the prompts from stdin instead of a file."
-)
+@stdin_option
 @with_options(benchmark_options, run_options)
-@click.help_option("-h", "--help")
+@help_option
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt in the file PROMPTS k times and write one JSON line per prompt.

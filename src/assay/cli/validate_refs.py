@@ -11,13 +11,19 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import open_sink, refuse_same_file
+from assay.cli.parameters import (
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    quiet_option,
+)
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
-from assay.records.prompt import Prompt
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, Prompt
 
 _GATE_SAID_NO = 3
 
@@ -44,14 +50,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("prompts", type=click.Path(path_type=Path))
 @with_options(grader_options)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file. Default: stdout.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+@output_option
+@overwrite_option
 @click.option(
     "-j",
     "--concurrency",
@@ -66,9 +66,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     is_flag=True,
     help="Exit with code 3 if a reference fails, or an answer of --no-op passes.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@quiet_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Grade the "reference" of each prompt in the file PROMPTS as if it were an agent's answer.
 

@@ -9,6 +9,13 @@ import click
 import msgspec
 
 from assay.cli.group import examples
+from assay.cli.parameters import (
+    category_option,
+    debug_option,
+    help_option,
+    margin_option,
+    seed_option,
+)
 from assay.cli.runs import Named, name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, PluginError
@@ -16,8 +23,6 @@ from assay.viewer.index import indexed_size
 from assay.viewer.library import Library
 from assay.viewer.prepare import BIG, prepare_in_child
 from assay.viewer.service import ViewerService
-
-_SEED = 20_260_101
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,29 +60,11 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Write the labels set on the page to this file. "
     "Default: results.labels.jsonl beside results.jsonl.",
 )
-@click.option(
-    "--by",
-    "category_key",
-    default="category",
-    metavar="KEY",
-    help="Metadata key to break the results down by. Default: category.",
-)
-@click.option(
-    "--margin",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.02,
-    metavar="RATE",
-    help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=_SEED,
-    metavar="N",
-    help=f"Random seed for resampling. Default: {_SEED}.",
-)
-@click.option("--debug", is_flag=True, help="Show a traceback if the command fails.")
-@click.help_option("-h", "--help")
+@category_option
+@margin_option
+@seed_option
+@debug_option
+@help_option
 def command(**given: Any) -> None:
     """Serve the runs in PATHS (result files, LABEL:FILE, or folders) on 127.0.0.1 until Ctrl-C.
 

@@ -10,11 +10,10 @@ from assay.compare.columns import Floats
 from assay.compare.head_to_head import pass_k
 from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
-from assay.stats.interval import Interval
 from assay.stats.means import estimate_mean, estimate_mean_score
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import split_rate_variance
-from assay.stats.rates import rate_interval, share_interval
+from assay.stats.rates import Interval, rate_interval, share_interval
 
 _BINS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
 _EDGES = (0.2, 0.4, 0.6, 0.8)

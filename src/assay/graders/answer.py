@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import version_with
-from assay.graders.guard import PythonCode
+from assay.graders.python_code import PythonCode, version_with
 from assay.plugin import Trial
 from assay.records.capture import Grade
 
@@ -205,6 +203,8 @@ class JsonSchema(PythonCode):
     @cached_property
     def version(self) -> str:
         """Of the code, the schema and the library that reads it."""
+        from importlib.metadata import version as library_version  # slow, and seldom needed
+
         parts = {"schema": self.schema, "jsonschema": library_version("jsonschema")}
         return version_with(self.code_version, parts)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import version_with
+from assay.graders.python_code import version_with
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.fingerprint import fingerprint
+from assay.graders.python_code import fingerprint
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
 

@@ -3,19 +3,18 @@
 import ast
 import hashlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CoroutineType
 from typing import Any, ClassVar
 
 from assay.errors import PluginError
-from assay.graders.fingerprint import fingerprint
-from assay.graders.guard import PythonCode, TooLong
 from assay.graders.program import check_value
+from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Trial
 from assay.records.capture import Grade
 
@@ -27,6 +26,7 @@ class PythonFile(PythonCode):
     """Loaded once. Its function takes any of ARGUMENTS by name and may be async."""
 
     name: ClassVar[str] = "python"
+    heeds_alarm: ClassVar[bool] = False
     path: str
 
     def __post_init__(self) -> None:
@@ -38,34 +38,8 @@ class PythonFile(PythonCode):
         return fingerprint(Path(self.path).read_bytes())
 
     def judge(self, trial: Trial) -> Grade:
-        """Call the function. What it and its programs print goes to stderr."""
-        stdout, sys.stdout = sys.stdout, sys.stderr
-        try:
-            if self._stdout_fd is not None:
-                os.dup2(2, 1)
-            value = self._call(trial)
-        except SystemExit as error:
-            msg = f"Grader called exit({error.code!r})"
-            raise PluginError(msg) from error
-        except (Exception, KeyboardInterrupt, TooLong):
-            raise
-        except BaseException as error:
-            msg = f"{type(error).__name__}: {error}"
-            raise PluginError(msg) from error
-        finally:
-            if self._stdout_fd is not None:
-                os.dup2(self._stdout_fd, 1)
-            sys.stdout = stdout
-        return check_value(value)
-
-    @cached_property
-    def _stdout_fd(self) -> int | None:
-        """Our own way to stdout, None when there is none or no stderr to send prints to."""
-        try:
-            os.fstat(2)
-            return os.dup(1)
-        except OSError:
-            return None
+        """Call the function."""
+        return check_value(self._call(trial))
 
     @cached_property
     def sees(self) -> frozenset[str] | None:  # type: ignore[override]
@@ -84,9 +58,15 @@ class PythonFile(PythonCode):
         function = _load(Path(self.path))
         wanted = _arguments(function, self.path)
 
+        fields = [name for name in wanted if name != "trial"]
+        whole = len(fields) < len(wanted)
+
         def call(trial: Trial) -> Any:
-            value = function(**{n: trial if n == "trial" else getattr(trial, n) for n in wanted})
-            return self._runner.run(value) if inspect.iscoroutine(value) else value
+            arguments = {name: getattr(trial, name) for name in fields}
+            if whole:
+                arguments["trial"] = trial
+            value = function(**arguments)
+            return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
 

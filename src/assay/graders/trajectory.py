@@ -11,7 +11,7 @@ import msgspec
 
 from assay.errors import InputError
 from assay.graders.answer import compiled
-from assay.graders.guard import PythonCode
+from assay.graders.python_code import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
 

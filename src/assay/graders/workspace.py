@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.fingerprint import changed_options, version_with
+from assay.graders.python_code import changed_options, version_with
 from assay.plugin import Finished, Host, Trial
 from assay.records.capture import Grade
 

@@ -12,8 +12,8 @@ from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.stages import OnTrialStep
 from assay.plugin import Executor
+from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
-from assay.records.trajectory import AnyStep
 from assay.run.family import end_leftovers
 from assay.run.host import close_served
 from assay.run.process import start_over, stop_all
@@ -34,6 +34,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 class Work[R](Protocol):
     """What is done with each trial."""
+
+    def prepare(self) -> None:
+        """Get ready while there are no threads yet: what is forked must be forked before them."""
+        ...
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
         """Do one trial, in any thread; on_step hears what happens."""
@@ -88,6 +92,7 @@ def run_batch[R, S: BatchProgress](
 
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
     """
+    work.prepare()
     if batch.resume:
         end_leftovers(batch.run_token)
     with place or nullcontext():
@@ -145,7 +150,7 @@ class _Budget[R]:
         self._spent = 0.0
         self._lock = threading.Lock()
         self._work = work
-        self.lost, self.cost_usd = work.lost, work.cost_usd
+        self.prepare, self.lost, self.cost_usd = work.prepare, work.lost, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
         result = self._work.run(spec, on_step)

@@ -5,10 +5,19 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.plugin import Adapter, Reading
-from assay.records.capture import Capture, Cause, Failure, Timing
-from assay.records.prompt import Prompt
+from assay.records.capture import (
+    AnyStep,
+    Capture,
+    Cause,
+    Failure,
+    Message,
+    Plan,
+    Thought,
+    Timing,
+    ToolCall,
+)
 from assay.records.recording import Recording, TurnEnd
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+from assay.records.spec import Prompt
 
 
 def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:

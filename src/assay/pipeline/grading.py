@@ -1,5 +1,10 @@
 """Ask the graders about trials, fresh ones or rows that are on disk already."""
 
+import os
+import select
+import stat
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +37,10 @@ def judge(
     """Ask every grader, unless the trial's failure has decided already."""
     if not graders:
         return Verdict()
-    return decided(failure) or ask_all([plugins.grader(ref) for ref in graders], trial, host)
+    verdict = decided(failure)
+    if verdict is None:
+        (verdict,) = ask_graders([plugins.grader(ref) for ref in graders], [trial], host)
+    return verdict
 
 
 def decided(failure: Failure | None) -> Verdict | None:
@@ -49,26 +57,52 @@ def decided(failure: Failure | None) -> Verdict | None:
     return Verdict(score=Grade(pass_=False, score=0.0, reasoning=reasoning))
 
 
-def ask_all(graders: Sequence[Grader], trial: Trial, host: Host) -> Verdict:
-    """Ask every grader; one that breaks is noted and leaves the trial without a score."""
-    grades: dict[str, Grade] = {}
-    broken: dict[str, str] = {}
-    for grader in graders:
-        name = grader.name
-        if name in grades or name in broken:
-            name = _free_name(name, grades, broken)
+def ask_graders(
+    graders: Sequence[Grader], trials: Sequence[Trial], host: Host
+) -> Iterator[Verdict]:
+    """Give the verdict on each trial as soon as every grader has judged it.
+
+    A grader that breaks is noted and leaves the trial without a score.
+    """
+    named = list(zip(_names(graders), graders, strict=True))
+    answers = [_answers(grader, trials, host) for grader in graders]
+    for said in zip(*answers, strict=True):
+        grades: dict[str, Grade] = {}
+        broken: dict[str, str] = {}
+        for number, grade in enumerate(said):
+            name, grader = named[number]
+            if isinstance(grade, Grade):
+                grades[name] = _replace(grade, version=grader.version)
+            else:
+                broken[name] = _message(grade)
+        if broken:
+            yield Verdict(grades=grades, broken=broken)
+        else:
+            yield Verdict(score=combine(tuple(grades.values())), grades=grades)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, AssayError):
+        return error.message
+    return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+
+
+def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+    """Put trials to a grader, many at once where it can take them so."""
+    grade_many: Callable[..., Iterator[Grade | Exception]] | None
+    grade_many = getattr(grader, "grade_many", None)
+    return _ask_each(grader, trials, host) if grade_many is None else grade_many(trials, host)
+
+
+def _ask_each(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+    for trial in trials:
         try:
-            verdict = grader.grade(trial, host)
-            grades[name] = msgspec.structs.replace(verdict, version=grader.version)
+            said: Grade | Exception = grader.grade(trial, host)
         except Interrupted:
             raise
-        except AssayError as error:
-            broken[name] = error.message
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
-            broken[name] = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
-    if broken or not grades:
-        return Verdict(grades=grades, broken=broken)
-    return Verdict(score=combine(tuple(grades.values())), grades=grades)
+            said = error
+        yield said
 
 
 def combine(grades: Sequence[Grade]) -> Grade:
@@ -85,24 +119,35 @@ def combine(grades: Sequence[Grade]) -> Grade:
     )
 
 
-def _free_name(name: str, *taken: dict[str, object] | dict[str, Grade] | dict[str, str]) -> str:
+def _names(graders: Sequence[Grader]) -> list[str]:
     """Two graders of one name are told apart by a number."""
-    number, free = 1, name
-    while any(free in names for names in taken):
-        number += 1
-        free = f"{name}-{number}"
-    return free
+    names: list[str] = []
+    for grader in graders:
+        number, name = 1, grader.name
+        while name in names:
+            number += 1
+            name = f"{grader.name}-{number}"
+        names.append(name)
+    return names
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-_AHEAD_PER_WORKER = 64
+_AHEAD_PER_WORKER = 256
 _AHEAD_BYTES = 32 * 1024 * 1024
 """How far workers may run ahead of a slow row; bounds memory."""
+_BATCH_ROWS = 64
+_BATCH_BYTES = 256 * 1024
+"""How much is put to a grader at once; bounds memory."""
+_SHORT_S, _LONG_S = 0.005, 0.02
+"""How long a worker should be busy with a batch: what it has taken, no other can take."""
 _OURS = ("errors", "score", "grades", "graderFailures")
 """Fields that an earlier grading may have left; outcome is not one: the old one is kept."""
 _NONE = msgspec.Raw()
+
+
+type _Lines = Sequence[tuple[Place, bytes]]
 
 
 class GradedRow(NamedTuple):
@@ -127,6 +172,7 @@ _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
+_replace = msgspec.structs.replace
 
 
 def grade_rows(
@@ -135,21 +181,53 @@ def grade_rows(
     host: Host,
     workers: int = 1,
     stop: Callable[[], None] = lambda: None,
+    more_waits: Callable[[], bool] = lambda: True,
 ) -> Iterator[GradedRow]:
     """Grade every line, give them in their order; with several workers side by side.
 
-    stop is called when it ends early: it makes the workers give up what they wait for.
+    stop is called when it ends early: it makes the workers give up what they wait for. more_waits
+    says whether the next line can be read at once; if not, those that were read are graded first.
     """
-    grade_row = _RowGrader([plugins.grader(ref) for ref in graders], host)
+    grade_batch = _BatchGrader([plugins.grader(ref) for ref in graders], host)
     if workers == 1:
-        for place, line in lines:
-            yield grade_row(place, line)
+        for batch in _batches(lines, lambda: _BATCH_ROWS, more_waits):
+            yield from grade_batch(batch)
         return
-    yield from _in_order(grade_row, lines, workers, stop)
+    yield from _in_order(grade_batch, lines, workers, stop)
 
 
-class _RowGrader:
-    """Grades one line at a time."""
+def rows_wait(path: Path | None) -> Callable[[], bool]:
+    """Give what says whether a row of a file, or of stdin, is there to be read."""
+    if path is not None:
+        is_file = path.is_file()
+        return lambda: is_file
+    try:
+        fd = sys.stdin.fileno()
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+    except (OSError, ValueError):
+        return lambda: False
+    return lambda: is_file or bool(select.select([fd], [], [], 0)[0])
+
+
+def _batches(
+    lines: Iterable[tuple[Place, bytes]],
+    most_rows: Callable[[], int],
+    more_waits: Callable[[], bool] = lambda: True,
+) -> Iterator[_Lines]:
+    batch: list[tuple[Place, bytes]] = []
+    n_rows, n_bytes = most_rows(), 0
+    for item in lines:
+        batch.append(item)
+        n_bytes += len(item[1])
+        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES or not more_waits():
+            yield batch
+            batch, n_rows, n_bytes = [], most_rows(), 0
+    if batch:
+        yield batch
+
+
+class _BatchGrader:
+    """Grades a few lines at a time."""
 
     def __init__(self, graders: Sequence[Grader], host: Host) -> None:
         self._graders = graders
@@ -158,15 +236,27 @@ class _RowGrader:
         self._sees_all = any(names is None for names in seen)
         self._sees = frozenset(name for names in seen for name in names or ())
 
-    def __call__(self, place: Place, line: bytes) -> GradedRow:
-        try:
-            row = _ROW.decode(line)
-            verdict = decided(row.failure) if row.failure is not None else None
-            if verdict is None:
-                verdict = ask_all(self._graders, self._trial(row, line), self._host)
-        except UNREADABLE as error:
-            raise _unreadable(place, line, error) from error
-        return GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+    def __call__(self, batch: _Lines) -> Iterator[GradedRow]:
+        """Give each row as soon as it is graded; raise at one that cannot be read."""
+        rows: list[tuple[bytes, GradingView, Verdict | None]] = []
+        trials: list[Trial] = []
+        unreadable: InputError | None = None
+        for place, line in batch:
+            try:
+                row = _ROW.decode(line)
+                verdict = decided(row.failure) if row.failure is not None else None
+                if verdict is None:
+                    trials.append(self._trial(row, line))
+            except UNREADABLE as error:
+                unreadable = _unreadable(place, line, error)
+                break
+            rows.append((line, row, verdict))
+        verdicts = ask_graders(self._graders, trials, self._host)
+        for line, row, verdict in rows:
+            said = next(verdicts) if verdict is None else verdict
+            yield GradedRow(_with_verdict(line, row, said), row.id, said)
+        if unreadable is not None:
+            raise unreadable
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
         """Decode what some grader looks at, and nothing else."""
@@ -257,37 +347,74 @@ def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
     return InputError(msg, hint=hint)
 
 
-def _in_order[R](
-    work: Callable[[Place, bytes], R],
+def _in_order(
+    grade: Callable[[_Lines], Iterator[GradedRow]],
     lines: Iterable[tuple[Place, bytes]],
     workers: int,
     stop: Callable[[], None],
-) -> Iterator[R]:
-    """Work on many lines at once; give the results in the order of the lines."""
+) -> Iterator[GradedRow]:
+    """Grade many batches at once; give the rows in the order of the lines."""
     from concurrent.futures import ThreadPoolExecutor
 
-    ahead: deque[tuple[int, Future[R]]] = deque()
-    n_bytes = 0
+    pace = _Pace(grade)
+    ahead: deque[tuple[int, int, Future[_Graded]]] = deque()
+    n_rows = n_bytes = 0
     pool = ThreadPoolExecutor(workers)
     try:
-        for place, line in lines:
-            ahead.append((len(line), pool.submit(work, place, line)))
-            n_bytes += len(line)
+        for batch in _batches(lines, lambda: pace.n_rows):
+            size = sum(len(line) for _, line in batch)
+            ahead.append((len(batch), size, pool.submit(pace.grade, batch)))
+            n_rows, n_bytes = n_rows + len(batch), n_bytes + size
             while ahead and (
-                ahead[0][1].done()
-                or len(ahead) > _AHEAD_PER_WORKER * workers
-                or n_bytes > _AHEAD_BYTES
+                ahead[0][2].done() or n_rows > _AHEAD_PER_WORKER * workers or n_bytes > _AHEAD_BYTES
             ):
-                size, result = ahead.popleft()
-                n_bytes -= size
-                yield result.result()
+                n_first, size, first = ahead.popleft()
+                n_rows, n_bytes = n_rows - n_first, n_bytes - size
+                yield from first.result().all()
         while ahead:
-            yield ahead.popleft()[1].result()
+            yield from ahead.popleft()[2].result().all()
     except BaseException:
         stop()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class _Graded(NamedTuple):
+    rows: list[GradedRow]
+    error: InputError | None
+
+    def all(self) -> Iterator[GradedRow]:
+        yield from self.rows
+        if self.error is not None:
+            raise self.error
+
+
+class _Pace:
+    """Finds out how many rows a worker should take at once.
+
+    Many while they are quick. One while they are slow: others would wait behind it in one worker
+    and the rest have nothing to do.
+    """
+
+    def __init__(self, grade: Callable[[_Lines], Iterator[GradedRow]]) -> None:
+        self._grade = grade
+        self.n_rows = 1
+
+    def grade(self, batch: _Lines) -> _Graded:
+        began_s = time.monotonic()
+        rows: list[GradedRow] = []
+        error: InputError | None = None
+        try:
+            rows.extend(self._grade(batch))
+        except InputError as unreadable:
+            error = unreadable
+        took_s = time.monotonic() - began_s
+        if took_s > _LONG_S:
+            self.n_rows = 1
+        elif took_s < _SHORT_S and len(batch) >= self.n_rows:
+            self.n_rows = min(2 * self.n_rows, _BATCH_ROWS)
+        return _Graded(rows, error)
 
 
 def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:

@@ -15,8 +15,7 @@ from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
 from assay.records.views import JudgedView
 from assay.stats.agreement import Agreement, Share, correct_rate, measure_agreement
-from assay.stats.interval import Interval
-from assay.stats.rates import wilson_interval
+from assay.stats.rates import Interval, wilson_interval
 
 _YES = (True, 1, "pass", "true", "yes")
 _NO = (False, 0, "fail", "false", "no")

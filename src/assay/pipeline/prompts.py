@@ -12,9 +12,8 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
-from assay.records.prompt import Prompt, check_prompt
 from assay.records.reports import BalanceAnalysis, Category
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec, check_prompt
 
 
 def read_prompts(ref: PluginRef) -> list[PromptRow]:

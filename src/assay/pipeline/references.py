@@ -4,8 +4,8 @@ import msgspec
 from msgspec import UNSET
 
 from assay.pipeline.grading import Verdict
-from assay.records.prompt import Prompt
 from assay.records.reports import Validation
+from assay.records.spec import Prompt
 
 REFERENCE, EMPTY, UNRELATED = "reference", "empty", "unrelated"
 _UNRELATED_TEXTS = (

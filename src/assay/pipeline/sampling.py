@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from assay.errors import InputError
 from assay.pipeline.grading import Verdict, grader_version
+from assay.records.capture import AnyStep
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
-from assay.records.trajectory import AnyStep
 from assay.records.views import SampleView, VerdictView
 
 FAILURES_DRAWN = 10

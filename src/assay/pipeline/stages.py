@@ -10,17 +10,16 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import PluginError
+from assay.graders.python_code import CHILD_FUNCTION
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
-from assay.plugin import Adapter, Trial
-from assay.records.capture import Capture, Cause, Failure
-from assay.records.prompt import Prompt
+from assay.plugin import Adapter, Machine, Trial
+from assay.records.capture import AnyStep, Capture, Cause, Failure
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
 from assay.records.rows import Place
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
-from assay.records.trajectory import AnyStep
+from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
-from assay.run.process import pause, start_over, stop_all
+from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.trial import lost_trial, recorded
 from assay.run.workspace import our_secrets, temporary_folder
 
@@ -35,6 +34,10 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     graders: Sequence[PluginRef] = ()
     retries: int = 0
+
+    def prepare(self) -> None:
+        """Get ready while there are no threads yet."""
+        _prepare(self.graders)
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Capture:
         """Do the trial; on_step hears of each attempt that begins, and of its steps."""
@@ -61,6 +64,9 @@ class RunTrial(msgspec.Struct, frozen=True):
     """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
 
     retries: int = 0
+
+    def prepare(self) -> None:
+        """Nothing: there are no graders."""
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
         """Do the trial; the lines are read only where a failure might be worth another attempt."""
@@ -145,14 +151,25 @@ def _covered(captured: Capture) -> Capture:
 
 
 def grade_all(
-    lines: Iterable[tuple[Place, bytes]], graders: Sequence[PluginRef], workers: int = 1
+    lines: Iterable[tuple[Place, bytes]],
+    graders: Sequence[PluginRef],
+    workers: int = 1,
+    more_waits: Callable[[], bool] = lambda: True,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows that are on disk; give them in their order."""
+    """Grade rows that are on disk or come one by one (see grade_rows); give them in their order."""
     start_over()
+    if workers > 1:
+        _prepare(graders)
     try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop=stop_all)
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:
         close_served()
+
+
+def _prepare(graders: Sequence[PluginRef]) -> None:
+    """Start what graders are forked from, if any needs it, while there are no threads yet."""
+    if any(getattr(plugins.grader(ref), "can_hang", False) for ref in graders):
+        prepare_to_fork(CHILD_FUNCTION)
 
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
@@ -187,3 +204,8 @@ class AskingHost(LocalHost):
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
+
+
+def local_machine() -> Machine:
+    """Give a Machine as `assay.plugin` has it; inside a trial, worlds and graders are given one."""
+    return LocalHost()

@@ -12,11 +12,10 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import InputError, OutputError
 from assay.pipeline.batch import Rows
-from assay.records.capture import Capture
+from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
 from assay.records.journal import Journal, Mode
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import TrialSpec
-from assay.records.trials import FinishedTrial, TrialEntry, TrialResult
 
 _SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
 
@@ -59,7 +58,7 @@ def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool
 
 
 def _set_pass_numbers(result: TrialResult) -> None:
-    from assay.stats.prompt_passk import prompt_pass_k, seed_pass_k  # numpy
+    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
 
     measured = [entry.pass_ for entry in result.trials if entry.pass_ is not UNSET]
     n_passed, n_measured = sum(measured), len(measured)

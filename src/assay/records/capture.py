@@ -1,4 +1,4 @@
-"""One trial as it stands in results.jsonl: the question, the answer, the cost, the end."""
+"""Trials as they stand in results.jsonl and trials.jsonl: what was asked, done and found."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -6,7 +6,65 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.trajectory import AnyStep
+
+class Step(msgspec.Struct, kw_only=True, tag_field="type", rename="camel", frozen=True):
+    """Base of all steps. Optional fields are absent where the agent gave nothing."""
+
+
+class Thought(Step, tag="thought", kw_only=True, frozen=True):
+    """What the agent told itself."""
+
+    content: str = ""
+    timestamp: float = 0
+    """Milliseconds from the start of the trial to the arrival of the line."""
+    step_id: str | UnsetType = UNSET
+    turn: int | UnsetType = UNSET
+    """Which turn of a conversation, from 1; absent for a single turn."""
+    parent: str | UnsetType = UNSET
+    """Call id of the tool call whose sub-agent did this."""
+
+
+class Message(Step, tag="message", kw_only=True, frozen=True):
+    """What the agent said."""
+
+    content: str = ""
+    timestamp: float = 0
+    step_id: str | UnsetType = UNSET
+    turn: int | UnsetType = UNSET
+    parent: str | UnsetType = UNSET
+
+
+class ToolCall(Step, tag="tool_call", kw_only=True, frozen=True):
+    """The agent used a tool: the call and, once it is known, how it ended."""
+
+    name: str = "unknown"
+    status: str = "pending"
+    """pending, in_progress, completed, failed, or the agent's own word."""
+    timestamp: float = 0
+    input: Any | UnsetType = UNSET
+    output: Any | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    """Milliseconds between the call and its end."""
+    call_id: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+    step_id: str | UnsetType = UNSET
+    turn: int | UnsetType = UNSET
+    parent: str | UnsetType = UNSET
+
+
+class Plan(Step, tag="plan", kw_only=True, frozen=True):
+    """The agent's list of what it means to do."""
+
+    entries: list[Any] = msgspec.field(default_factory=list)
+    timestamp: float = 0
+    content: str | UnsetType = UNSET
+    step_id: str | UnsetType = UNSET
+    turn: int | UnsetType = UNSET
+    parent: str | UnsetType = UNSET
+
+
+type AnyStep = Thought | Message | ToolCall | Plan
 
 
 class Cause(StrEnum):
@@ -46,7 +104,7 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     reasoning: str | UnsetType = UNSET
     outcome: dict[str, Any] | UnsetType = UNSET
     version: str | UnsetType = UNSET
-    """Content hash of the grader that said this."""
+    """Which grader said this, by its code and its options."""
 
 
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):
@@ -148,3 +206,75 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """Folder of the raw streams, relative to the folder of this file."""
     spec_hash: str | UnsetType = UNSET
     """Fingerprint of prompt and agent; --resume refuses a file made from others."""
+
+
+class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
+    """One trial. Without pass it is not measured, which is not the same as failed."""
+
+    trial_num: int
+    """From 1."""
+    output: str
+    trajectory: list[AnyStep]
+    duration: float
+    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
+    score: float | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    tool_errors: bool = False
+    grades: dict[str, Grade] | UnsetType = UNSET
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    agent: AgentInfo | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    first_response: float | UnsetType = UNSET
+    events: Events | UnsetType = UNSET
+    turn_usage: list[Usage] | UnsetType = UNSET
+    setup: dict[str, Any] | UnsetType = UNSET
+    permission_denials: int | UnsetType = UNSET
+    provider_retries: int | UnsetType = UNSET
+    retried: list[Failure] | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+    raw: str | UnsetType = UNSET
+    workspace_dir: str | UnsetType = UNSET
+
+
+class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Unbiased chances for one k <= nMeasured, with 95 % intervals."""
+
+    k: int
+    pass_at_k: float
+    """At least one of k trials passes."""
+    pass_at_k_interval: tuple[float, float]
+    pass_exp_k: float
+    """All of k trials pass."""
+    pass_exp_k_interval: tuple[float, float]
+
+
+class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
+    """All trials of one prompt; with a grader, how often they passed."""
+
+    id: str
+    input: str | list[str]
+    hint: str | UnsetType = UNSET
+    k: int
+    trials: list[TrialEntry]
+    metadata: dict[str, Any]
+    pass_rate: float | UnsetType = UNSET
+    """Share of the measured trials that passed; absent when none was measured."""
+    pass_at_k: float | UnsetType = UNSET
+    """The seed's plug-in formula; see perK for the unbiased numbers."""
+    pass_exp_k: float | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    per_k: list[PassAtK] | UnsetType = UNSET
+    failures: dict[str, int] | UnsetType = UNSET
+    """How many trials had which cause."""
+    spec_hash: str | UnsetType = UNSET
+
+
+class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):
+    """A line of the journal beside trials.jsonl: finished, while its prompt is not complete yet."""
+
+    id: str
+    spec_hash: str
+    entry: TrialEntry

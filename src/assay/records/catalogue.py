@@ -1,25 +1,86 @@
 """Every record on disk by the name users know it by, and its JSON Schema."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from assay.records.adapter_schema import AdapterSchema
-from assay.records.capture import Capture, Grade
-from assay.records.prompt import Prompt
-from assay.records.protocol import (
-    HttpServer,
-    JsonRpcError,
-    JsonRpcFailure,
-    JsonRpcRequest,
-    JsonRpcResult,
-    Session,
-    StdioServer,
-)
+from assay.records.capture import AnyStep, Capture, Grade, TrialEntry, TrialResult
 from assay.records.recording import RawOutput
 from assay.records.reports import BalanceAnalysis, CalibrationSample, Summary, Validation
-from assay.records.trajectory import AnyStep
-from assay.records.trials import TrialEntry, TrialResult
+from assay.records.spec import Prompt
+
+type _Id = Annotated[str | int | float, Meta(extra_json_schema={"type": ["string", "number"]})]
+
+
+class Named(msgspec.Struct, kw_only=True, frozen=True):
+    """A variable of the environment, or a header."""
+
+    name: str
+    value: str
+
+
+class StdioServer(msgspec.Struct, kw_only=True, frozen=True):
+    """An MCP server that is started, and spoken to over stdio."""
+
+    type: Literal["stdio"] | UnsetType = UNSET
+    name: str
+    command: str
+    args: list[str]
+    env: list[Named]
+
+
+class HttpServer(msgspec.Struct, kw_only=True, frozen=True):
+    """An MCP server that is reached by its address."""
+
+    type: Literal["http"]
+    name: str
+    url: str
+    headers: list[Named]
+
+
+class Session(msgspec.Struct, kw_only=True, frozen=True):
+    """A conversation of the Agent Client Protocol."""
+
+    id: str
+    meta: dict[str, Any] | UnsetType | None = msgspec.field(name="_meta", default=UNSET)
+
+
+class JsonRpcRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """A call that wants an answer."""
+
+    jsonrpc: Literal["2.0"]
+    id: _Id
+    method: str
+    params: Any | UnsetType = UNSET
+
+
+class JsonRpcError(msgspec.Struct, kw_only=True, frozen=True):
+    """What went wrong with a call."""
+
+    code: int
+    message: str
+    data: Any | UnsetType = UNSET
+
+
+class JsonRpcResult(msgspec.Struct, kw_only=True, frozen=True):
+    """The answer to a call."""
+
+    jsonrpc: Literal["2.0"]
+    id: _Id
+    result: Any
+
+
+class JsonRpcFailure(msgspec.Struct, kw_only=True, frozen=True):
+    """The answer to a call that went wrong."""
+
+    jsonrpc: Literal["2.0"]
+    id: Annotated[
+        str | int | float | None, Meta(extra_json_schema={"type": ["string", "number", "null"]})
+    ]
+    error: JsonRpcError
+
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

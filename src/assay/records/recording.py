@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.records.capture import Cause, Failure
-from assay.records.prompt import Prompt
+from assay.records.spec import Prompt
 
 
 class RawLine(NamedTuple):

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Grade
-from assay.records.trajectory import AnyStep
+from assay.records.capture import AnyStep, Grade
 
 
 class Category(msgspec.Struct, kw_only=True, frozen=True):

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from assay.records.capture import Failure, Grade
-from assay.records.trajectory import AnyStep
+from assay.records.capture import AnyStep, Failure, Grade
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 _NO_JSON = msgspec.Raw()

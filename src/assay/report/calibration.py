@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from assay.records.capture import Grade
+from assay.records.capture import AnyStep, Grade, Plan, ToolCall
 from assay.records.reports import CalibrationSample, Estimate, LabelReport, SampleReport
-from assay.records.trajectory import AnyStep, Plan, ToolCall
 from assay.report.text import fence, fixed, head, js_number, one_text
 
 _CHOICES = ("Valid failure", "Grader bug", "Ambiguous")

@@ -55,7 +55,7 @@ class Mark:
 
     def __init__(self, token: str) -> None:
         self.token = token
-        self._number = _base_number() - 1 - next(Mark._counter) % _NUMBERS
+        self.number = _base_number() - 1 - next(Mark._counter) % _NUMBERS
 
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
@@ -69,17 +69,25 @@ class Mark:
                 return
             soft, hard = resource.getrlimit(_LIMIT)
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(_LIMIT, (self._number, hard))
+                resource.setrlimit(_LIMIT, (self.number, hard))
             try:
                 yield
             finally:
                 resource.setrlimit(_LIMIT, (soft, hard))
 
+    @staticmethod
+    def bear(token: str, number: int) -> None:
+        """Put a mark on this process itself, for what it will start."""
+        os.environ[MARK_NAME] = token
+        if _LIMIT is not None:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(_LIMIT, (number, resource.getrlimit(_LIMIT)[1]))
+
     def is_on(self, pid: int) -> bool:
         """Whether a process bears this mark."""
-        if _LIMIT is not None and self._number > 0:
+        if _LIMIT is not None and self.number > 0:
             with contextlib.suppress(OSError, ValueError):
-                if resource.prlimit(pid, _LIMIT)[0] == self._number:
+                if resource.prlimit(pid, _LIMIT)[0] == self.number:
                     return True
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()

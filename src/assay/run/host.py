@@ -1,4 +1,7 @@
-"""What plugins ask of this machine: run a program to its end, or keep one that answers lines."""
+"""What plugins ask of this machine: run a program to its end, or keep one that answers lines.
+
+A function of ours can be kept like a program, in a forked process that can be killed.
+"""
 
 import atexit
 import contextlib
@@ -7,19 +10,23 @@ import select
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from assay.errors import Interrupted, PluginError
 from assay.plugin import Finished
 from assay.run import family
-from assay.run.process import Launch, Process, raise_if_stopping
+from assay.run.process import Call, Launch, Process, close_fork_server, raise_if_stopping
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer of a serving program, and as much of the end of other streams as is read."""
 _STDERR_BYTES = 1024 * 1024
 _FLOOD_BYTES = 512 * 1024 * 1024
+_LOOK_S = 0.005
+"""How often answers to a batch are looked for, so that a slow one holds none back for long."""
+_STOP_S = 0.1
+"""How often we look whether everything is to stop."""
 
 
 class LocalHost:
@@ -64,13 +71,11 @@ class LocalHost:
 
     def serve(self, argv: Sequence[str]) -> "ServedProgram":
         """Give this thread's running copy of a program; start it when there is none."""
-        key = (threading.get_ident(), tuple(argv))
-        served = _served.get(key)
-        if served is not None and served.has_ended:
-            served.close()
-        if served is None or not served.is_open:
-            served = _served[key] = ServedProgram(argv)
-        return served
+        return _serve(tuple(argv), lambda: ServedProgram(argv))
+
+    def serve_function(self, function: str, argument: str) -> "ServedFunction":
+        """Give this thread's process that runs a function; fork it when there is none."""
+        return _serve((function, argument), lambda: ServedFunction(function, argument))
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> "StartedProgram":
         """Start a program that is to live beside a trial."""
@@ -132,92 +137,98 @@ class StartedProgram:
         return _end_of(self._said, 2000).decode("utf-8", "replace").strip()
 
 
-class ServedProgram:
-    """A program that answers one line with one line. Whatever goes wrong, it is ended."""
+class _Served:
+    """A process that answers one line with one line. Whatever goes wrong, it is killed."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
-        import tempfile
+    _linger_s = 0.5
+    """How long it may take to end by itself after it has failed."""
 
-        mark = family.Mark(uuid.uuid4().hex)
-        self._err = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
-        self._out, inlet = os.pipe()
-        launch = Launch(
-            argv=argv,
-            cwd=str(Path.cwd()),
-            env={**os.environ, family.MARK_NAME: mark.token},
-            stdout=inlet,
-            stderr=self._err.fileno(),
-            talk=True,
-        )
-        try:
-            self._process = Process(launch, mark)
-        except BaseException:
-            os.close(self._out)
-            self._err.close()
-            raise
-        finally:
-            os.close(inlet)
-        os.set_blocking(self._out, False)
+    def __init__(self, process: Process, out: int, bell: int) -> None:
+        self._process = process
+        self._out = out
+        self._bell = bell
+        """What can be read when there is a reason to look for answers."""
+        os.set_blocking(out, False)
+        os.set_blocking(bell, False)
         self._heard = bytearray()
         self.is_open = True
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program went away by itself since it was last asked."""
+        """Whether the process went away by itself since it was last asked."""
         return self.is_open and self._process.poll()
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """Write one line, give the one that comes back."""
+        (answer,) = self.ask_many(line.rstrip(b"\n") + b"\n", timeout_s)
+        return answer[:-1]
+
+    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
+        """Write lines, give what comes back, in its order, as many lines at a time as have come.
+
+        Raises PluginError when the next answer does not come within the time since the last one.
+        Whoever stops listening before the last answer has the process killed.
+        """
+        n_left = lines.count(b"\n")
         try:
             self._hear()
             if self._heard:
                 msg = "wrote more than one line for a question"
                 raise PluginError(msg)
-            self._process.write(line.rstrip(b"\n") + b"\n")
-            answer = self._answer(time.monotonic() + timeout_s, timeout_s)
-            self._forget_stderr()
-        except BaseException:
-            self.close(term_s=1.0)
-            raise
-        return answer
+            self._process.write(lines)
+            while n_left:
+                answers, n_lines = self._next_answers(timeout_s, n_left)
+                n_left -= n_lines
+                yield answers
+        finally:
+            if n_left:
+                self.close(term_s=1.0, linger_s=self._linger_s)
 
-    def close(self, term_s: float = 2.0) -> None:
-        """End the program: closed stdin first, then as with everything else."""
+    def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
+        """End the process: closed stdin first, then as with everything else."""
         if not self.is_open:
             return
         self.is_open = False
         self._process.close_stdin()
         with contextlib.suppress(Interrupted):
-            until_s = time.monotonic() + min(term_s, 0.5)
+            until_s = time.monotonic() + linger_s
             while not self._process.wait(until_s - time.monotonic()):
                 if time.monotonic() >= until_s:
                     break
         self._process.end(term_s)
         self._process.release()
-        os.close(self._out)
-        self._err.close()
+        for fd in {self._out, self._bell}:
+            os.close(fd)
 
-    def _answer(self, deadline_s: float, timeout_s: float) -> bytes:
+    def _next_answers(self, timeout_s: float, n_left: int) -> tuple[bytes, int]:
+        deadline_s = time.monotonic() + timeout_s
         looked_at = 0
-        while (end := self._heard.find(b"\n", looked_at)) < 0:
+        # Of several answers some may be there before the bell says that all of them are.
+        longest_s = _LOOK_S if n_left > 1 else _STOP_S
+        while (end := self._heard.rfind(b"\n", looked_at)) < 0:
             looked_at = len(self._heard)
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
-            self._wait(min(left_s, 0.1))
+            self._wait(min(left_s, longest_s))
             can_come = self._hear()
-            if len(self._heard) > _MOST_BYTES or (not can_come and len(self._heard) == looked_at):
+            nothing_new = len(self._heard) == looked_at
+            if (nothing_new and not can_come) or self._too_long(looked_at):
                 raise PluginError(self._last_words())
-        answer = bytes(self._heard[:end])
+        n_lines = self._heard.count(b"\n", 0, end + 1)
+        if n_lines > n_left:  # a line that nobody asked for is complained of by the next question
+            lines = self._heard.split(b"\n", n_left)
+            n_lines, end = n_left, len(self._heard) - len(lines[-1]) - 1
+        answers = bytes(self._heard[: end + 1])
         del self._heard[: end + 1]
-        return answer
+        return answers, n_lines
 
     def _wait(self, longest_s: float) -> None:
-        """Wait until there is something to read, room to write, or somebody to bury."""
+        """Wait until there is something to read, room to write, or somebody to reap."""
         raise_if_stopping()
         poll = select.poll()
-        poll.register(self._out, select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
         unsent_to = self._process.unsent_to
         if unsent_to is not None:
             poll.register(unsent_to, select.POLLOUT)
@@ -227,6 +238,7 @@ class ServedProgram:
 
     def _hear(self) -> bool:
         """Read what is there; says whether more can come."""
+        ended = self._process.poll()  # first: what is written later cannot be missed
         try:
             while len(self._heard) <= _MOST_BYTES:
                 heard = os.read(self._out, 65536)
@@ -234,34 +246,118 @@ class ServedProgram:
                     return False
                 self._heard += heard
         except BlockingIOError:
-            return not self._process.wait(0)
+            return not ended
         return True
 
+    def _too_long(self, looked_at: int) -> bool:
+        return len(self._heard) > _MOST_BYTES and b"\n" not in self._heard[looked_at:]
+
     def _last_words(self) -> str:
-        if len(self._heard) > _MOST_BYTES:
+        if self._too_long(0):
             return f"wrote a line of more than {_MOST_BYTES} bytes"
         self._process.wait(0.5)
-        said = _end_of(self._err, 500).decode("utf-8", "replace").strip()
         how = f"exited with code {self._process.exit_code}"
         if not self._process.has_ended:
             how = "closed its stdout"
-        return f"{how} and gave no answer: {said or 'No error output'}"
+        return f"{how} and gave no answer"
 
-    def _forget_stderr(self) -> None:
-        """Keep the file small: the program shares our place in it, so it goes on at the start."""
+
+class ServedProgram(_Served):
+    """A program that answers lines. Its stderr is quoted when it fails."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        import tempfile
+
+        mark = family.Mark(uuid.uuid4().hex)
+        self._err = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
+        out, inlet = os.pipe()
+        launch = Launch(
+            argv=argv,
+            cwd=str(Path.cwd()),
+            env={**os.environ, family.MARK_NAME: mark.token},
+            stdout=inlet,
+            stderr=self._err.fileno(),
+            talk=True,
+        )
+        try:
+            process = Process(launch, mark)
+        except BaseException:
+            os.close(out)
+            self._err.close()
+            raise
+        finally:
+            os.close(inlet)
+        super().__init__(process, out, out)
+
+    def ask(self, line: bytes, timeout_s: float) -> bytes:
+        """Write one line, give the one that comes back."""
+        answer = super().ask(line, timeout_s)
         if os.fstat(self._err.fileno()).st_size > _STDERR_BYTES:
-            self._err.seek(0)
+            self._err.seek(0)  # the program shares our place in the file: it goes on at the start
             self._err.truncate()
+        return answer
+
+    def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
+        """End the program."""
+        super().close(term_s, linger_s)
+        self._err.close()
+
+    def _last_words(self) -> str:
+        words = super()._last_words()
+        said = _end_of(self._err, 500).decode("utf-8", "replace").strip()
+        return f"{words}: {said or 'No error output'}"
 
 
-_served: dict[tuple[int, tuple[str, ...]], ServedProgram] = {}
+class ServedFunction(_Served):
+    """A function of ours in a forked process. What it prints goes to our stderr.
+
+    It rings a bell when all that it was sent is answered: were we woken by each answer, that would
+    take longer than most of them.
+    """
+
+    _linger_s = 0.0
+
+    def __init__(self, function: str, argument: str) -> None:
+        out, answers = os.pipe()
+        bell, rope = os.pipe()
+        call = Call(function=function, argument=argument, answers=answers, bell=rope)
+        try:
+            process = Process(call, family.Mark(uuid.uuid4().hex))
+        except BaseException:
+            os.close(out)
+            os.close(bell)
+            raise
+        finally:
+            os.close(answers)
+            os.close(rope)
+        super().__init__(process, out, bell)
+
+    def _hear(self) -> bool:
+        """Read the bell first: it may ring again while the answers are read."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 65536)
+        return super()._hear()
+
+
+_served: dict[tuple[int, tuple[str, ...]], Any] = {}
+
+
+def _serve[S: _Served](what: tuple[str, ...], start: Callable[[], S]) -> S:
+    key = (threading.get_ident(), what)
+    served: S | None = _served.get(key)
+    if served is not None and served.has_ended:
+        served.close()
+    if served is None or not served.is_open:
+        served = _served[key] = start()
+    return served
 
 
 @atexit.register
 def close_served() -> None:
-    """End every serving program; they live across trials, until the work is done."""
+    """End every process that serves; they live across trials, until the work is done."""
     while _served:
         _served.popitem()[1].close()
+    close_fork_server()
 
 
 def _run_out(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:

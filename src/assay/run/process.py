@@ -1,14 +1,17 @@
-"""Start a process with its streams in files, wait for it, end it with all its kin.
+"""Start a process with its streams in files, wait for it, kill it with its process tree.
 
-The only file that starts processes.
+The only file that starts processes; those that run a function of ours are forked by fork.py.
 """
 
 import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from assay.errors import Interrupted, SpawnError
-from assay.run import family
+from assay.run import family, fork
 
 _SHORTEST_WAIT_S = 0.01
 _WAIT_PER_PROCESS_S = 0.0002
@@ -41,17 +44,32 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Keep stdin open for write()."""
 
 
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A function to run in a forked process; see fork.Start for its names."""
+
+    function: str
+    argument: str
+    answers: int
+    bell: int
+    """Pipes to write to; they stay the caller's."""
+
+
 class Process:
     """One running program. Its stdout and stderr are regular files: pipes lose ends."""
 
-    def __init__(self, launch: Launch, mark: family.Mark) -> None:
+    def __init__(self, launch: Launch | Call, mark: family.Mark) -> None:
         family.adopt_orphans()
         self._mark = mark
         self._outbox = b""
-        with mark.inherited():
-            self._popen = _start(launch)
-            self.pid = self._popen.pid
-            family.own_pids.add(self.pid)
+        self._popen: subprocess.Popen[bytes] | _Forked
+        if isinstance(launch, Call):
+            self._popen = _Forked(launch)
+            family.own_pids.add(self._popen.pid)
+        else:
+            with mark.inherited():
+                self._popen = _start(launch)
+                family.own_pids.add(self._popen.pid)
+        self.pid = self._popen.pid
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
         self._pidfd = _pidfd(self.pid)
@@ -59,6 +77,8 @@ class Process:
         if self._pidfd is not None:
             self._poll.register(self._pidfd, select.POLLIN)
         _count(1)
+        if isinstance(launch, Call):
+            self.write(_first_line(launch, mark))
 
     def write(self, data: bytes) -> None:
         """Queue bytes for stdin; they go out as the process takes them."""
@@ -165,6 +185,140 @@ def pause(seconds: float) -> None:
     if _stopping.wait(seconds):
         msg = "interrupted"
         raise Interrupted(msg)
+
+
+class _Forked:
+    """A forked process, as far as it is used here like a subprocess.Popen."""
+
+    def __init__(self, call: Call) -> None:
+        questions, inlet = os.pipe()
+        self.stdin = os.fdopen(inlet, "wb", buffering=0)
+        self.returncode: int | None = None
+        try:
+            self.pid = _fork_server(call.function).fork([questions, call.answers, call.bell])
+        except BaseException:
+            self.stdin.close()
+            raise
+        finally:
+            os.close(questions)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # a system that hands orphans to no one but init
+                pid, status = (0, 0) if _exists(self.pid) else (self.pid, 0)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        until_s = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if until_s is not None and time.monotonic() >= until_s:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            time.sleep(0.001)
+        return self.returncode or 0
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _first_line(call: Call, mark: family.Mark) -> bytes:
+    start = fork.Start(
+        function=call.function, argument=call.argument, token=mark.token, number=mark.number
+    )
+    return msgspec.json.encode(start) + b"\n"
+
+
+class _ForkServer:
+    """The process that forks for us. It has no threads and never gets any."""
+
+    def __init__(self, function: str) -> None:
+        self._lock = threading.Lock()
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            if _has_threads():
+                module = function.partition(":")[0]
+                argv = [sys.executable, "-P", "-m", fork.__name__, module]
+                self._popen = subprocess.Popen(argv, stdin=theirs.fileno())
+                self._pid = self._popen.pid
+            else:
+                _flush_streams()
+                self._pid = os.fork()
+                if self._pid == 0:
+                    fork.serve_forks(theirs)
+        family.own_pids.add(self._pid)
+
+    def fork(self, fds: Sequence[int]) -> int:
+        """Give the number of a new process that has these pipes."""
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [b"!"], fds)
+                said = self._control.recv(fork.PID.size)
+            except OSError:
+                said = b""
+        if len(said) < fork.PID.size or (pid := int(fork.PID.unpack(said)[0])) < 0:
+            close_fork_server()
+            msg = "cannot fork a process"
+            raise SpawnError(msg)
+        return pid
+
+    def close(self) -> None:
+        self._control.close()  # it ends by itself then
+        if self._popen is not None:
+            self._popen.wait()
+        else:
+            os.waitpid(self._pid, 0)
+        family.own_pids.discard(self._pid)
+
+
+_server: _ForkServer | None = None
+_server_lock = threading.Lock()
+
+
+def _fork_server(function: str) -> _ForkServer:
+    global _server
+    with _server_lock:
+        if _server is None:
+            _server = _ForkServer(function)
+        return _server
+
+
+def prepare_to_fork(function: str) -> None:
+    """Start the process that forks, best before there are threads: then it costs almost nothing."""
+    family.adopt_orphans()
+    _fork_server(function)
+
+
+def close_fork_server() -> None:
+    """End the process that forks; the next that is needed starts another one."""
+    global _server
+    with _server_lock:
+        server, _server = _server, None
+    if server is not None:
+        server.close()
+
+
+def _has_threads() -> bool:
+    """Count those of libraries too, where the system lists them."""
+    try:
+        return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208
+    except OSError:
+        return threading.active_count() > 1
+
+
+def _flush_streams() -> None:
+    """Leave nothing in the buffers that the copy of this process could write again."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
 
 
 def _start(launch: Launch) -> "subprocess.Popen[bytes]":

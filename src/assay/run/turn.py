@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 
 from assay.plugin import Dialogue, Watch
+from assay.records.capture import AnyStep
 from assay.records.recording import RawLine, TurnEnd
 from assay.records.spec import Limits
-from assay.records.trajectory import AnyStep
 from assay.run.process import Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, Tail

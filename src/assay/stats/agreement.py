@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.stats.distributions import two_sided_z
-from assay.stats.interval import Interval, make_interval
-from assay.stats.rates import wilson_interval
+from assay.stats.rates import Interval, make_interval, wilson_interval
 
 
 class Share(msgspec.Struct, frozen=True, rename="camel"):

@@ -17,8 +17,7 @@ from assay.stats.distributions import (
     two_sided_t,
     two_sided_z,
 )
-from assay.stats.interval import Interval, make_interval
-from assay.stats.rates import share_interval
+from assay.stats.rates import Interval, make_interval, share_interval
 
 N_RESAMPLES = 5_000
 _DRAWN_PROMPTS = 1_000

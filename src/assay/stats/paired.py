@@ -15,10 +15,9 @@ from assay.stats.distributions import (
     require_same_length,
     two_sided_t,
 )
-from assay.stats.interval import Interval, make_interval
 from assay.stats.means import FEWEST_FOR_BCA, bca_ratio_interval, estimate_mean
 from assay.stats.planning import smallest_difference
-from assay.stats.rates import wilson_interval
+from assay.stats.rates import Interval, make_interval, wilson_interval
 from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
 
 

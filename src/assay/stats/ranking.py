@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.stats.distributions import Floats, as_values, two_sided_z
-from assay.stats.interval import Interval, make_interval
+from assay.stats.rates import Interval, make_interval
 
 _TIE = 1e-9
 # Half a win either way for each pair: a run that won everything stays finite.

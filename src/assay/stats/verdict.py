@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.stats.distributions import Ints, as_tallies
-from assay.stats.interval import Interval
 from assay.stats.paired import (
     PairedDifference,
     compare_rates,
@@ -15,6 +14,7 @@ from assay.stats.paired import (
     pseudo_size_of_rates,
 )
 from assay.stats.planning import PairedSpread, prompts_to_decide
+from assay.stats.rates import Interval
 from assay.stats.significance import fewest_prompts, smallest_p
 
 type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]

@@ -5,6 +5,7 @@ from importlib import import_module
 import click
 
 from assay.cli.group import examples
+from assay.cli.parameters import help_option
 
 COMMANDS = {
     "setup": ("", "Check this machine and write the configuration."),
@@ -80,7 +81,7 @@ def table() -> str:
     invoke_without_command=True,
     short_help="Play, verify and compare ARC-AGI-3 games.",
 )
-@click.help_option("-h", "--help")
+@help_option
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Play ARC-AGI-3 games with any agent, and compare agents and harnesses."""

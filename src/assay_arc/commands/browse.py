@@ -10,7 +10,9 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.pipeline.machine import local_machine
+from assay.cli.parameters import help_option
+from assay.pipeline.stages import local_machine
+from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
     Place,
@@ -22,7 +24,6 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.problems import GameProblem
 from assay_arc.report import best_percent, number, past_of_games, table
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
@@ -63,7 +64,7 @@ class BrowseOptions(PlaceOptions, frozen=True, kw_only=True):
     "--source", is_flag=True, help="Also print the source of the game, which reveals its solution."
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(game: str | None, **given: Any) -> None:
     """List all games with levels, tags, baselines and the best score so far, or show GAME."""
     options = BrowseOptions(**given)

@@ -10,9 +10,10 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
-from assay_arc.problems import StoreProblem
 from assay_arc.store import Store, StoredRun, write_json
 
 HELP = """Fewer than 2 runs available for comparison.
@@ -59,7 +60,7 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
     help="Output format. Default: markdown.",
 )
 @with_options(store_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(runs: Sequence[str], **given: Any) -> None:
     """Compare RUNS with the first of them. Without any, compare the two latest.
 

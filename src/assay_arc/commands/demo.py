@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from assay.cli.group import run_command
+from assay.cli.parameters import help_option
 from assay_arc.store import Store
 
 RUN = ["random", "search", "--env-dir", "builtin", "--max-steps", "800", "--max-resets", "40", "-q"]
@@ -20,7 +21,7 @@ RUN = ["random", "search", "--env-dir", "builtin", "--max-steps", "800", "--max-
     default="demo-out",
     help="Folder to write the runs to. Default: demo-out.",
 )
-@click.help_option("-h", "--help")
+@help_option
 def command(folder: Path) -> None:
     """Play all games of the package with random and search, then compare the two runs.
 

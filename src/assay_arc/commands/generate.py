@@ -9,10 +9,11 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.catalog import choose_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
-from assay_arc.problems import StoreProblem
 from assay_arc.store import HARNESSES, StoredRun
 
 
@@ -82,7 +83,7 @@ class GenerateOptions(PlaceOptions, frozen=True, kw_only=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the paths as a JSON object.")
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(harness: str, **given: Any) -> None:
     """Write instructions.md, game_driver.py and collect_results.py for codex, gemini or opencode.
 

@@ -8,7 +8,8 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.pipeline.machine import local_machine
+from assay.cli.parameters import help_option
+from assay.pipeline.stages import local_machine
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
@@ -37,7 +38,7 @@ class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
     help="Folder of session logs. Default: the folder sessions beside the result, if it exists.",
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(harness: str, path: Path, **given: Any) -> None:
     """Import the result at PATH: a file, or a folder that contains result.json and sessions/.
 

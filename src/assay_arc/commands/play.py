@@ -13,7 +13,8 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.pipeline.machine import local_machine
+from assay.cli.parameters import help_option
+from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
 from assay_arc.catalog import find_game
 from assay_arc.client import GameConnection
@@ -52,7 +53,7 @@ class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
     help="Allow at most N actions. Default: no limit.",
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(game: str, **given: Any) -> None:
     """Play GAME with arrow keys, space and mouse, or with lines such as `click 3 4` from a pipe.
 

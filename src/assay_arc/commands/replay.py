@@ -8,10 +8,11 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
+from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
-from assay_arc.problems import StoreProblem
 from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
@@ -61,7 +62,7 @@ class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
     help="Print what changed at each action as text, instead of an animation.",
 )
 @with_options(store_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(run: str, game: str, **given: Any) -> None:
     """Show what happened in GAME of RUN, frame by frame, until the end or Ctrl-C.
 

@@ -7,6 +7,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
 from assay_arc.commands.shared import store_options
 from assay_arc.report import (
     markdown_page,
@@ -34,7 +35,7 @@ from assay_arc.store import Store, write_bytes
     help="Output format. Default: markdown.",
 )
 @with_options(store_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(run: str, form: str, root: Path, debug: bool) -> None:
     """Report on RUN: its id, the beginning of its id, `latest` (the default) or `previous`.
 

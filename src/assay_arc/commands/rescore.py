@@ -7,6 +7,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
 from assay_arc.cards import build_card, derive_played, write_scores
 from assay_arc.commands.shared import store_options
 from assay_arc.report import number, table
@@ -37,7 +38,7 @@ from assay_arc.store import Scorecard, Store
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 @with_options(store_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(
     run: str, formulas: tuple[str, ...], write: bool, as_json: bool, root: Path, debug: bool
 ) -> None:

@@ -21,6 +21,13 @@ from assay import plugins
 from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_ref, with_options
 from assay.cli.output import Sink, open_sink
+from assay.cli.parameters import (
+    help_option,
+    isolate_option,
+    model_option,
+    progress_option,
+    retries_option,
+)
 from assay.cli.progress import Progress
 from assay.errors import OutputError
 from assay.pipeline.batch import Batch, run_batch
@@ -28,10 +35,10 @@ from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay_arc import StoreProblem
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
-from assay_arc.problems import StoreProblem
 from assay_arc.store import (
     META,
     RECORDED,
@@ -124,7 +131,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     default=True,
     help="Offer the game as an MCP server as well as a command. Default: --mcp.",
 )
-@click.option("--model", metavar="NAME", help="Model to use. Default: the agent's own choice.")
+@model_option
 @click.option(
     "--agent-arg",
     "agent_args",
@@ -145,12 +152,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="SECONDS",
     help="Kill an agent that prints nothing for this many seconds. Default: never.",
 )
-@click.option(
-    "--isolate",
-    is_flag=True,
-    help="Give each trial its own HOME and hide your environment variables, except those the "
-    "adapter declares and --env names.",
-)
+@isolate_option
 @click.option(
     "--env",
     "env_names",
@@ -158,14 +160,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="NAME",
     help="With --isolate, pass this environment variable through to the agents. May be repeated.",
 )
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Retry trials that failed for reasons other than the agent (provider errors, lost "
-    "workers) up to N times. Default: 0.",
-)
+@retries_option
 @click.option(
     "--max-cost",
     type=click.FloatRange(min=0),
@@ -177,9 +172,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="RUN",
     help="Continue this unfinished run; `latest` means the most recent one.",
 )
-@click.option("--progress", is_flag=True, help="Print progress to stderr.")
+@progress_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and the result.")
-@click.help_option("-h", "--help")
+@help_option
 def command(agents: Sequence[str], **values: Any) -> None:
     """Let each of AGENTS play: a schema file, an adapter's name, or the players random and search.
 

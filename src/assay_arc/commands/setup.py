@@ -11,8 +11,9 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.parameters import help_option
 from assay.errors import AssayError
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
@@ -32,7 +33,7 @@ type Check = tuple[str, bool, str]
     ),
 )
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(root: Path, env_dir: Path | None, debug: bool) -> None:
     """Check Python, arc-agi, the games and the agents, play one action, and write config.json.
 

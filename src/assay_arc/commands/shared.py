@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.options import Decorator
+from assay.cli.parameters import Decorator, debug_option
 from assay.errors import PluginError
-from assay.pipeline.machine import local_machine
+from assay.pipeline.stages import local_machine
 from assay_arc.catalog import GameInfo, level_counts
 from assay_arc.engine import engine_env
 from assay_arc.store import FOLDER, Store, StoreConfig, games_folder, read_config
@@ -33,9 +33,6 @@ games_option: Decorator = click.option(
     metavar="DIR",
     help="Folder of games, or `builtin` for the games that ship with Assay. "
     "Default: environment_files if it has games, otherwise builtin.",
-)
-debug_option: Decorator = click.option(
-    "--debug", is_flag=True, help="Show a traceback if the command fails."
 )
 store_options: list[Decorator] = [store_option, debug_option]
 place_options: list[Decorator] = [games_option, store_option, debug_option]

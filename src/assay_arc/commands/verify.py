@@ -8,11 +8,12 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
-from assay.pipeline.machine import local_machine
+from assay.cli.parameters import help_option
+from assay.pipeline.stages import local_machine
 from assay.records.rows import read_lines
+from assay_arc import StoreProblem
 from assay_arc.cards import PLAYED, RESULTS, PlayedTrial, derive_played, write_scores
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
-from assay_arc.problems import StoreProblem
 from assay_arc.replay import ReplayResult, changed_logs, check_logs
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
@@ -26,7 +27,7 @@ from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 )
 @click.argument("run", default="latest")
 @with_options(place_options)
-@click.help_option("-h", "--help")
+@help_option
 def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 

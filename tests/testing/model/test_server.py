@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.testing.model import ScriptedModel
-from assay.testing.model.reply import cut
+from assay.testing.model.exchange import cut
 
 ONE = {"steps": [{"text": "one", "chunks": 1}]}
 BODY = json.dumps({"messages": [], "tools": [{"name": "Bash"}]}).encode()

@@ -6,9 +6,8 @@ import subprocess
 import pytest
 
 from assay.testing.model import ScriptedModel
-from assay.testing.model.conversation import Conversation, OfferedTool
+from assay.testing.model.exchange import Conversation, OfferedTool, choose_tool
 from assay.testing.model.script import Call
-from assay.testing.model.tools import choose_tool
 
 
 def offer(provider: str, *tools: OfferedTool) -> Conversation:

@@ -17,9 +17,8 @@ from assay.adapters.acp.messages import (
 )
 from assay.adapters.reading import EventReader, StepBuilder, add_events, read_turns
 from assay.plugin import Reading
-from assay.records.capture import AgentInfo, Failure, Usage
+from assay.records.capture import AgentInfo, AnyStep, Failure, Message, Thought, Usage
 from assay.records.recording import RawLine, Recording
-from assay.records.trajectory import AnyStep, Message, Thought
 
 _USAGE = {
     "inputTokens": "input_tokens",

@@ -31,10 +31,9 @@ from assay.adapters.acp.wire import (
 )
 from assay.errors import SpawnError
 from assay.plugin import Adapter, Ask
-from assay.records.capture import Capture, Cause, Failure, Usage
-from assay.records.prompt import Prompt
+from assay.records.capture import AnyStep, Capture, Cause, Failure, Usage
 from assay.records.recording import Recording, Turn
-from assay.records.trajectory import AnyStep
+from assay.records.spec import Prompt
 
 type _Update = dict[str, Any]
 type Judge = Callable[[Prompt, Recording], Capture]

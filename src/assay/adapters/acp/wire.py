@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from assay.errors import AssayError
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+from assay.records.capture import AnyStep, Message, Plan, Thought, ToolCall
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = (
     -32700,

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.adapters.reading import EventReader, StepBuilder, epoch_ms
+from assay.records.capture import AnyStep, Message, ToolCall
 from assay.records.recording import RawLine
-from assay.records.trajectory import AnyStep, Message, ToolCall
 
 _INTERRUPTED = "[Request interrupted by user"
 

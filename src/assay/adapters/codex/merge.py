@@ -25,7 +25,7 @@ from assay.adapters.codex.stream import (
     tool_name,
 )
 from assay.adapters.reading import TrialClock
-from assay.records.trajectory import AnyStep, Plan, ToolCall
+from assay.records.capture import AnyStep, Plan, ToolCall
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.adapters.reading import EventReader
-from assay.records.trajectory import AnyStep, Message, Plan, Thought, ToolCall
+from assay.records.capture import AnyStep, Message, Plan, Thought, ToolCall
 
 TOOLS = frozenset(
     {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}

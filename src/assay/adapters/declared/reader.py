@@ -8,9 +8,8 @@ from msgspec import UNSET
 from assay.adapters.declared.mapping import Mapping, Update
 from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events
 from assay.plugin import Reading
-from assay.records.capture import AgentInfo, Cause, Failure, Usage
+from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Message, Usage
 from assay.records.recording import RawLine, Recording
-from assay.records.trajectory import AnyStep, Message
 
 
 class DeclaredTurn(EventReader):

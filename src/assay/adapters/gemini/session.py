@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from assay.adapters.gemini.stream import GeminiTurn, Text, Use, todo_step, tool_step
 from assay.adapters.reading import TrialClock, epoch_ms, parse_line
-from assay.records.trajectory import AnyStep, Message, Thought
+from assay.records.capture import AnyStep, Message, Thought
 
 _TOKENS = ("input", "output", "cached", "thoughts", "tool", "total")
 type Tokens = dict[str, int]

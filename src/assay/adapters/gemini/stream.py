@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import UNSET
 
 from assay.adapters.reading import EventReader, TrialClock, epoch_ms, parse_line
+from assay.records.capture import AnyStep, Message, Plan, ToolCall
 from assay.records.recording import RawLine
-from assay.records.trajectory import AnyStep, Message, Plan, ToolCall
 
 
 @dataclass

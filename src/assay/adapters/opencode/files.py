@@ -16,8 +16,7 @@ from assay.adapters.opencode.stream import OpenCodeTurn, PartReader, began_ms, u
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import StepBuilder, TrialClock, epoch_ms, parse_line
 from assay.adapters.vendor import text_cause
-from assay.records.capture import Cause, Failure, Usage
-from assay.records.trajectory import AnyStep, ToolCall
+from assay.records.capture import AnyStep, Cause, Failure, ToolCall, Usage
 
 _COVERED = b"[redacte"
 """Begins what stands in place of a secret."""

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.adapters.reading import EventReader, StepBuilder
-from assay.records.capture import Usage
+from assay.records.capture import AnyStep, Message, Usage
 from assay.records.recording import RawLine
-from assay.records.trajectory import AnyStep, Message
 
 _PARTS = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use"})
 _GOES_ON = frozenset({"tool-calls", "unknown"})

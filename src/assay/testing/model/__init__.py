@@ -1,6 +1,6 @@
 """A scripted model server: one JSON script, spoken in the words of four providers."""
 
-from assay.testing.model.request_log import Request
+from assay.testing.model.answering import Request
 from assay.testing.model.script import (
     Call,
     Fault,

@@ -3,17 +3,22 @@
 from collections.abc import Iterator
 from typing import Any
 
-from assay.testing.model.conversation import (
+from assay.testing.model.exchange import (
+    Asked,
     Conversation,
+    Event,
     Item,
     JsonObject,
     OfferedTool,
+    Reply,
+    ReplyCall,
+    Wire,
+    cut,
+    error_message,
     items_of,
     texts_of,
 )
-from assay.testing.model.reply import Reply, ReplyCall, cut
 from assay.testing.model.script import Fault
-from assay.testing.model.wire import Asked, Event, Wire, error_message
 
 _STOP = {"end": "end_turn", "tool": "tool_use", "length": "max_tokens"}
 _ERROR_TYPES = {

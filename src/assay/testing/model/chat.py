@@ -2,17 +2,23 @@
 
 from collections.abc import Iterator
 
-from assay.testing.model.conversation import (
+from assay.testing.model.exchange import (
+    FIXED_TIME_S,
+    Asked,
     Conversation,
+    Event,
     Item,
     JsonObject,
     OfferedTool,
+    Reply,
+    ReplyCall,
+    Wire,
+    cut,
+    error_message,
     items_of,
     texts_of,
 )
-from assay.testing.model.reply import FIXED_TIME_S, Reply, ReplyCall, cut
 from assay.testing.model.script import Fault
-from assay.testing.model.wire import Asked, Event, Wire, error_message
 
 _TYPES_AND_CODES = {
     400: ("invalid_request_error", None),

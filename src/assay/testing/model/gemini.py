@@ -5,17 +5,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from assay.testing.model.conversation import (
+from assay.testing.model.exchange import (
+    Asked,
     Conversation,
+    Event,
     Item,
     JsonObject,
     OfferedTool,
+    Reply,
+    Wire,
+    error_message,
     items_of,
     texts_of,
 )
-from assay.testing.model.reply import Reply
 from assay.testing.model.script import Fault
-from assay.testing.model.wire import Asked, Event, Wire, error_message
 
 _FINISH = {"end": "STOP", "tool": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 _STATUSES = {

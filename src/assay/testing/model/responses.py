@@ -6,17 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.testing.model.chat import error_body
-from assay.testing.model.conversation import (
+from assay.testing.model.exchange import (
+    FIXED_TIME_S,
+    Asked,
     Conversation,
+    Event,
     Item,
     JsonObject,
     OfferedTool,
+    Reply,
+    ReplyCall,
+    Wire,
+    cut,
     items_of,
     texts_of,
 )
-from assay.testing.model.reply import FIXED_TIME_S, Reply, ReplyCall, cut
 from assay.testing.model.script import Fault
-from assay.testing.model.wire import Asked, Event, Wire
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,17 @@ from urllib.parse import quote
 
 from assay.testing.model.answering import (
     Incoming,
+    Request,
+    RequestLog,
     Route,
     Sender,
     ServerContext,
     answer,
     cut_off,
     find_route,
+    hide_query,
+    hide_secrets,
 )
-from assay.testing.model.request_log import Request, RequestLog, hide_query, hide_secrets
 from assay.testing.model.script import ScriptSource, load_script
 
 _HOST = "127.0.0.1"

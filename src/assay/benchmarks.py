@@ -9,10 +9,9 @@ import msgspec
 
 from assay.errors import InputError
 from assay.plugin import Machine, PromptRow
-from assay.records.prompt import HINT, Prompt, check_prompt
 from assay.records.recording import TurnEnd
 from assay.records.rows import decode_row, read_lines
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import HINT, PluginRef, Prompt, TrialSpec, check_prompt
 
 
 class EmptyWorld(msgspec.Struct, frozen=True):

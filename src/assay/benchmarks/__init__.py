@@ -1,1 +1,0 @@
-"""Plugins that bring prompts, their world and their graders."""

@@ -1,1 +1,0 @@
-"""Plugins that decide where trials run."""

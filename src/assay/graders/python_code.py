@@ -1,0 +1,217 @@
+"""What graders that are Python code share: a version, and an end for code that hangs.
+
+Python cannot end its own threads, and code that catches every exception cannot be interrupted
+either. So a user's code runs in a forked process that is killed, one for each thread that asks; it
+is asked about many trials at once where many are at hand. Built-ins that may hang catch no alarm:
+in the main thread (`grade -j 1`) one ends them, which costs nothing; elsewhere they run in such a
+process too.
+"""
+
+import atexit
+import dataclasses
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import msgspec
+
+from assay import plugins
+from assay.errors import AssayError, Interrupted, PluginError
+from assay.plugin import Host, Trial
+from assay.records.capture import Grade
+from assay.records.spec import PluginRef
+
+CHILD_FUNCTION = f"{__name__}:answer_lines"
+_MAIN_THREAD = threading.main_thread().ident
+_TICK_S = 0.1
+"""How exact the alarm is."""
+_NO_VERDICT = frozenset({"timeout_s"})
+"""Options that change how long we wait; a grader that runs out of time gives no verdict at all."""
+_SHORT = 8
+"""Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
+
+
+_ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)
+"""What the child process says about a trial; a text is why it has no grade."""
+_TRIALS = msgspec.json.Decoder(Trial)
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(kw_only=True)
+class PythonCode:
+    """Base of graders that are Python code. Fields are the options a user may set."""
+
+    name: ClassVar[str]
+    code_version: ClassVar[str]
+    """Raised when any trial could get another pass, score or outcome than before, also because of
+    a helper or a default that changed; not for a reworded reasoning. The examples in
+    tests/graders/test_versions.py notice most of these."""
+    can_hang: ClassVar[bool] = True
+    """Whether hostile text or a user's code can make judge() take for ever."""
+    heeds_alarm: ClassVar[bool] = True
+    """Whether judge() is sure to end when an alarm raises in it: it catches no BaseException and
+    calls no C code that takes long without looking for signals (`re` does look)."""
+    sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
+    """Fields of a trial it looks at besides the short ones; None is all of them."""
+    timeout_s: float = 60.0
+
+    @cached_property
+    def version(self) -> str:
+        """Of the code and the options."""
+        return version_with(self.code_version, changed_options(self))
+
+    def judge(self, trial: Trial) -> Grade:
+        """Give a verdict: here, now, however long it takes."""
+        raise NotImplementedError
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        """Give a verdict within the time."""
+        (said,) = self.grade_many([trial], host)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+        """Give for each trial, as soon as it is known, what grade() would give or raise."""
+        if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
+            return map(self._judge_here, trials)
+        return self._judge_in_child(trials, host)
+
+    def _judge_here(self, trial: Trial) -> Grade | Exception:
+        alarm = _alarm
+        try:
+            if self.can_hang:
+                alarm.deadline_s = time.monotonic() + self.timeout_s
+                if not alarm.is_set:  # looked at only now: with a deadline it does not clear itself
+                    alarm.set()
+            return self.judge(trial)
+        except _TooLong:
+            return PluginError(f"Grader gave no answer in {self.timeout_s:g} s")
+        except Exception as error:  # noqa: BLE001 - whatever it is, this trial has no verdict
+            return error
+        finally:
+            alarm.deadline_s = None
+
+    def _judge_in_child(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+        n_done = 0
+        while n_done < len(trials):
+            try:
+                lines = _ENCODER.encode_lines(trials[n_done:])
+                child = host.serve_function(CHILD_FUNCTION, self._reference)
+                for answers in child.ask_many(lines, self.timeout_s):
+                    for said in _ANSWERS.decode_lines(answers):
+                        n_done += 1
+                        yield PluginError(said) if isinstance(said, str) else said
+            except Interrupted:
+                raise
+            except AssayError as error:  # the rest are put to another child
+                n_done += 1
+                yield PluginError(f"Grader {error.message}")
+
+    @cached_property
+    def _reference(self) -> str:
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _ENCODER.encode(PluginRef(name=type(self).name, options=options)).decode()
+
+
+class _TooLong(BaseException):
+    """Not an Exception: libraries catch those."""
+
+
+class _Alarm:
+    """Looks at the clock ten times a second for as long as there is anything to look after.
+
+    Setting and clearing a timer for each row would take longer than most graders do.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.deadline_s: float | None = None
+        self._before: Any = None
+
+    def set(self) -> None:
+        self.is_set = True
+        atexit.register(self._clear)  # a ring after Python's end would be the process's end
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
+
+    def _ring(self, *_: object) -> None:
+        if self.deadline_s is None:
+            self._clear()
+        elif time.monotonic() >= self.deadline_s:
+            raise _TooLong
+
+    def _clear(self) -> None:
+        atexit.unregister(self._clear)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+        self.is_set = False
+
+
+_alarm = _Alarm()
+
+
+def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:
+    """Build a grader in the child process; give what turns trials into answers."""
+    grader = plugins.grader(msgspec.json.decode(reference, type=PluginRef))
+    assert isinstance(grader, PythonCode)
+    judge, encode = grader.judge, _ENCODER.encode
+
+    def answer(lines: bytes) -> Iterator[bytes]:
+        for trial in _TRIALS.decode_lines(lines):
+            try:
+                said = encode(judge(trial))
+            except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
+                said = encode(_what_was_raised(error))
+            yield said + b"\n"
+
+    return answer
+
+
+def _what_was_raised(error: BaseException) -> str:
+    if isinstance(error, AssayError):
+        text = error.message
+    elif isinstance(error, SystemExit):
+        text = f"Grader called exit({error.code!r})"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return text.encode(errors="replace").decode()
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash bytes as they are and everything else as JSON."""
+    digest = hashlib.sha256()
+    for part in parts:
+        said = part if isinstance(part, bytes) else msgspec.json.encode(part, order="deterministic")
+        digest.update(len(said).to_bytes(8) + said)
+    return digest.hexdigest()[:12]
+
+
+def version_with(code_version: str, options: dict[str, Any]) -> str:
+    """Give a built-in's version: "1", or with options "1-3f2a9c1b".
+
+    Grades that carry the same version were given alike. What a user wrote is known by a hash of its
+    content; a built-in carries a version that is written down beside its code, so that code may be
+    moved and reworded. There is no colon: `compare` and `calibrate` write one before a version.
+    """
+    return f"{code_version}-{fingerprint(options)[:_SHORT]}" if options else code_version
+
+
+def changed_options(grader: Any) -> dict[str, Any]:
+    """Give the options that decide a verdict and differ from their defaults.
+
+    Only these are hashed, so that a new option with a neutral default changes no version.
+    """
+    changed = {}
+    for field in dataclasses.fields(grader):
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        value = getattr(grader, field.name)
+        if field.name not in _NO_VERDICT and value != default:
+            changed[field.name] = value
+    return changed

@@ -1,0 +1,51 @@
+"""The names in the architecture page exist: its walks, its tour and its rooms."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+WALKS = re.findall(r"```walk\n(.*?)```", PAGE, re.DOTALL)
+STOPS = [line.split(maxsplit=1)[0] for walk in WALKS for line in walk.splitlines()]
+
+
+def found(name: str) -> object:
+    module, _, path = name.partition(":")
+    target: object = import_module(module)
+    for attribute in path.split("."):
+        target = getattr(target, attribute)
+    return target
+
+
+def test_there_are_two_walks():
+    assert len(WALKS) == 2
+    assert all(len(walk.splitlines()) >= 10 for walk in WALKS)
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_every_stop_of_a_walk_exists(name):
+    if name.startswith("assay_arc"):
+        pytest.importorskip("assay_arc")
+    assert callable(found(name))
+
+
+def test_a_wrong_name_is_noticed():
+    with pytest.raises(AttributeError):
+        found("assay.pipeline.batch:run_bath")
+
+
+def test_the_tour_has_ten_files_that_exist():
+    tour = PAGE.partition("## A tour in ten files")[2].partition("## ")[0]
+    files = re.findall(r"^\d+\. `([^`]+)`", tour, re.MULTILINE)
+    assert len(files) == 10
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_every_room_has_its_sentence():
+    rooms = {path.name for path in (ROOT / "src" / "assay").iterdir() if path.is_dir()}
+    rooms -= {"__pycache__"}
+    table = PAGE.partition("| room |")[2].partition("\n\n")[0]
+    assert {room for room in rooms if f"`{room}/`" not in table} == set()
