@@ -85,7 +85,9 @@ def command(**given: Any) -> None:
     if not options.graders:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
-    mode = output_mode(options.output, options.resume, options.append, options.overwrite)
+    mode = output_mode(
+        options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
+    )
     if options.rows is None:
         refuse_terminal()
     refuse_same_file(options.rows, options.output)
