@@ -1,10 +1,10 @@
 """The command `assay`: answers help and version at once, hands everything else to the commands."""
 
 import gc
+import os
 import sys
-from importlib.machinery import PathFinder
 
-from assay import __version__
+from assay import __path__, __version__
 
 COMMANDS = {
     "capture": "Run prompts against an agent and record full trajectories.",
@@ -61,7 +61,7 @@ def _run(words: list[str]) -> int:
 def help_page() -> str:
     """Give the page of `assay --help`."""
     commands = COMMANDS | {
-        name: text for name, (package, text) in SHIPPED.items() if PathFinder.find_spec(package)
+        name: text for name, (package, text) in SHIPPED.items() if _ships(package)
     }
     width = max(map(len, commands)) + 2
     lines = [f"  {name.ljust(width)}{text}" for name, text in commands.items()]
@@ -79,3 +79,8 @@ def help_page() -> str:
             "  -v, --version  Show the version.",
         ]
     )
+
+
+def _ships(package: str) -> bool:
+    # Packages of one wheel lie side by side; a look-up by import machinery would take 1 ms of 13.
+    return os.path.isdir(f"{__path__[0]}/../{package}")  # noqa: PTH112

@@ -26,7 +26,7 @@ from assay.plugin import Host, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
-CHILD_FUNCTION = f"{__name__}:answer_lines"
+_CHILD_FUNCTION = f"{__name__}:answer_lines"
 _MAIN_THREAD = threading.main_thread().ident
 _TICK_S = 0.1
 """How exact the alarm is."""
@@ -59,6 +59,11 @@ class PythonCode:
     sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
     """Fields of a trial it looks at besides the short ones; None is all of them."""
     timeout_s: float = 60.0
+
+    @property
+    def child_function(self) -> str | None:
+        """What is forked to judge; None when this grader never needs a process of its own."""
+        return _CHILD_FUNCTION if self.can_hang else None
 
     @cached_property
     def version(self) -> str:
@@ -102,7 +107,7 @@ class PythonCode:
         while n_done < len(trials):
             try:
                 lines = _ENCODER.encode_lines(trials[n_done:])
-                child = host.serve_function(CHILD_FUNCTION, self._reference)
+                child = host.serve_function(_CHILD_FUNCTION, self._reference)
                 for answers in child.ask_many(lines, self.timeout_s):
                     for said in _ANSWERS.decode_lines(answers):
                         n_done += 1

@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import PluginError
-from assay.graders.python_code import CHILD_FUNCTION
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
@@ -168,8 +167,9 @@ def grade_all(
 
 def _prepare(graders: Sequence[PluginRef]) -> None:
     """Start what graders are forked from, if any needs it, while there are no threads yet."""
-    if any(getattr(plugins.grader(ref), "can_hang", False) for ref in graders):
-        prepare_to_fork(CHILD_FUNCTION)
+    for grader in map(plugins.grader, graders):
+        if function := getattr(grader, "child_function", None):
+            prepare_to_fork(function)
 
 
 def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:

@@ -45,6 +45,21 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 _START = msgspec.json.Decoder(Start)
 
 
+def open_control() -> tuple[socket.socket, socket.socket]:
+    """Make the two ends over which a fork is asked for: ours, and that of serve_forks."""
+    return socket.socketpair()
+
+
+def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
+    """Ask for a process that has these pipes; give its number, -1 when there is none."""
+    try:
+        socket.send_fds(control, [b"!"], fds)
+        said = control.recv(PID.size)
+    except OSError:
+        return -1
+    return int(PID.unpack(said)[0]) if len(said) == PID.size else -1
+
+
 def serve_forks(control: socket.socket) -> NoReturn:
     """Fork a process for each request, until the other end is closed."""
     # Not one of the three standard numbers, which the parent may have had closed.
