@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
@@ -16,9 +16,6 @@ from assay.errors import InputError, PluginError
 from assay.plugin import Adapter, Benchmark, Executor, Grader
 from assay.records.rows import BOM
 from assay.records.spec import PluginRef
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
 
 BUILT_IN = {
     "assay.adapters": {
@@ -256,7 +253,7 @@ def names(group: str) -> list[str]:
     return sorted({*built_in, *(_entry_points(group=group).names - table.keys())})
 
 
-def _entry_points(**wanted: Any) -> "EntryPoints":
+def _entry_points(**wanted: Any) -> Any:
     # Late: loading this and reading all packages' metadata takes longer than `assay --help`.
     from importlib.metadata import entry_points
 

@@ -4,9 +4,11 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.machinery import PathFinder
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -46,12 +48,17 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such command."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from difflib import get_close_matches  # late: only for a wrong name
-
-            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else "See assay --help."
-            ctx.fail(f"There is no command {args[0]!r}. {hint}")
+            refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
+
+
+def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str]) -> NoReturn:
+    """End with a message that names the command that was probably meant."""
+    from difflib import get_close_matches  # late: only for a wrong name
+
+    close = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"See {ctx.command_path} --help."
+    ctx.fail(f"There is no {kind} {name!r}. {hint}")
 
 
 def _plugin_command(name: str) -> click.Command | None:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from assay.errors import InputError, OutputError
+from assay.records.files import copy_stream, temporary_file
 from assay.records.journal import RESUMABLE, Journal, Mode
 from assay.records.rows import encode_row
 from assay.records.spec import TrialSpec
@@ -84,14 +85,11 @@ def _explained_errors(where: Path | str, hint: str = _HINT) -> Iterator[None]:
 @contextmanager
 def _copied_at_end(fd: int) -> Iterator[BinaryIO]:
     """Collect in a temporary file, then copy to what cannot be taken back."""
-    import shutil  # late: the two take 8 ms to load, which most commands do not need
-    import tempfile
-
-    with tempfile.TemporaryFile() as file:
+    with temporary_file() as file:
         yield file
         file.seek(0)
         with os.fdopen(fd, "wb", closefd=False) as target:
-            shutil.copyfileobj(file, target, _BLOCK)
+            copy_stream(file, target)
 
 
 @contextmanager

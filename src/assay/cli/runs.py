@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from assay.errors import InputError
+from assay.records.files import copy_stream, temporary_folder
 
 type Named = list[tuple[str, Path]]
 
@@ -76,9 +77,7 @@ def pipes_as_files(named: Named) -> Iterator[Named]:
     if not pipes:
         yield named
         return
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+    with temporary_folder("assay-") as folder:
         copies = {path: _copy(path, Path(folder, str(n))) for n, path in enumerate(pipes)}
         yield [(label, copies.get(path, path)) for label, path in named]
 
@@ -88,13 +87,11 @@ def _is_pipe(path: Path) -> bool:
 
 
 def _copy(path: Path, folder: Path) -> Path:
-    import shutil
-
     folder.mkdir()
     copy = folder / path.name
     try:
         with path.open("rb") as source, copy.open("wb") as target:
-            shutil.copyfileobj(source, target)
+            copy_stream(source, target)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="write the run to a file, and give that file") from error

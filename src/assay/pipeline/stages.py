@@ -14,13 +14,14 @@ from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure
+from assay.records.files import temporary_folder
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
 from assay.records.rows import Place
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.trial import lost_trial, recorded
-from assay.run.workspace import our_secrets, temporary_folder
+from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
 """Hears of a step of a trial; None is its beginning."""

@@ -1,5 +1,6 @@
 """What one trial's processes emitted, and the same as a row of raw.jsonl."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -167,16 +168,12 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
 
 
 def _pack(kept: Path) -> dict[str, str]:
-    from base64 import b64encode
-
     files = sorted(path for path in kept.rglob("*") if path.is_file())
     return {str(f.relative_to(kept)): b64encode(f.read_bytes()).decode() for f in files}
 
 
 def _unpack(files: dict[str, str], folder: Path) -> Path:
     """Write the files of a row; a name that leads out of the folder is not written."""
-    from base64 import b64decode
-
     for name, text in files.items():
         path = (folder / name).resolve()
         if path.is_relative_to(folder.resolve()):

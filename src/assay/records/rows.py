@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from assay.errors import InputError
+from assay.records.files import copy_stream, temporary_file
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a line that is not a row."""
@@ -327,12 +328,8 @@ def _seekable(path: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _copy(source: BinaryIO) -> Iterator[BinaryIO]:
-    # Only pipes need these two; importing them takes as long as reading a thousand rows.
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(source, copy, _BLOCK)
+    with temporary_file() as copy:
+        copy_stream(source, copy)
         yield copy
 
 

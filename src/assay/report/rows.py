@@ -8,6 +8,7 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 
+from assay.records.files import copy_stream, temporary_file
 from assay.records.rows import RowFile
 from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
@@ -79,16 +80,13 @@ class _Totals(msgspec.Struct):
 
 def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
     """Write the report. The summary stands above rows that are read once: they wait in a file."""
-    import shutil
-    import tempfile
-
     totals = _Totals()
-    with tempfile.TemporaryFile() as body:
+    with temporary_file() as body:
         for text in _sections(rows, totals):
             body.write(text.encode())
         out.write(_top(totals, generated).encode())
         body.seek(0)
-        shutil.copyfileobj(body, out, 1 << 20)
+        copy_stream(body, out)
 
 
 def _top(totals: _Totals, generated: str) -> str:

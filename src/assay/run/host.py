@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from assay.errors import Interrupted, PluginError
 from assay.plugin import Finished
+from assay.records.files import named_temporary_file, temporary_file
 from assay.run import family
 from assay.run.process import Call, Launch, Process, close_fork_server, raise_if_stopping
 
@@ -42,13 +43,11 @@ class LocalHost:
         timeout_s: float = 60.0,
     ) -> Finished:
         """Run a program to its end or to the timeout; nothing of it is left alive."""
-        import tempfile
-
         mark = family.Mark(uuid.uuid4().hex)
         with (
-            tempfile.TemporaryFile() as out,
-            tempfile.TemporaryFile() as err,
-            tempfile.NamedTemporaryFile() as source,
+            temporary_file() as out,
+            temporary_file() as err,
+            named_temporary_file() as source,
         ):
             source.write(stdin)
             source.flush()
@@ -86,10 +85,8 @@ class StartedProgram:
     """A program beside a trial; its streams go into one file that only we see."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
-        import tempfile
-
         mark = family.Mark(uuid.uuid4().hex)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
+        self._said = temporary_file()  # lives as long as the program
         fd = self._said.fileno()
         launch = Launch(
             argv=argv,
@@ -266,10 +263,8 @@ class ServedProgram(_Served):
     """A program that answers lines. Its stderr is quoted when it fails."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        import tempfile
-
         mark = family.Mark(uuid.uuid4().hex)
-        self._err = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
+        self._err = temporary_file()  # lives as long as the program
         out, inlet = os.pipe()
         launch = Launch(
             argv=argv,

@@ -12,13 +12,14 @@ from assay import plugins
 from assay.errors import AssayError, Interrupted, OutputError
 from assay.plugin import Benchmark, World
 from assay.records.capture import Cause, Failure
+from assay.records.files import remove_folder, temporary_folder
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.turn import OnStep
-from assay.run.workspace import keep_files, make_workspace, temporary_folder
+from assay.run.workspace import keep_files, make_workspace
 
 
 @contextmanager
@@ -129,9 +130,7 @@ def _make_raw_folder(folder: str) -> str:
         except FileNotFoundError:
             Path(folder).mkdir(parents=True)
         except FileExistsError:  # of an attempt that did not finish
-            from shutil import rmtree  # late, as in temporary_folder
-
-            rmtree(folder)
+            remove_folder(folder)
             Path(folder).mkdir()
     except OSError as error:
         msg = f"cannot make {folder} for the raw streams: {error.strerror}"

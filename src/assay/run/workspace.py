@@ -3,11 +3,11 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from assay.errors import OutputError
+from assay.records.files import copy_folder, remove_folder
 from assay.records.spec import TrialSpec
 from assay.run.secrets import Secrets
 
@@ -22,30 +22,20 @@ def make_workspace(spec: TrialSpec) -> Path:
     parent = Path(around.workspace_dir)
     workspace = parent / spec.folder
     note = parent / ".assay" / spec.folder
-    import shutil  # late: only runs with workspaces need what takes 5 ms to load
-
     try:
         if note.exists():  # left by an attempt that did not finish
-            shutil.rmtree(workspace, ignore_errors=True)
+            remove_folder(str(workspace), missing_ok=True)
         if not workspace.exists():
             note.parent.mkdir(parents=True, exist_ok=True)
             note.touch()
             if around.workspace_template is None:
                 workspace.mkdir(parents=True)
             else:
-                shutil.copytree(around.workspace_template, workspace, symlinks=True)
+                copy_folder(around.workspace_template, str(workspace))
     except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
-
-
-def temporary_folder(prefix: str) -> AbstractContextManager[str]:
-    """Give a folder that is gone after the block."""
-    # Late, because with shutil this takes 8 ms of start-up that a run with -o does not need.
-    from tempfile import TemporaryDirectory
-
-    return TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
 def child_env(

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.group import examples, refuse_command
 from assay.cli.parameters import help_option
 
 COMMANDS = {
@@ -56,11 +56,7 @@ class ArcGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such sub-command."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from difflib import get_close_matches
-
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else "See assay arc --help."
-            ctx.fail(f"There is no sub-command {args[0]!r}. {hint}")
+            refuse_command(ctx, "sub-command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
 

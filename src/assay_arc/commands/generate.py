@@ -17,7 +17,7 @@ from assay_arc.generate import HarnessPlan, generate, is_built_in
 from assay_arc.store import HARNESSES, StoredRun
 
 
-def check_harness(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def check_harness(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
     """Refuse a harness that is not known, in the seed's words."""
     if value not in HARNESSES:
         msg = f"Invalid harness `{value}`. Supported harnesses: {', '.join(HARNESSES)}"

@@ -1,0 +1,51 @@
+"""Temporary files and copies. What they need takes 8 ms to load, so it is loaded at first use."""
+
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
+
+_BLOCK = 1024 * 1024
+
+
+def temporary_file() -> BinaryIO:
+    """Give a file without a name that is gone when it is closed."""
+    return _tempfile().TemporaryFile()  # type: ignore[no-any-return]
+
+
+def named_temporary_file() -> BinaryIO:
+    """Give a file with a name that is gone when it is closed."""
+    return _tempfile().NamedTemporaryFile()  # type: ignore[no-any-return]
+
+
+def temporary_folder(prefix: str) -> AbstractContextManager[str]:
+    """Give a folder that is gone after the block."""
+    return _tempfile().TemporaryDirectory(  # type: ignore[no-any-return]
+        prefix=prefix, ignore_cleanup_errors=True
+    )
+
+
+def copy_stream(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy from where source stands to its end."""
+    while block := source.read(_BLOCK):
+        target.write(block)
+
+
+def remove_folder(folder: str, *, missing_ok: bool = False) -> None:
+    """Remove a folder with all that is in it."""
+    _shutil().rmtree(folder, ignore_errors=missing_ok)
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copy a folder into a new one; links stay links."""
+    _shutil().copytree(source, target, symlinks=True)
+
+
+def _tempfile() -> Any:
+    import tempfile
+
+    return tempfile
+
+
+def _shutil() -> Any:
+    import shutil
+
+    return shutil
