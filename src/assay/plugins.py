@@ -299,7 +299,7 @@ def _load(group: str, name: str) -> Any:
 
 
 def _installed(group: str, name: str) -> str:
-    found = sorted({entry.value for entry in _entry_points(group=group, name=name)})
+    found: list[str] = sorted({entry.value for entry in _entry_points(group=group, name=name)})
     if len(found) == 1:
         return found[0]
     if not found:

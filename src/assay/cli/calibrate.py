@@ -12,12 +12,12 @@ from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import (
+    concurrency_option,
     debug_option,
     help_option,
     output_option,
     overwrite_option,
     quiet_option,
-    rows_at_once_option,
 )
 from assay.errors import InputError
 from assay.pipeline.sampling import (
@@ -91,7 +91,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metavar="KEY",
     help="Metadata key by which --export stratifies its sample. Default: category.",
 )
-@rows_at_once_option
+@concurrency_option("Grade up to N rows at once. Default: 1.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Write the report as JSON instead of Markdown."
 )

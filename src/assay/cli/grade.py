@@ -14,6 +14,7 @@ from assay.cli.options import grader_options, grader_refs, output_mode, with_opt
 from assay.cli.output import Sink, open_sink, refuse_same_file
 from assay.cli.parameters import (
     append_option,
+    concurrency_option,
     debug_option,
     help_option,
     output_option,
@@ -21,7 +22,6 @@ from assay.cli.parameters import (
     progress_option,
     quiet_option,
     refuse_terminal,
-    rows_at_once_option,
 )
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow, rows_wait
@@ -65,7 +65,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @append_option
 @overwrite_option
-@rows_at_once_option
+@concurrency_option("Grade up to N rows at once. Default: 1.")
 @progress_option
 @quiet_option
 @debug_option

@@ -14,6 +14,7 @@ from assay.cli.parameters import (
     Decorator,
     Number,
     append_option,
+    concurrency_option,
     isolate_option,
     model_option,
     output_option,
@@ -175,14 +176,7 @@ run_options: list[Decorator] = [
         metavar="SECONDS",
         help="Kill an agent that prints nothing for this many seconds. Default: never.",
     ),
-    click.option(
-        "-j",
-        "--concurrency",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Run up to N trials at once. Default: 1.",
-    ),
+    concurrency_option("Run up to N trials at once. Default: 1."),
     retries_option,
     click.option(
         "--workspace-dir",

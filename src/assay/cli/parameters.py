@@ -59,6 +59,13 @@ def refuse_terminal() -> None:
         raise click.UsageError(msg)
 
 
+def concurrency_option(text: str) -> Decorator:
+    """Make -j, with a help text that says what is done at once."""
+    return click.option(
+        "-j", "--concurrency", type=click.IntRange(min=1), default=1, metavar="N", help=text
+    )
+
+
 SEED = 20_260_101
 
 help_option: Decorator = click.help_option("-h", "--help")
@@ -114,14 +121,6 @@ seed_option: Decorator = click.option(
     default=SEED,
     metavar="N",
     help=f"Random seed for resampling. Default: {SEED}.",
-)
-rows_at_once_option: Decorator = click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Grade up to N rows at once. Default: 1.",
 )
 model_option: Decorator = click.option(
     "--model", metavar="NAME", help="Model to use. Default: the agent's own choice."

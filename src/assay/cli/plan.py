@@ -8,7 +8,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.output import open_stdout
-from assay.cli.parameters import Number, debug_option, help_option
+from assay.cli.parameters import Number, concurrency_option, debug_option, help_option
 from assay.cli.runs import pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
@@ -86,14 +86,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="Number of prompts you have. Default: those of the pilot.",
 )
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Trials that run at once, to estimate the duration. Default: 1.",
-)
+@concurrency_option("Trials that run at once, to estimate the duration. Default: 1.")
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "not-better"]),

@@ -12,6 +12,7 @@ from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import open_sink, refuse_same_file
 from assay.cli.parameters import (
+    concurrency_option,
     debug_option,
     help_option,
     output_option,
@@ -52,14 +53,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @with_options(grader_options)
 @output_option
 @overwrite_option
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Check up to N prompts at once. Default: 1.",
-)
+@concurrency_option("Check up to N prompts at once. Default: 1.")
 @click.option("--no-op", is_flag=True, help="Also check that empty and unrelated answers fail.")
 @click.option(
     "--strict",

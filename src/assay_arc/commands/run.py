@@ -22,6 +22,7 @@ from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_ref, with_options
 from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import (
+    concurrency_option,
     help_option,
     isolate_option,
     model_option,
@@ -118,14 +119,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="Play each game N times. Default: 1.",
 )
-@click.option(
-    "-j",
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Play up to N games at once. Default: 1.",
-)
+@concurrency_option("Play up to N games at once. Default: 1.")
 @click.option(
     "--mcp/--no-mcp",
     default=True,
