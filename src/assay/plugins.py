@@ -107,7 +107,6 @@ def adapter_ref(text: str) -> PluginRef:
 
 
 def adapter_options(name: str) -> frozenset[str]:
-    """Name the options that an adapter takes."""
     return frozenset(_parameters(_load("assay.adapters", name)))
 
 

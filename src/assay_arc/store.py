@@ -155,7 +155,6 @@ class GameRow(msgspec.Struct, kw_only=True):
 
     @property
     def resets(self) -> int:
-        """The same of resets."""
         return sum(trial.resets for trial in self.trials) or self.best.resets
 
 

@@ -21,11 +21,9 @@ class TextAdapter:
     linger_s: float = 10.0
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return _TextWatch()
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Each turn has a process of its own."""
         return None
 
     def read(self, recording: Recording) -> Reading:

@@ -86,7 +86,6 @@ class VendorAdapter:
             self.linger_s = min(self.linger_s, self.limited_linger_s)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Each turn has a process of its own."""
         return None
 
 

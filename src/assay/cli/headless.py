@@ -33,8 +33,6 @@ from assay.run.turn import OnStep
 
 
 class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
-    """What only headless takes."""
-
     timeout: float | None
     verbose: bool
     debug: bool

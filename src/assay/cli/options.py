@@ -32,8 +32,6 @@ DEFAULT_TIMEOUT_MS = 60_000
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What agent_options say."""
-
     schema: str | None = None
     model: str | None = None
     agent_args: Sequence[str] = ()

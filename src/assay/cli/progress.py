@@ -211,7 +211,6 @@ class Tally(msgspec.Struct):
         return ", ".join(f"{n} {cause}" for cause, n in sorted(self.causes.items()))
 
     def line(self) -> str:
-        """Say all of it in one line."""
         return ", ".join(part for part in (self.pace_text(), self.result_text()) if part)
 
     def pace_text(self) -> str:

@@ -22,8 +22,6 @@ from assay.pipeline.trials import TrialRows
 
 
 class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
-    """What only trials takes."""
-
     k: int
 
 

@@ -163,7 +163,6 @@ class Numeric(PythonCode):
 
 
 def last_number(text: str) -> Decimal | None:
-    """Give the last number of a text."""
     last = None
     for found in _NUMBER.finditer(text):
         last = found

@@ -140,7 +140,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> list[str]:
-        """Every path that is not as it was."""
         return [*self.created, *self.modified, *self.deleted]
 
     def as_outcome(self) -> dict[str, Any]:

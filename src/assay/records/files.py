@@ -30,7 +30,6 @@ def copy_stream(source: BinaryIO, target: BinaryIO) -> None:
 
 
 def remove_folder(folder: str, *, missing_ok: bool = False) -> None:
-    """Remove a folder with all that is in it."""
     _shutil().rmtree(folder, ignore_errors=missing_ok)
 
 

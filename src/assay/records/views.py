@@ -4,7 +4,6 @@ msgspec skips a field that no struct names several times faster than it decodes 
 of rows decodes into the smallest view that serves it. gc=False keeps millions of small records out
 of the garbage collector; none of them can be part of a cycle.
 """
-# ruff: noqa: D101 - most of these names say all there is to say
 
 from typing import Annotated, Any, Literal
 

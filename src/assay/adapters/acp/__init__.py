@@ -58,7 +58,6 @@ class AcpAdapter:
         return Command(argv=self._command)
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return AcpReader(self._request)
 
     def dialogue(self, cwd: str) -> Dialogue | None:

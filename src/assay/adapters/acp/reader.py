@@ -43,7 +43,6 @@ class AcpReader(EventReader):
 
     @property
     def steps(self) -> list[AnyStep]:
-        """The steps so far."""
         return self._steps.steps()
 
     def output(self) -> str:

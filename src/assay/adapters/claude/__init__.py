@@ -85,7 +85,6 @@ class ClaudeAdapter(VendorAdapter):
         )
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return ClaudeTurn()
 
     def read(self, recording: Recording) -> Reading:

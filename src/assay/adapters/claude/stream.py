@@ -40,7 +40,6 @@ class ClaudeTurn(EventReader):
 
     @property
     def steps(self) -> list[AnyStep]:
-        """The steps so far."""
         return self._steps.steps
 
     def output(self) -> str:

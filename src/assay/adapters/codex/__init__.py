@@ -43,7 +43,6 @@ class CodexAdapter(VendorAdapter):
         return codex_command(self._options, ask)
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return CodexTurn(max_turns=self._options.max_turns)
 
     def read(self, recording: Recording) -> Reading:

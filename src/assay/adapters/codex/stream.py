@@ -206,7 +206,6 @@ class CodexTurn(EventReader):
 
     @property
     def steps(self) -> list[AnyStep]:
-        """The steps so far."""
         return [item_step(item) for item in self.items]
 
     def output(self) -> str:

@@ -53,7 +53,6 @@ class DeclaredAdapter:
         )
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return DeclaredTurn(self._mapping)
 
     def dialogue(self, cwd: str) -> Dialogue | None:

@@ -29,7 +29,6 @@ class DeclaredTurn(EventReader):
 
     @property
     def steps(self) -> list[AnyStep]:
-        """The steps so far."""
         return self._steps.steps
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:

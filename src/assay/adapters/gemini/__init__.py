@@ -46,7 +46,6 @@ class GeminiAdapter(VendorAdapter):
         return gemini_command(self._options, ask)
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return GeminiTurn()
 
     def read(self, recording: Recording) -> Reading:

@@ -22,7 +22,6 @@ class Text:
 
     @property
     def content(self) -> str:
-        """All of it."""
         return "".join(self.pieces)
 
 

@@ -83,7 +83,6 @@ class OpenCodeAdapter(VendorAdapter):
         )
 
     def watch(self) -> Watch:
-        """Follow one turn."""
         return OpenCodeTurn(max_turns=self._options.max_turns)
 
     def read(self, recording: Recording) -> Reading:

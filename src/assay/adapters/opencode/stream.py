@@ -38,7 +38,6 @@ class OpenCodeTurn(EventReader):
 
     @property
     def steps(self) -> list[AnyStep]:
-        """The steps so far."""
         return self._builder.steps
 
     def output(self) -> str:

@@ -91,7 +91,6 @@ class RequestLog:
             self._changed.notify_all()
 
     def all(self) -> list[Request]:
-        """Give the requests so far."""
         with self._changed:
             return list(self._requests)
 
