@@ -63,4 +63,4 @@ def test_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(builtins, "__import__", without)
     error = CliRunner().invoke(command, [str(tmp_path)]).exception
     assert "uvicorn" in getattr(error, "message", "")
-    assert "assay[view]" in getattr(error, "hint", "")
+    assert ".[view]" in getattr(error, "hint", "")

@@ -75,7 +75,7 @@ def command(**given: Any) -> None:
         from assay.viewer.app import serve
     except ImportError as error:
         msg = f"the viewer needs {error.name}"
-        raise PluginError(msg, hint="pip install 'assay[view]'") from error
+        raise PluginError(msg, hint="in a checkout of Assay: pip install '.[view]'") from error
     options = _Options(**given)
     chosen = CompareOptions(margin=options.margin, seed=options.seed)
     folders = [Path(path) for path in options.paths if Path(path).is_dir()]

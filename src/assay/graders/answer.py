@@ -230,7 +230,7 @@ class JsonSchema(PythonCode):
             registry = import_module("referencing").Registry()  # an empty one fetches nothing
         except ImportError as error:
             msg = "the grader json-schema needs the package jsonschema"
-            raise PluginError(msg, hint="pip install 'assay[grade]'") from error
+            raise PluginError(msg, hint="in a checkout of Assay: pip install '.[grade]'") from error
         kind = library.validators.validator_for(self.schema)
         try:
             kind.check_schema(self.schema)

@@ -28,7 +28,7 @@ def command(folder: Path) -> None:
     Takes some ten seconds: each of the twelve games is a process of its own with the real engine.
     """
     if find_spec("arc_agi") is None:
-        click.echo("  skipped: pip install 'assay[arc]'")
+        click.echo("  skipped: needs the extra arc (pip install '.[arc]')")
         return
     store = folder / ".arc-agi-benchmarks"
     _step(["arc", "run", *RUN, "-j", "4", "--store", str(store)])

@@ -83,7 +83,7 @@ def need_toolkit() -> str:
         return version("arc-agi")
     except PackageNotFoundError as error:
         msg = "arc-agi is not installed"
-        raise PluginError(msg, hint="pip install 'assay[arc]'") from error
+        raise PluginError(msg, hint="in a checkout of Assay: pip install '.[arc]'") from error
 
 
 def _probe(games: Sequence[GameInfo]) -> dict[str, int | None]:
