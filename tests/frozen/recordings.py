@@ -1,7 +1,6 @@
 """Write the recordings of one agent as rows of `assay run`, for `assay extract` to read.
 
-python recordings.py AGENT: streams kept beside the tests (or in ../shared/recordings) with their
-exit codes and stderr, each turn alone and all turns of a conversation together, and the scenarios
+python recordings.py AGENT: the streams in tests/recordings.tar.xz with their exit codes and stderr, each turn alone and all turns of a conversation together, and the scenarios
 of tests/recordings/AGENT-VERSION with the session files of the agent.
 """
 
@@ -11,6 +10,7 @@ import re
 import signal
 import sqlite3
 import sys
+import tarfile
 import tempfile
 from contextlib import closing
 from datetime import datetime
@@ -20,19 +20,12 @@ from typing import Any
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def streams_folder(agent: str) -> Path | None:
-    """Give the first folder that has recorded streams of the agent."""
-    places = [TESTS / "recordings" / agent, TESTS.parents[1] / "shared" / "recordings" / agent]
-    return next((place for place in places if any(place.glob("*.jsonl"))), None)
-
-
 def main(agent: str) -> int:
     """Print all rows."""
-    folder = streams_folder(agent)
-    if folder is None:
-        sys.stderr.write(f"there are no recordings of {agent}\n")
-        return 1
-    rows = [*_stream_rows(folder), *_scenario_rows(agent)]
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(TESTS / "recordings.tar.xz") as packed:
+            packed.extractall(folder, filter="data")
+        rows = [*_stream_rows(Path(folder, "recordings", agent)), *_scenario_rows(agent)]
     for row in rows:
         sys.stdout.write(json.dumps(row) + "\n")
     return 0
