@@ -1,7 +1,8 @@
 """Write the recordings of one agent as rows of `assay run`, for `assay extract` to read.
 
-python recordings.py AGENT: the streams in tests/recordings.tar.xz with their exit codes and stderr, each turn alone and all turns of a conversation together, and the scenarios
-of tests/recordings/AGENT-VERSION with the session files of the agent.
+python recordings.py AGENT: the streams in tests/recordings.tar.xz with their exit codes and stderr,
+each turn alone and all turns of a conversation together, and the scenarios of
+tests/recordings/AGENT-VERSION with the session files of the agent.
 """
 
 import base64
