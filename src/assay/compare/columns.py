@@ -181,16 +181,16 @@ class ColumnReader:
         self._fill_rows(rows, fields)
         errors, timing, score = fields["errors"], fields["timing"], fields["score"]
         causes = _causes(fields["failure"])
-        # Only rows without causes of their own need a look at each row.
+        # Old rows carry no cause; only files that hold such rows are read row by row.
         if any(errors) or any(_each(fields["metadata"], "timed_out")):
             causes = [row.failure.cause or _old_cause(row) for row in views]
-        lengths_ms = _numbers(_each(timing, "total"))
-        if np.isnan(lengths_ms).any():
+        durations_ms = _numbers(_each(timing, "total"))
+        if np.isnan(durations_ms).any():
             elapsed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
-            lengths_ms = np.where(np.isnan(lengths_ms), elapsed_ms, lengths_ms)
+            durations_ms = np.where(np.isnan(durations_ms), elapsed_ms, durations_ms)
         trials["passed"][:] = _numbers(_each(score, "pass_"))
         trials["score"][:] = _numbers(_each(score, "score"))
-        trials["duration_ms"][:] = lengths_ms
+        trials["duration_ms"][:] = durations_ms
         trials["first_response_ms"][:] = _numbers(_each(timing, "first_response"))
         trials["complete"][:] = _lengths(fields["output"]) > _EMPTY_TEXT
         if any(errors):

@@ -113,7 +113,7 @@ def _python(file: Path) -> Ask | None:
     if file.suffix != ".py":
         return None
     source = file.read_text(encoding="utf-8", errors="replace")
-    # Looked up in the text first: a file without these functions is a program, not to be imported.
+    # The text is searched first: a file without these functions is a program, not a module.
     if not any(f"def {name}(" in source for name in _EXPORTS):
         return None
     found = _guarded(lambda: runpy.run_path(str(file), run_name="assay_comparison_grader"), file)

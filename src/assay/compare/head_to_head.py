@@ -78,8 +78,8 @@ def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
 class _Rows:
     """The prompts that several runs have, written as rows of a report.
 
-    Columns are encoded some thousand values at a time and split again: many times faster than row by
-    row, and memory holds no more than that.
+    Columns are encoded some thousand values at a time and split again: many times faster than row
+    by row, and memory holds no more than that.
     """
 
     def __init__(self, aligned: Aligned) -> None:

@@ -46,7 +46,8 @@ def cohens_h(a: Floats, b: Floats, trials_per_prompt: float = 1.0, level: float 
     padded_b = np.concatenate((b, (0.5 + half, 0.5 - half)))
     rate_a, rate_b = (float(weights @ x) / (n + 1) for x in (padded_a, padded_b))
     # Delta method; the slope is that of the arcsine transform at each rate.
-    influence = _angle_slope(rate_b) * (padded_b - rate_b) - _angle_slope(rate_a) * (padded_a - rate_a)
+    influence = _angle_slope(rate_b) * (padded_b - rate_b)
+    influence -= _angle_slope(rate_a) * (padded_a - rate_a)
     spread = math.sqrt(float(weights @ np.square(influence)) / (n + 1) ** 2)
     reach = two_sided_t(level, max(n - 1, 1)) * spread
     centre = _angle(rate_b) - _angle(rate_a)
