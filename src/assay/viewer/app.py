@@ -128,7 +128,7 @@ class Guard:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Refuse the request, or pass it on with the token taken off the path."""
-        if scope["type"] != "http":  # a web socket would come without the checks below
+        if scope["type"] != "http":  # web sockets and lifespan events are not served
             return
 
         async def send_guarded(message: Any) -> None:

@@ -204,7 +204,7 @@ def indexed_size(path: Path) -> int:
 
 
 def id_hash(prompt_id: str) -> int:
-    """Return a fingerprint of an id in eight bytes, by which tables of a million rows are joined."""
+    """Return an eight-byte fingerprint of an id, by which tables of a million rows are joined."""
     return int.from_bytes(hashlib.blake2b(prompt_id.encode(), digest_size=8).digest(), "little")
 
 

@@ -121,7 +121,7 @@ def _mean_steps(index: Index) -> float | None:
 def _differences(
     labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts
 ) -> list[dict[str, Any]]:
-    """Return for every two runs the differences per prompt, sorted; of very many, every n-th."""
+    """Return for every two runs the differences per prompt, sorted and evenly thinned out."""
     if len(labels) < 2:
         return []
     scores, rates = prompts.means("score"), prompts.rates

@@ -155,8 +155,8 @@ class Prompts:
 
     def _contains(self, words: str) -> Bools:
         """Search id and beginning of the input, block by block from disk."""
-        # The texts are stored as JSON, so the words are encoded too. bytes.lower() changes ASCII only,
-        # which keeps every offset.
+        # The texts are stored as JSON, so the words are encoded too. bytes.lower() changes ASCII
+        # only, which keeps every offset.
         pattern = re.compile(re.escape(msgspec.json.encode(words.lower())[1:-1]))
         found = np.zeros(len(self.ids), dtype=bool)
         for run, index in enumerate(self._indexes):
