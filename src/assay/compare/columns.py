@@ -62,7 +62,7 @@ ROW = {
 }
 """Columns of rows. offset and length say where its line is, text where its id and the beginning
 of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
-fingerprint of what was asked."""
+fingerprint of the prompt's input."""
 TRIAL = {
     "passed": "<f8",
     "score": "<f8",

@@ -14,7 +14,7 @@ from assay.compare.pairs import Aligned
 from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
 
-_AT_ONCE = 2_000
+_ROWS_AT_ONCE = 2_000
 type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
@@ -90,8 +90,8 @@ class _Rows:
 
     def write(self, fields: dict[str, Any]) -> Iterator[list[bytes]]:
         """Yield the rows as JSON; a field holds a winner per prompt, or a column per run."""
-        for start in range(0, len(self._where), _AT_ONCE):
-            yield self._write(fields, slice(start, start + _AT_ONCE))
+        for start in range(0, len(self._where), _ROWS_AT_ONCE):
+            yield self._write(fields, slice(start, start + _ROWS_AT_ONCE))
 
     def _write(self, fields: dict[str, Any], some: slice) -> list[bytes]:
         where = self._where[some]
@@ -116,7 +116,7 @@ class _Rows:
     def winners(self, totals: Totals, *, strict: bool = False) -> "_Winners":
         """Return each prompt's winner: the highest total of the runs that have it.
 
-        Equal totals: nobody when strict; else the first, unless the runs cannot be told apart.
+        Equal totals: no winner when strict; else the first, unless the runs cannot be told apart.
         """
         table = np.full(self._where.shape, -np.inf)
         unknown = np.zeros(len(self._where), dtype=bool)
@@ -124,10 +124,11 @@ class _Rows:
             here = self._where[:, r] >= 0
             table[here, r] = values[self._where[here, r]]
             unknown |= here & np.isnan(table[:, r])
+        # -inf stands for a run without the prompt; one that was not measured leaves no winner.
         best = np.argmax(np.nan_to_num(table, nan=-np.inf), axis=1)
         top = table[np.arange(len(table)), best]
-        nobody = unknown | self._tied(table, best, top, strict=strict)
-        return _Winners(self._labels, np.where(nobody, len(self._labels), best))
+        no_winner = unknown | self._tied(table, best, top, strict=strict)
+        return _Winners(self._labels, np.where(no_winner, len(self._labels), best))
 
     def _tied(self, table: Any, best: Any, top: Any, *, strict: bool) -> NDArray[np.bool_]:
         tied = np.zeros(len(table), dtype=bool)

@@ -191,6 +191,7 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
         change: Floats = (run_b.n_passed / run_b.n_measured)[in_b] - (
             run_a.n_passed / run_a.n_measured
         )[in_a]
+    # Stable sorts keep the order of the file among equal changes; NaN is neither down nor up.
     order = np.argsort(change, kind="stable")
     down = in_a[order[change[order] < 0]].tolist()
     up = in_a[np.flatnonzero(change > 0)[np.argsort(-change[change > 0], kind="stable")]].tolist()

@@ -69,7 +69,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     kind: Kind
     ids: list[str]
     inputs: Ints
-    """Fingerprint of what was asked."""
+    """Fingerprint of the input."""
     categories: Ints
     """Number of the category in category_names."""
     category_names: list[str]
@@ -244,7 +244,7 @@ class _Grades:
         """Count over the trials that are kept."""
         broken = self._trials["grader_failed"]
         not_measured = self._by_cause(kept & self._not_measured)
-        not_measured.pop("", 0)  # those without a cause are told apart below
+        not_measured.pop("", 0)  # those without a cause are counted below
         uncaused = kept & self._not_measured & (self._trials["cause"] == 0)
         for why, trials in (("grader failed", broken), ("not graded", ~broken)):
             if n := int((uncaused & trials).sum()):

@@ -120,8 +120,8 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of prompt, benchmark and agent; limits and places do not count."""
-        asked = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
-        return hashlib.sha256(asked + _encoded(self.agent)).hexdigest()[:16]
+        task = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
+        return hashlib.sha256(task + _encoded(self.agent)).hexdigest()[:16]
 
 
 def _encoded(agent: PluginRef) -> bytes:

@@ -67,8 +67,7 @@ def bca_ratio_interval(
     if top.size < 2 or bottom.min() < 0.0 or bottom.mean() == 0.0:
         return None
     ratio = float(top.mean() / bottom.mean())
-    # How much each prompt moves the ratio, to first order (the delta method).
-    influence = (top - ratio * bottom) / bottom.mean()
+    influence = (top - ratio * bottom) / bottom.mean()  # of each prompt, by the delta method
     if np.ptp(influence) <= 1e-12 * abs(ratio):
         return None
     z = _reach(int(top.size), level, small_sample=True)

@@ -137,8 +137,7 @@ def compare_rates(
     n_left_out = int((~both).sum())
     if a.size == 0:
         return _not_compared("passRate", n_left_out)
-    # The harmonic mean of trials per prompt, because the variance of a rate goes with 1/n.
-    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
+    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())  # harmonic mean: variances go with 1/n
     single = bool((n_a == 1).all() and (n_b == 1).all())
     only_a, only_b = int((a - b > _TIE).sum()), int((b - a > _TIE).sum())
     effects: tuple[Effect, ...] = (cohens_h(a, b, k, level),)

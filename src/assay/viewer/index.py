@@ -29,7 +29,7 @@ from assay.compare.runs import Run, make_run
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
-_VERSION = 3
+_VERSION = 3  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -320,7 +320,7 @@ def _first_kind(block: bytes) -> Kind | None:
 
 @contextlib.contextmanager
 def _appended(path: Path, size: int) -> Iterator[BinaryIO]:
-    """Open a file for writing behind its first bytes; what stood there is cut off."""
+    """Open a file to append after its first bytes; a kill may have left more, which is cut off."""
     with path.open("ab") as file:
         file.truncate(size)
         file.seek(0, os.SEEK_END)

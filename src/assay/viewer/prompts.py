@@ -14,7 +14,7 @@ from assay.compare.runs import mean_by_group
 from assay.viewer.index import Index, id_hash
 
 type Bools = NDArray[np.bool_]
-_KEY_BYTES = 24
+_KEY_BYTES = 24  # ids and categories are sorted by their beginning, to keep the keys small
 _FIELDS = {"score": "score", "time": "duration_ms", "cost": "cost_usd", "steps": "n_steps"}
 
 _SHOWN = {
