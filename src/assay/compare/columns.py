@@ -46,7 +46,9 @@ _RICHNESS = ("full", "messages-only", "minimal")
 _EMPTY_TEXT = 2
 """Bytes of a JSON string with nothing in it."""
 _LARGEST = 1e15
+"""Fits into int64; runs.py refuses a k that large."""
 _MOST_TOOLS = 60_000
+"""Tools that are counted by name; names beyond it are ignored."""
 
 ROW = {
     "offset": "<u8",

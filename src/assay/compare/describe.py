@@ -66,6 +66,7 @@ def describe_performance(run: Run, seed: int) -> dict[str, Any]:
     if run.kind == "capture" and (first := known(run.first_response_ms)).size:
         section["firstResponse"] = _latency(first)
     section["totalDuration"] = float(durations.sum())
+    # The interval is over prompts: trials of one prompt are not independent.
     per_prompt = known(run.mean_of(run.duration_ms))
     section["confidenceIntervals"] = _present(
         latencyMean=_limits(estimate_mean(per_prompt, seed=seed).interval)
@@ -113,6 +114,7 @@ def describe_flakiness(run: Run) -> dict[str, Any]:
     at_k, exp_k = pass_k(run)
     flaky = np.maximum(0.0, at_k - exp_k)
     seen = known(flaky)
+    # Worst first; equal ones stay in the order of the file.
     order = np.argsort(-np.nan_to_num(flaky), kind="stable")[:_MOST_FLAKY]
     summary = summarize_values(seen)
     return {
@@ -172,6 +174,7 @@ def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
 
 
 def _binned(scores: Floats) -> list[int]:
+    # A score on an edge belongs to the bin above it; 1.0 to the last.
     below = [0, *(int((scores < edge).sum()) for edge in _EDGES), scores.size]
     return [after - before for before, after in pairwise(below)]
 

@@ -91,7 +91,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     aligned = align(runs)
     trials = runs[0].kind == "trials"
     warnings = differences(aligned)
-    n_differences = len(warnings)
+    n_differences = len(warnings)  # what --strict refuses; later warnings are about options
     totals = _totals(aligned, options, warnings)
     pairs = compare_pairs(aligned, margin=options.margin, seed=options.seed)
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}

@@ -122,7 +122,7 @@ def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
 
 def _section(row: MarkdownView) -> str:
     output = shorten(row.output, 500)
-    mark = "```" if "```" not in output else fence(output)
+    mark = fence(output)
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
     verdict = _verdict(row.score) if row.score else ""
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""

@@ -92,7 +92,7 @@ class Library:
     def _kind(self, path: Path) -> str | None:
         """Return what a file holds, remembered once it is not empty any more."""
         size = path.stat().st_size
-        known = (str(path), min(size, 1))
+        known = (str(path), min(size, 1))  # again when an empty file has got its first row
         if known not in self._kinds:
             try:
                 self._kinds[known] = detect_kind(path) if size else None

@@ -94,6 +94,7 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
     seen = [column for column in times if column.size]
     low = max(1.0, min((column.min() for column in seen), default=1.0))
     high = min(30 * _DAY_MS, max((column.max() for column in seen), default=10.0))
+    # A little beyond the longest, and of some width even where all took equally long.
     edges = np.geomspace(low, max(high * 1.001, low * 1.5), _BINS + 1)
     runs = {}
     for label, column in zip(labels, times, strict=True):

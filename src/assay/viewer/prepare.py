@@ -35,7 +35,7 @@ def prepare_in_child(named: Sequence[tuple[str, Path]], options: CompareOptions,
     request = Preparation(files, by, options.margin, options.seed)
     command = (sys.executable, "-m", "assay.viewer.prepare")
     done = LocalHost().run(command, stdin=msgspec.json.encode(request), timeout_s=_TIME_LIMIT_S)
-    if done.exit_code != 0:
+    if done.exit_code != 0:  # one killed for lack of memory leaves stderr empty
         last_line = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
         msg = f"the files could not be indexed: {last_line[0]}"
         raise InputError(msg)

@@ -51,7 +51,7 @@ class ViewerService:
         shown = self._library.chosen(runs)
         view = self._viewed(runs, shown)
         if view.sizes != _sizes(shown):
-            version = -1  # what is shown is older than the files: ask again
+            version = -1  # the view is older than the files: the page asks again
         listed = self._library.listing() if self._library.has_folders else None
         can_label = any(run.index.kind == "capture" for run in shown)
         return view.page | {"version": version, "library": listed, "canLabel": can_label}
