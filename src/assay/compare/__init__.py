@@ -1,1 +1,1 @@
-"""Stage: set runs side by side."""
+"""Stage: compare runs, paired by prompt."""

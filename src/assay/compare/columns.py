@@ -46,7 +46,9 @@ _RICHNESS = ("full", "messages-only", "minimal")
 _EMPTY_TEXT = 2
 """Bytes of a JSON string with nothing in it."""
 _LARGEST = 1e15
+"""Fits into int64; runs.py refuses a k that large."""
 _MOST_TOOLS = 60_000
+"""Tools that are counted by name; names beyond it are ignored."""
 
 ROW = {
     "offset": "<u8",
@@ -62,7 +64,7 @@ ROW = {
 }
 """Columns of rows. offset and length say where its line is, text where its id and the beginning
 of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
-fingerprint of what was asked."""
+fingerprint of the prompt's input."""
 TRIAL = {
     "passed": "<f8",
     "score": "<f8",
@@ -83,7 +85,7 @@ TRIAL = {
 
 
 class RunFacts(msgspec.Struct, rename="camel"):
-    """What is known about a whole file."""
+    """Facts about a whole file."""
 
     kind: Kind | None = None
     """None until the first row is seen."""
@@ -96,7 +98,7 @@ class RunFacts(msgspec.Struct, rename="camel"):
     agents: set[tuple[str, str, str]] = set()
     """Adapter, version and model."""
     richness: str | None = None
-    """How much of the agent's work the rows say can be seen."""
+    """How much of the agent's work can be seen, as the rows declare it."""
     shows_work: bool = False
     """Whether any step is more than a message; only known where steps are read."""
     tools: dict[str, list[int]] = {}
@@ -116,14 +118,14 @@ def zeros(types: Mapping[str, str], n: int) -> Columns:
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Put blocks one behind the other, emptying them: memory holds one column twice, not all."""
+    """Concatenate blocks, emptying them on the way: memory holds one column twice, not all."""
     rows = {name: np.concatenate([block.rows.pop(name) for block in blocks]) for name in ROW}
     trials = {name: np.concatenate([block.trials.pop(name) for block in blocks]) for name in TRIAL}
     return Block(rows, trials)
 
 
 def kind_of(line: bytes) -> Kind | None:
-    """Say what a row holds, None if it is neither a capture nor trials; raises UNREADABLE."""
+    """Return what a row holds, None if it is neither a capture nor trials; raises UNREADABLE."""
     row = _KIND.decode(line)
     if isinstance(row.trials, list) and isinstance(row.k, int | float):
         return "trials"
@@ -133,7 +135,7 @@ def kind_of(line: bytes) -> Kind | None:
 
 
 def detect_kind(path: Path) -> Kind:
-    """Say what a file holds, from its first row."""
+    """Return what a file holds, judged by its first row."""
     for place, line in read_lines(path):
         try:
             kind = kind_of(line)
@@ -181,15 +183,16 @@ class ColumnReader:
         self._fill_rows(rows, fields)
         errors, timing, score = fields["errors"], fields["timing"], fields["score"]
         causes = _causes(fields["failure"])
+        # Old rows carry no cause; only files that hold such rows are read row by row.
         if any(errors) or any(_each(fields["metadata"], "timed_out")):
             causes = [row.failure.cause or _old_cause(row) for row in views]
-        lengths_ms = _numbers(_each(timing, "total"))
-        if np.isnan(lengths_ms).any():
-            passed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
-            lengths_ms = np.where(np.isnan(lengths_ms), passed_ms, lengths_ms)
+        durations_ms = _numbers(_each(timing, "total"))
+        if np.isnan(durations_ms).any():
+            elapsed_ms = _numbers(_each(timing, "end")) - _numbers(_each(timing, "start"))
+            durations_ms = np.where(np.isnan(durations_ms), elapsed_ms, durations_ms)
         trials["passed"][:] = _numbers(_each(score, "pass_"))
         trials["score"][:] = _numbers(_each(score, "score"))
-        trials["duration_ms"][:] = lengths_ms
+        trials["duration_ms"][:] = durations_ms
         trials["first_response_ms"][:] = _numbers(_each(timing, "first_response"))
         trials["complete"][:] = _lengths(fields["output"]) > _EMPTY_TEXT
         if any(errors):
@@ -204,6 +207,7 @@ class ColumnReader:
         rows, trials = zeros(ROW, len(views)), zeros(TRIAL, len(fields["duration"]))
         counts = _lengths(prompts["trials"])
         rows["n_trials"][:] = counts
+        # k may be null, or less than the trials that are there; too large a k is refused later.
         rows["k"][:] = np.clip(np.nan_to_num(_numbers(prompts["k"])), counts, _LARGEST)
         rows["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
         rows["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
@@ -214,7 +218,7 @@ class ColumnReader:
         trials["duration_ms"][:] = _numbers(fields["duration"])
         trials["first_response_ms"][:] = _numbers(fields["first_response"])
         trials["complete"][:] = True
-        if self._with_steps:
+        if self._with_steps:  # without them the view does not read the number
             trials["number"][:] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
         self._fill_trials(trials, fields, _causes(fields["failure"]))
         return Block(rows, trials)
@@ -245,11 +249,11 @@ class ColumnReader:
             self._note_tools(fields)
 
     def _category_numbers(self, categories: list[Any]) -> Ints:
-        """Number the categories; those met before need no look at their type."""
+        """Number the categories; the type of those met before is not checked again."""
         known = self._categories
         try:
             return np.fromiter(map(known.__getitem__, categories), np.int64, len(categories))
-        except (KeyError, TypeError):
+        except (KeyError, TypeError):  # a new name, or a value that cannot be a key of a dict
             numbers = _numbered(known, map(_category, categories))
             self._facts.categories = list(known)
             return np.array(numbers, dtype=np.int64)
@@ -307,7 +311,7 @@ def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
 
 def _transposed(rows: Sequence[Any], kind: type[msgspec.Struct]) -> Fields:
     """Return every field of all rows as a column, in one pass: one for each field is slow."""
-    if not rows:
+    if not rows:  # the type of the view is not known; only one with steps has trial_num
         return dict.fromkeys((*kind.__struct_fields__, "trial_num"), ())
     names = type(rows[0]).__struct_fields__
     return dict(zip(names, zip(*map(msgspec.structs.astuple, rows), strict=True), strict=True))
@@ -335,6 +339,7 @@ def _numbered(known: dict[str, int], names: Iterable[str]) -> list[int]:
 
 
 def _causes(failures: Sequence[Any]) -> list[str]:
+    # All rows without a failure share one object, and count compares by identity first.
     if failures.count(NO_FAILURE) == len(failures):
         return [""] * len(failures)
     return _each(failures, "cause")
@@ -344,7 +349,7 @@ def _usage(used: Sequence[Any]) -> tuple[Floats | float, Floats | float]:
     """Return cost and tokens."""
     if used.count(NO_USAGE) == len(used):
         return nan, nan
-    inputs, outputs = (_numbers(_each(used, f"{way}_tokens")) for way in ("input", "output"))
+    inputs, outputs = (_numbers(_each(used, f"{side}_tokens")) for side in ("input", "output"))
     with np.errstate(over="ignore"):  # too large a number is refused later, by name
         tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
     tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)

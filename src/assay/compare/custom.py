@@ -89,7 +89,7 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
-    """Give a total for each run: its score, unless the ranks say otherwise."""
+    """Return a total for each run: its score, unless the ranks contradict the scores."""
     where = f"the comparison grader's answer for {question['id']!r}"
     try:
         ranking = msgspec.convert(value, _Ranking).rankings
@@ -97,9 +97,9 @@ def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
         msg = f"{where} is not a ranking: {error}"
         raise PluginError(msg, hint='{"rankings": [{"run", "rank", "score"}]}') from error
     names = [place.run for place in ranking]
-    strange = [name for name in names if name not in question["runs"] or names.count(name) > 1]
-    if strange:
-        msg = f"{where} ranks {strange[0]!r}, which is not a run of this prompt, or ranks it twice"
+    wrong = [name for name in names if name not in question["runs"] or names.count(name) > 1]
+    if wrong:
+        msg = f"{where} ranks {wrong[0]!r}, which is not a run of this prompt, or ranks it twice"
         raise PluginError(msg, hint=f"the runs are: {', '.join(question['runs'])}")
     if not all(isfinite(place.score) and place.rank >= 1 for place in ranking):
         msg = f"{where} has a rank below 1 or a score that is not a number"
@@ -113,6 +113,7 @@ def _python(file: Path) -> Ask | None:
     if file.suffix != ".py":
         return None
     source = file.read_text(encoding="utf-8", errors="replace")
+    # The text is searched first: a file without these functions is a program, not a module.
     if not any(f"def {name}(" in source for name in _EXPORTS):
         return None
     found = _guarded(lambda: runpy.run_path(str(file), run_name="assay_comparison_grader"), file)
@@ -128,14 +129,14 @@ def _python(file: Path) -> Ask | None:
 
 
 def _arguments(function: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
-    """Give what the function asks for by name; a single argument of another name gets it all."""
-    asked = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in asked.values()):
+    """Return the arguments the function names; a single one of another name gets everything."""
+    accepted = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
         return question
-    if len(asked) == 1 and (name := next(iter(asked))) not in _FIELDS:
+    if len(accepted) == 1 and (name := next(iter(accepted))) not in _FIELDS:
         return {name: question}
-    optional = [name for name, p in asked.items() if p.default is not p.empty]
-    return {name: question.get(name) for name in asked if name in question or name not in optional}
+    required = [name for name, p in accepted.items() if p.default is p.empty]
+    return {name: question.get(name) for name in accepted if name in question or name in required}
 
 
 def _guarded(work: Callable[[], Any], file: Path, prompt_id: str | None = None) -> Any:
@@ -150,16 +151,16 @@ def _guarded(work: Callable[[], Any], file: Path, prompt_id: str | None = None) 
 
 
 def _program(file: Path, host: Host, timeout_s: float) -> Ask:
-    words = [str(file.resolve())]
+    command = [str(file.resolve())]
     if file.suffix == ".py" and not os.access(file, os.X_OK):
-        words = [sys.executable, *words]
+        command = [sys.executable, *command]
 
     def ask(question: dict[str, Any]) -> Any:
-        done = host.run(words, stdin=msgspec.json.encode(question), timeout_s=timeout_s)
+        done = host.run(command, stdin=msgspec.json.encode(question), timeout_s=timeout_s)
         if done.timed_out or done.exit_code != 0:
             why = "gave no answer in time" if done.timed_out else f"exited with {done.exit_code}"
-            last_words = done.stderr.decode("utf-8", "replace").strip()[-300:]
-            msg = f"the comparison grader {why} on {question['id']!r}: {last_words}"
+            stderr_end = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"the comparison grader {why} on {question['id']!r}: {stderr_end}"
             raise PluginError(msg)
         try:
             return msgspec.json.decode(done.stdout)

@@ -1,4 +1,4 @@
-"""Describe each run by itself: the seed's sections, with intervals, and nothing for nothing."""
+"""Describe each run by itself: the seed's sections with intervals; null where nothing is known."""
 
 from itertools import pairwise
 from typing import Any
@@ -61,11 +61,12 @@ def describe_trial_quality(run: Run) -> dict[str, Any] | None:
 
 def describe_performance(run: Run, seed: int) -> dict[str, Any]:
     """How long trials took, and where known what they cost."""
-    lengths = known(run.duration_ms)
-    section: dict[str, Any] = {"latency": _latency(lengths)}
+    durations = known(run.duration_ms)
+    section: dict[str, Any] = {"latency": _latency(durations)}
     if run.kind == "capture" and (first := known(run.first_response_ms)).size:
         section["firstResponse"] = _latency(first)
-    section["totalDuration"] = float(lengths.sum())
+    section["totalDuration"] = float(durations.sum())
+    # The interval is over prompts: trials of one prompt are not independent.
     per_prompt = known(run.mean_of(run.duration_ms))
     section["confidenceIntervals"] = _present(
         latencyMean=_limits(estimate_mean(per_prompt, seed=seed).interval)
@@ -77,7 +78,7 @@ def describe_performance(run: Run, seed: int) -> dict[str, Any]:
 
 
 def describe_reliability(run: Run) -> dict[str, Any]:
-    """How often tools failed, time ran out, and trials came to their end."""
+    """How often tools failed, time ran out, and trials completed."""
     n = run.health.n_trials or 1
     errors, timeouts = int(run.tool_error.sum()), int(run.timed_out.sum())
     return {
@@ -91,7 +92,7 @@ def describe_reliability(run: Run) -> dict[str, Any]:
 
 
 def describe_trajectories(run: Run) -> dict[str, Any]:
-    """How much of the agents' doing can be seen."""
+    """How much of the agents' work can be seen."""
     derived = "minimal" if not run.n_steps.any() else "messages-only"
     return {"richness": run.richness or derived, "avgStepCount": mean(run.n_steps) or 0}
 
@@ -109,10 +110,11 @@ def describe_trial_reliability(run: Run) -> dict[str, Any]:
 
 
 def describe_flakiness(run: Run) -> dict[str, Any]:
-    """The gap between the two, and where it is widest."""
+    """The gap between passAtK and passExpK, and the prompts where it is widest."""
     at_k, exp_k = pass_k(run)
     flaky = np.maximum(0.0, at_k - exp_k)
     seen = known(flaky)
+    # Worst first; equal ones stay in the order of the file.
     order = np.argsort(-np.nan_to_num(flaky), kind="stable")[:_MOST_FLAKY]
     summary = summarize_values(seen)
     return {
@@ -126,7 +128,7 @@ def describe_flakiness(run: Run) -> dict[str, Any]:
 
 
 def describe_variance(run: Run) -> dict[str, Any]:
-    """Whether more prompts or more trials would make the numbers surer."""
+    """Whether more prompts or more trials would make the numbers more certain."""
     parts: dict[str, Any] = msgspec.to_builtins(split_rate_variance(run.n_passed, run.n_measured))
     return parts
 
@@ -149,13 +151,13 @@ def describe_categories(run: Run) -> dict[str, Any]:
 
 
 def known(column: Floats) -> Floats:
-    """Give the values that are there."""
+    """Return the values that are not NaN."""
     values: Floats = column[~np.isnan(column)]
     return values
 
 
 def mean(values: Floats) -> float | None:
-    """Give the mean, None of nothing."""
+    """Return the mean, or None of no values."""
     return float(values.mean()) if values.size else None
 
 
@@ -172,6 +174,7 @@ def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
 
 
 def _binned(scores: Floats) -> list[int]:
+    # A score on an edge belongs to the bin above it; 1.0 to the last.
     below = [0, *(int((scores < edge).sum()) for edge in _EDGES), scores.size]
     return [after - before for before, after in pairwise(below)]
 

@@ -14,13 +14,13 @@ from assay.compare.pairs import Aligned
 from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
 
-_AT_ONCE = 2_000
+_ROWS_AT_ONCE = 2_000
 type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
 
 def pairwise(aligned: Aligned, totals: Totals, *, strict: bool = False) -> list[dict[str, Any]]:
-    """Count wins between every two runs, each pair for itself.
+    """Count wins between every two runs, each pair on its own.
 
     Equal totals are a tie when strict. Otherwise, as in the seed, such a prompt goes to the run
     named first, unless the two runs cannot be told apart on it at all.
@@ -45,7 +45,7 @@ def pairwise(aligned: Aligned, totals: Totals, *, strict: bool = False) -> list[
 
 
 def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[list[bytes]]:
-    """Give a JSON row for each prompt that two or more runs have, many rows at a time."""
+    """Yield a JSON row for each prompt that two or more runs have, many rows at a time."""
     latencies = [run.mean_of(run.duration_ms) for run in aligned.runs]
     errors = [run.mean_of(run.tool_error) > 0 for run in aligned.runs]
     rows = _Rows(aligned)
@@ -60,7 +60,7 @@ def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[list[bytes]]:
 
 
 def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
-    """Give a JSON row for each prompt that two or more runs have repeated, many at a time."""
+    """Yield a JSON row for each prompt that two or more runs have repeated, many at a time."""
     both = [pass_k(run) for run in aligned.runs]
     at_k, exp_k = [pair[0] for pair in both], [pair[1] for pair in both]
     rows = _Rows(aligned)
@@ -78,8 +78,8 @@ def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
 class _Rows:
     """The prompts that several runs have, written as rows of a report.
 
-    Columns are encoded some thousand values at a time and cut apart again: many times quicker than
-    row by row, and no longer than that in memory.
+    Columns are encoded some thousand values at a time and split again: many times faster than row
+    by row, and memory holds no more than that.
     """
 
     def __init__(self, aligned: Aligned) -> None:
@@ -89,9 +89,9 @@ class _Rows:
         self._labels = [run.label for run in aligned.runs]
 
     def write(self, fields: dict[str, Any]) -> Iterator[list[bytes]]:
-        """Give the rows as JSON; a field holds a winner per prompt, or a column per run."""
-        for start in range(0, len(self._where), _AT_ONCE):
-            yield self._write(fields, slice(start, start + _AT_ONCE))
+        """Yield the rows as JSON; a field holds a winner per prompt, or a column per run."""
+        for start in range(0, len(self._where), _ROWS_AT_ONCE):
+            yield self._write(fields, slice(start, start + _ROWS_AT_ONCE))
 
     def _write(self, fields: dict[str, Any], some: slice) -> list[bytes]:
         where = self._where[some]
@@ -103,7 +103,7 @@ class _Rows:
             else:
                 columns += [(r, _tokens(column, where[:, r])) for r, column in enumerate(value)]
         present = where >= 0
-        if present.all():
+        if present.all():  # the usual case: one pattern for all rows
             pattern = self._pattern(fields, tuple([True] * len(self._labels)))
             values = zip(*(tokens for _, tokens in columns), strict=True)
             return list(map(pattern.__mod__, values))
@@ -114,9 +114,9 @@ class _Rows:
         ]
 
     def winners(self, totals: Totals, *, strict: bool = False) -> "_Winners":
-        """Give each prompt's winner: the highest total of the runs that have it.
+        """Return each prompt's winner: the highest total of the runs that have it.
 
-        Equal totals: nobody when strict; else the first, unless the runs cannot be told apart.
+        Equal totals: no winner when strict; else the first, unless the runs cannot be told apart.
         """
         table = np.full(self._where.shape, -np.inf)
         unknown = np.zeros(len(self._where), dtype=bool)
@@ -124,10 +124,11 @@ class _Rows:
             here = self._where[:, r] >= 0
             table[here, r] = values[self._where[here, r]]
             unknown |= here & np.isnan(table[:, r])
+        # -inf stands for a run without the prompt; one that was not measured leaves no winner.
         best = np.argmax(np.nan_to_num(table, nan=-np.inf), axis=1)
         top = table[np.arange(len(table)), best]
-        nobody = unknown | self._tied(table, best, top, strict=strict)
-        return _Winners(self._labels, np.where(nobody, len(self._labels), best))
+        no_winner = unknown | self._tied(table, best, top, strict=strict)
+        return _Winners(self._labels, np.where(no_winner, len(self._labels), best))
 
     def _tied(self, table: Any, best: Any, top: Any, *, strict: bool) -> NDArray[np.bool_]:
         tied = np.zeros(len(table), dtype=bool)
@@ -149,6 +150,7 @@ class _Rows:
             if isinstance(value, _Winners):
                 text += b"%b"
                 continue
+            # The row is filled in with %: a percent sign in a label is doubled.
             keys = [msgspec.json.encode(label).replace(b"%", b"%%") for label in self._labels]
             slots = [key + b":%b" for key, here in zip(keys, present, strict=True) if here]
             text += b"{" + b",".join(slots) + b"}"
@@ -156,31 +158,32 @@ class _Rows:
 
 
 class _Winners:
-    """Who won each prompt, as a number of a run; behind the last run: nobody."""
+    """The winner of each prompt as the number of its run; one past the last run is no winner."""
 
     def __init__(self, labels: list[str], numbers: Ints) -> None:
         self._names = [*map(msgspec.json.encode, labels), b"null"]
         self._numbers = numbers
 
     def tokens(self, some: slice) -> list[bytes]:
-        """Give encoded labels, or null."""
+        """Return encoded labels, or null."""
         return [self._names[number] for number in self._numbers[some].tolist()]
 
 
 def _texts(texts: list[str]) -> list[bytes]:
     encoded = msgspec.json.encode(texts)
-    if b"\\" in encoded:  # a quotation mark may be part of a text
+    if b"\\" in encoded:  # with escaped quotes a text may contain the separator
         return [msgspec.json.encode(text) for text in texts]
     return [b'"%b"' % text for text in encoded[2:-2].split(b'","')]
 
 
 def _tokens(column: Any, where: Ints) -> list[bytes]:
+    # Where a run lacks the prompt (-1), any value will do: the pattern has no slot for it.
     values = column[np.maximum(where, 0)].tolist()
     return msgspec.json.encode(values)[1:-1].split(b",")
 
 
 def _same(run_a: Run, in_a: Any, run_b: Run, in_b: Any) -> NDArray[np.bool_]:
-    """Whether two runs cannot be told apart on a prompt."""
+    """Return for each prompt whether the two runs cannot be told apart on it."""
     alike = np.ones(len(in_a), dtype=bool)
     for name in ("passed", "score", "duration_ms", "tool_error"):
         left = run_a.mean_of(getattr(run_a, name))[in_a]
@@ -209,7 +212,7 @@ class Weights(NamedTuple):
 
 
 def read_weights(env: Mapping[str, str], kind: str) -> Weights:
-    """Take weights from the environment; what is no number of at least 0 is not taken."""
+    """Read weights from the environment; a value that is no number of at least 0 is ignored."""
     defaults = _TRIALS_WEIGHTS if kind == "trials" else _CAPTURE_WEIGHTS
     values, warnings = [], []
     for name, default in defaults.items():
@@ -221,20 +224,21 @@ def read_weights(env: Mapping[str, str], kind: str) -> Weights:
 
 
 def weigh(run: Run, weights: tuple[float, float, float]) -> Floats:
-    """Give the seed's total of each prompt; NaN where it was not measured."""
+    """Return the seed's total of each prompt; NaN where it was not measured."""
     if run.kind == "trials":
         at_k, exp_k = pass_k(run)
         flaky = np.maximum(0.0, at_k - exp_k)
         return at_k * weights[0] + exp_k * weights[1] + (1.0 - flaky) * weights[2]
     score = run.mean_of(run.score)
-    length_ms = run.mean_of(run.duration_ms)
-    length_ms = np.where(np.isnan(length_ms), 10_000.0, length_ms)
+    duration_ms = run.mean_of(run.duration_ms)
+    duration_ms = np.where(np.isnan(duration_ms), 10_000.0, duration_ms)
     clean = 1.0 - run.mean_of(run.tool_error)
-    return score * weights[0] + (1.0 / (1.0 + length_ms / 1000.0)) * weights[1] + clean * weights[2]
+    speed = 1.0 / (1.0 + duration_ms / 1000.0)
+    return score * weights[0] + speed * weights[1] + clean * weights[2]
 
 
 def rank_statistically(run: Run) -> Floats:
-    """Give the score of each prompt, or for trials the resampled median of pass@k."""
+    """Return the score of each prompt, or for trials the resampled median of pass@k."""
     if run.kind != "trials":
         return run.mean_of(run.score)
     totals = np.full(len(run.ids), np.nan)
@@ -245,7 +249,7 @@ def rank_statistically(run: Run) -> Floats:
 
 
 def pass_k(run: Run) -> tuple[Floats, Floats]:
-    """Give the seed's passAtK and passExpK: as the rows have them, else from their trials."""
+    """Return the seed's passAtK and passExpK: as the rows have them, else from their trials."""
     n, c = run.n_measured, run.n_passed
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = c / n
@@ -255,7 +259,7 @@ def pass_k(run: Run) -> tuple[Floats, Floats]:
 
 
 def _number(text: str | None) -> float | None:
-    if not text or "_" in text or not text.isascii():  # numbers to Python, to nobody else
+    if not text or "_" in text or not text.isascii():  # float() takes 1_000 and foreign digits
         return None
     try:
         value = float(text)

@@ -1,4 +1,4 @@
-"""Set several runs side by side and compare every two of them, paired by prompt."""
+"""Align several runs by prompt, and compare every two of them."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -24,7 +24,7 @@ class Aligned(msgspec.Struct, frozen=True):
     """A row per prompt, a column per run: the place in that run, -1 where it has none."""
 
     def both(self, a: int, b: int) -> tuple[Ints, Ints, Ints]:
-        """Give the prompts that two runs share: their number here, in run a, in run b."""
+        """Return the prompts that two runs share: their number here, in run a, in run b."""
         shared = np.flatnonzero((self.where[:, a] >= 0) & (self.where[:, b] >= 0))
         return shared, self.where[shared, a], self.where[shared, b]
 
@@ -35,9 +35,9 @@ class Aligned(msgspec.Struct, frozen=True):
 
 
 def align(runs: Sequence[Run]) -> Aligned:
-    """Put prompts in the order in which they are first met."""
+    """Number the prompts of all runs in the order of their first appearance."""
     ids = runs[0].ids
-    if all(run.ids == ids for run in runs[1:]):
+    if all(run.ids == ids for run in runs[1:]):  # the usual case, and much less work
         same = np.arange(len(ids), dtype=np.int64)
         return Aligned(tuple(runs), ids, np.repeat(same[:, None], len(runs), axis=1))
     order = dict.fromkeys(prompt_id for run in runs for prompt_id in run.ids)
@@ -59,15 +59,15 @@ def differences(aligned: Aligned) -> list[str]:
             f"{len(aligned.ids) - n_all} of {len(aligned.ids)} prompts are not in every run "
             "and are left out of the pairs"
         )
-    notes += _asked_otherwise(aligned)
-    notes += _graded_otherwise(runs)
+    notes += _different_inputs(aligned)
+    notes += _different_graders(runs)
     ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
     if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
         notes.append("trials per prompt differ: " + _list(ks))
     mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}
     if mixed:
         notes.append("a run mixes agents or versions: " + _list(mixed))
-    notes += _other_versions(runs)
+    notes += _different_versions(runs)
     notes += [
         f"{run.label}: {run.health.n_repeated} rows repeat an earlier id; the last row of each id "
         "is used"
@@ -77,7 +77,7 @@ def differences(aligned: Aligned) -> list[str]:
     return notes
 
 
-def _asked_otherwise(aligned: Aligned) -> list[str]:
+def _different_inputs(aligned: Aligned) -> list[str]:
     notes = []
     for b in range(1, len(aligned.runs)):
         _, in_a, in_b = aligned.both(0, b)
@@ -88,7 +88,7 @@ def _asked_otherwise(aligned: Aligned) -> list[str]:
     return notes
 
 
-def _graded_otherwise(runs: Sequence[Run]) -> list[str]:
+def _different_graders(runs: Sequence[Run]) -> list[str]:
     notes = []
     graded = [run for run in runs if run.graders]
     names = sorted({name for run in graded for name in run.graders})
@@ -99,7 +99,7 @@ def _graded_otherwise(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
-def _other_versions(runs: Sequence[Run]) -> list[str]:
+def _different_versions(runs: Sequence[Run]) -> list[str]:
     """Name adapters that two runs used in different versions."""
     notes = []
     for adapter in sorted({agent[0] for run in runs for agent in run.agents}):
@@ -142,7 +142,7 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 def compare_pairs(aligned: Aligned, *, margin: float, seed: int) -> list[Pair]:
-    """Compare every two runs, and adjust for how many comparisons that is."""
+    """Compare every two runs, with p-values adjusted for the number of comparisons (Holm)."""
     pairs = [_compare(aligned, a, b, seed) for a, b in combinations(range(len(aligned.runs)), 2)]
     for name, field in (("adjusted_p", "pass_rate"), ("adjusted_p_score", "score")):
         tested = [p for p in pairs if getattr(p, field).p_value is not None]
@@ -191,6 +191,7 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
         change: Floats = (run_b.n_passed / run_b.n_measured)[in_b] - (
             run_a.n_passed / run_a.n_measured
         )[in_a]
+    # Stable sorts keep the order of the file among equal changes; NaN is neither down nor up.
     order = np.argsort(change, kind="stable")
     down = in_a[order[change[order] < 0]].tolist()
     up = in_a[np.flatnonzero(change > 0)[np.argsort(-change[change > 0], kind="stable")]].tolist()

@@ -22,6 +22,7 @@ from assay.stats.planning import (
 from assay.stats.significance import fewest_prompts
 from assay.stats.verdict import GateName, GateReach, narrowest_margin, reach_of_gate
 
+# A sum such as 0.7 + 0.3 may miss 1 by a rounding error.
 _ROUNDING = 1e-9
 
 
@@ -33,7 +34,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
-    """Give the spread seen in one or two pilot runs, and where it comes from."""
+    """Return the spread seen in one or two pilot runs, and where it comes from."""
     if len(runs) == 1:
         run = runs[0]
         split = split_rate_variance(run.n_passed, run.n_measured)
@@ -61,7 +62,7 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
 
 
 def spread_of_rates(rate: float, difference: float) -> tuple[PairedSpread, str]:
-    """Give the spread to expect from an assumed pass rate and difference, up if there is room."""
+    """Return the spread to expect from an assumed pass rate that goes up, or if it cannot, down."""
     other = next((r for r in (rate + difference, rate - difference) if _is_rate(r)), None)
     if other is None:
         msg = f"a pass rate of {rate:g} cannot go up or down by {difference:g}"
@@ -75,11 +76,10 @@ def _is_rate(value: float) -> bool:
 
 
 def rates_of_pilot(runs: Sequence[Run]) -> Rates:
-    """Give what one trial cost and took."""
+    """Return the mean cost and duration of one trial."""
     cost = known(np.concatenate([run.cost_usd for run in runs]))
-    length = known(np.concatenate([run.duration_ms for run in runs]))
-    length_ms = mean(length)
-    return Rates(cost_usd=mean(cost), seconds=None if length_ms is None else length_ms / 1000)
+    mean_ms = mean(known(np.concatenate([run.duration_ms for run in runs])))
+    return Rates(cost_usd=mean(cost), seconds=None if mean_ms is None else mean_ms / 1000)
 
 
 def plan_rows(
@@ -91,7 +91,7 @@ def plan_rows(
     rates: Rates,
     concurrency: int,
 ) -> list[dict[str, Any]]:
-    """Give for each number of trials the prompts needed, and the money and time of both runs."""
+    """Return for each number of trials the prompts needed, and the money and time of both runs."""
     rows = []
     for row in plan_trials(spread, difference, trials=trials, power=power):
         n = row.n_runs_of_agent
@@ -107,7 +107,7 @@ def plan_rows(
 def power_with(
     spread: PairedSpread, difference: float, n_prompts: int, n_trials: int
 ) -> dict[str, Any]:
-    """Say what so many prompts can show."""
+    """Return the power that this many prompts have, and the narrowest margin they can clear."""
     return {
         "nPrompts": n_prompts,
         "nTrials": n_trials,
@@ -118,14 +118,15 @@ def power_with(
 
 
 def reach(run: Run, gate: GateName, margin: float, n_prompts: int | None = None) -> GateReach:
-    """Ask whether a gate against this run, or so many prompts like it, could pass, and fail."""
+    """Return whether a gate against this run, or n_prompts like it, could pass, and fail."""
     n = n_prompts or len(run.ids)
+    # np.resize repeats the prompts in their order until there are n.
     passed, measured = np.resize(run.n_passed, n), np.resize(run.n_measured, n)
     return reach_of_gate(gate, passed, measured, margin=margin)
 
 
 def reach_of_rate(rate: float, size: tuple[int, int], gate: GateName, margin: float) -> GateReach:
-    """Ask the same of a run of (prompts, trials) that passes as often as assumed."""
+    """Return the same for a run of (prompts, trials) that passes as often as assumed."""
     n_prompts, n_trials = size
     # Spread evenly: as many prompts pass all their trials as the rate asks for.
     passed = np.diff(np.rint(rate * np.arange(n_prompts + 1))).astype(np.int64) * n_trials

@@ -1,4 +1,4 @@
-"""Put a comparison together: the seed's report, and above it health and statistics."""
+"""Assemble a comparison: the seed's report, and above it health and statistics."""
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ from assay.errors import InputError
 from assay.stats.ranking import rank_runs
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
-_ALL_PAIRS = 3
+_FEWEST_RANKED = 3
 type Judge = Callable[[Aligned], Totals]
 """A user's own strategy."""
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the user wants the comparison."""
+    """What the user chose for a comparison."""
 
     strategy: str = "weighted"
     margin: float = 0.02
@@ -91,7 +91,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     aligned = align(runs)
     trials = runs[0].kind == "trials"
     warnings = differences(aligned)
-    n_differences = len(warnings)
+    n_differences = len(warnings)  # what --strict refuses; later warnings are about options
     totals = _totals(aligned, options, warnings)
     pairs = compare_pairs(aligned, margin=options.margin, seed=options.seed)
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
@@ -106,7 +106,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
-    if len(runs) >= _ALL_PAIRS:
+    if len(runs) >= _FEWEST_RANKED:
         sections["ranking"] = _ranking(aligned, options.seed)
     return Comparison(
         sections=sections,
@@ -161,7 +161,7 @@ def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str
 
 
 def _in_all(aligned: Aligned, totals: Totals) -> int:
-    """Prompts that every run has with a total."""
+    """Count the prompts that every run has with a total."""
     everywhere = (aligned.where >= 0).all(axis=1)
     places = aligned.where[everywhere]
     good = np.ones(len(places), dtype=bool)
@@ -219,7 +219,7 @@ def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
 
 
 def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Give the verdict; who reads no further must know whether it can be believed."""
+    """Return the verdict, and in its words whether the runs can be believed: many read no more."""
     verdict = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
     unhealthy = {
@@ -241,6 +241,7 @@ def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
     """Count what was planned, run and graded, and name what is wrong."""
     run = aligned.runs[run_number]
     missing = len(aligned.ids) - len(run.ids)
+    # A prompt that only other runs have was planned here too, with as many trials as any.
     per_prompt = int(run.k.max()) if len(run.k) else 1
     planned = int(run.k.sum()) + missing * per_prompt
     problems = _problems(run, planned)

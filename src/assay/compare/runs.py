@@ -31,7 +31,7 @@ _BLOCK = 1024 * 1024
 _AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 _MOST_TRIALS = 1e9
 _LARGEST = 1e15
-"""Of a length in ms, a cost, a number of tokens: with more, means and spreads overflow."""
+"""Of a duration in ms, a cost, a number of tokens: beyond it, means and variances overflow."""
 _SCALES = (
     ("score", "a score", 1.0),
     ("pass_at_k", "passAtK", 1.0),
@@ -69,7 +69,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     kind: Kind
     ids: list[str]
     inputs: Ints
-    """Fingerprint of what was asked."""
+    """Fingerprint of the input."""
     categories: Ints
     """Number of the category in category_names."""
     category_names: list[str]
@@ -77,7 +77,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Trials planned for each prompt."""
     pass_at_k: Floats
     pass_exp_k: Floats
-    """The seed's numbers as the rows have them; NaN where they do not."""
+    """The seed's numbers as the rows have them, else NaN."""
 
     prompt: Ints
     """Whose trial it is; in order, so that a prompt's trials stand together."""
@@ -147,7 +147,7 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     facts = RunFacts()
     reader = ColumnReader(kind, category_key, facts)
     ids: list[str] = []
-    blocks = [reader.read([])]
+    blocks = [reader.read([])]  # so that a file without rows has columns too
     with open_rows(path, hint=HINT) as file:
         for views in file.blocks(reader.decoder, _BLOCK):
             ids += [view.id for view in views]
@@ -159,7 +159,7 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
 
 
 def _shows_work(file: RowFile) -> bool:
-    """Say whether any step is more than a message; nothing else needs their types."""
+    """Return whether any step is more than a message; only this needs the types of steps."""
     return any(
         step.type in ("thought", "tool_call")
         for row in file.rows(msgspec.json.Decoder(TrajectoryView))
@@ -168,7 +168,7 @@ def _shows_work(file: RowFile) -> bool:
 
 
 def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: Block) -> Run:
-    """Make a run of the columns of its file, leaving out rows that a later one replaced."""
+    """Make a run from the columns of its file, leaving out rows that a later one replaced."""
     rows, trials = columns
     last = _last_of_each(ids)
     kept = np.repeat(last, rows["n_trials"])
@@ -227,6 +227,7 @@ class _Grades:
         cause = trials["cause"]
         self.passed, self.score = trials["passed"].copy(), trials["score"].copy()
         self.timed_out = cause == causes.index(TIMEOUT) if TIMEOUT in causes else cause < 0
+        # An array with a flag for each cause, looked up by the cause of each trial.
         self._by_agent = np.array([name in _AGENT_CAUSES for name in causes])[cause]
         ungraded = np.isnan(self.passed)
         scored = not np.isnan(self.score).all()
@@ -243,7 +244,7 @@ class _Grades:
         """Count over the trials that are kept."""
         broken = self._trials["grader_failed"]
         not_measured = self._by_cause(kept & self._not_measured)
-        not_measured.pop("", 0)
+        not_measured.pop("", 0)  # those without a cause are counted below
         uncaused = kept & self._not_measured & (self._trials["cause"] == 0)
         for why, trials in (("grader failed", broken), ("not graded", ~broken)):
             if n := int((uncaused & trials).sum()):
@@ -262,9 +263,9 @@ class _Grades:
 
 
 def _last_of_each(ids: list[str]) -> NDArray[np.bool_]:
-    """Say of each row whether it is the last with its id."""
+    """Return for each row whether it is the last with its id."""
     last = np.ones(len(ids), dtype=bool)
-    ascending = all(map(lt, ids, islice(ids, 1, None)))  # sooner seen than a repetition
+    ascending = all(map(lt, ids, islice(ids, 1, None)))  # the usual case, checked without a set
     if not ascending and len(set(ids)) < len(ids):
         last[:] = False
         last[list({id_: n for n, id_ in enumerate(ids)}.values())] = True

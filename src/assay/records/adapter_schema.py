@@ -145,7 +145,7 @@ class AdapterSchema(_Part, frozen=True):
     output_events: list[OutputEvent] = []
     passthrough_type_map: PassthroughTypeMap | None = None
     history_template: str | HistoryTemplate | None = None
-    # Ours, all optional:
+    # Ours, all optional; a file of the seed has none of them:
     schema: str | None = msgspec.field(default=None, name="$schema")
     description: str | None = None
     model_flag: str | None = None

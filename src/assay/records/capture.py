@@ -104,7 +104,7 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     reasoning: str | UnsetType = UNSET
     outcome: dict[str, Any] | UnsetType = UNSET
     version: str | UnsetType = UNSET
-    """Which grader said this, by its code and its options."""
+    """Of the grader: its code and its options."""
 
 
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):
@@ -151,7 +151,7 @@ class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):
 
     adapter: str
     version: str | UnsetType = UNSET
-    """Of the agent where it says so, else the content hash of its adapter."""
+    """Of the agent where it reports one, else the content hash of its adapter."""
     model: str | UnsetType = UNSET
 
 
@@ -185,7 +185,7 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     score: Grade | UnsetType = UNSET
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
-    """What each grader said, by its name; score is all of them together."""
+    """The grade of each grader, by its name; score is all of them together."""
     grader_failures: dict[str, str] | UnsetType = UNSET
     """Graders that broke on this trial, and how; the trial is not graded then."""
     usage: Usage | UnsetType = UNSET

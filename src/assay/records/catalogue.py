@@ -117,11 +117,11 @@ _ALWAYS = {
     "TrialResult": ("id", "input", "k", "trials"),
     "Validation": ("id", "reference", "passes", "graderResult"),
 }
-"""The fields that the seed promises, where reading does without some of them or asks for more."""
+"""The fields that the seed promises, where our reader requires fewer or more."""
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """Give the JSON Schema (2020-12) of one record, in the form that the seed exports."""
+    """Return the JSON Schema (2020-12) of one record, in the form that the seed exports."""
     kind = RECORDS[name]
     whole = {"anyOf": [_form(one) for one in kind]} if isinstance(kind, tuple) else _form(kind)
     return {"$schema": _DIALECT, **whole, "title": name}
@@ -134,12 +134,12 @@ def _form(kind: Any) -> dict[str, Any]:
 
 
 def _seed_form(node: Any, defs: dict[str, Any]) -> Any:
-    """Put definitions where they are used, and say that no other field is known."""
+    """Inline the definitions, and allow no other fields than those named."""
     if isinstance(node, list):
         return [_seed_form(item, defs) for item in node]
     if not isinstance(node, dict):
         return node
-    if "$ref" in node:
+    if "$ref" in node:  # what stands beside a reference outranks what it refers to
         node = {**defs[node["$ref"].removeprefix("#/$defs/")], **node}
         del node["$ref"]
     schema = {key: _seed_form(value, defs) for key, value in node.items() if key != "properties"}
@@ -166,8 +166,8 @@ def _close(schema: dict[str, Any]) -> None:
 
 
 def _simplest(schema: dict[str, Any]) -> dict[str, Any]:
-    """Write a choice of one as that one, and tell kinds apart by their constant alone."""
-    if "default" in schema and schema["default"] is None:  # is not written, rather than null
+    """Replace a choice of one by that one, and tell kinds apart by their constant alone."""
+    if "default" in schema and schema["default"] is None:  # such a field is left out, never null
         del schema["default"]
         schema["anyOf"] = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
     if schema.pop("discriminator", None):

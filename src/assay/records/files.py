@@ -7,17 +7,17 @@ _BLOCK = 1024 * 1024
 
 
 def temporary_file() -> BinaryIO:
-    """Give a file without a name that is gone when it is closed."""
+    """Return a file without a name, deleted when it is closed."""
     return _tempfile().TemporaryFile()  # type: ignore[no-any-return]
 
 
 def named_temporary_file() -> BinaryIO:
-    """Give a file with a name that is gone when it is closed."""
+    """Return a file with a name, deleted when it is closed."""
     return _tempfile().NamedTemporaryFile()  # type: ignore[no-any-return]
 
 
 def temporary_folder(prefix: str) -> AbstractContextManager[str]:
-    """Give a folder that is gone after the block."""
+    """Return a folder as a context, deleted at its end."""
     return _tempfile().TemporaryDirectory(  # type: ignore[no-any-return]
         prefix=prefix, ignore_cleanup_errors=True
     )

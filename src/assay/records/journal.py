@@ -19,13 +19,13 @@ _BLOCK = 64 * 1024
 RESUMABLE = (
     "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
 )
-"""How to go on with an output that is there, for commands that can resume."""
+"""What to do about an output that exists, for commands that can resume."""
 DERIVED = "choose another -o, or use --overwrite to replace it"
 """The same for commands whose output can be made again."""
 
 
 class RowKey(msgspec.Struct, rename="camel", gc=False):
-    """What tells rows apart, and what they were made from."""
+    """What identifies a row, and what it was made from."""
 
     id: str
     spec_hash: str | None = None
@@ -33,13 +33,14 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
 
 
 class Journal:
-    """Appends whole lines. A kill at any moment leaves whole lines, but for the last at most."""
+    """Appends whole lines. A kill at any moment can tear at most the last of them."""
 
     def __init__(self, path: Path, mode: Mode, hint: str = RESUMABLE) -> None:
         self.path = path
         self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         try:
+            # Truncated only under the lock: the rows of a running writer stay.
             self._lock()
             if self._regular and mode == "overwrite":
                 os.ftruncate(self._fd, 0)
@@ -58,9 +59,10 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a pipe or a terminal cannot be synced
             os.fsync(self._fd)
         try:
+            # No name leads to the file any more, but its data lives until it is closed.
             if self._regular and os.fstat(self._fd).st_nlink == 0:
                 self._put_back()
                 msg = f"{self.path} was removed while it was being written"
@@ -72,14 +74,14 @@ class Journal:
             os.close(self._fd)
 
     def append(self, line: bytes) -> None:
-        """Write one row; when the disk is full nothing of it stays behind."""
+        """Write one row; on a full disk, no part of it is left behind."""
         data = line + b"\n"
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError as error:
-            if self._regular:
+            if self._regular:  # we hold the lock, so the last bytes are ours
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             msg = f"cannot write to {self.path}: {error.strerror}"
@@ -94,11 +96,11 @@ class Journal:
             yield from file.rows(msgspec.json.Decoder(RowKey))
 
     def _put_back(self) -> None:
-        """Write all rows to their place again: until we close it, a removed file is still there."""
+        """Write all rows to their path again."""
         done = 0
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("xb") as file:
+            with self.path.open("xb") as file:  # x: never over a file that has taken its place
                 while chunk := os.pread(self._fd, _BLOCK, done):
                     done += file.write(chunk)
         except OSError as error:
@@ -130,7 +132,7 @@ def _open(path: Path, mode: Mode, hint: str) -> int:
 
 
 def _repair(fd: int) -> None:
-    """Drop a last line that a kill tore off; one that is only missing its end is completed."""
+    """Drop a last line torn by a kill; one that lacks only its line feed gets it."""
     size = os.fstat(fd).st_size
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
         return
@@ -142,7 +144,7 @@ def _repair(fd: int) -> None:
 
 
 def _last_line_start(fd: int, size: int) -> int:
-    end = size
+    end = size  # backwards, block by block: a row may be longer than a block
     while end > 0:
         begin = max(0, end - _BLOCK)
         found = os.pread(fd, end - begin, begin).rfind(b"\n")

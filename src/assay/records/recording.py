@@ -38,19 +38,19 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     over_limit: bool = False
     """Wrote more than Limits.output_bytes."""
     lingered: bool = False
-    """Was ended by us after its result event."""
+    """Was killed because it lived on after its result event."""
     lines: int | UnsetType = UNSET
     """How many of a raw row's lines belong to this turn."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn: what was said, how it ended, and its lines, read when asked for."""
+    """One turn: its message, how it ended, and its lines, read on demand."""
 
     text: str
     end: TurnEnd
     lines: Callable[[], Iterable[RawLine]]
     seen: Any = None
-    """Whoever followed the turn live and saw every line of it; an adapter may know its own."""
+    """The object that followed the turn live and saw its lines; an adapter recognises its own."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
-    """Write a recording out."""
+    """Return a recording as a row of raw.jsonl."""
     lines: list[RawLine] = []
     ends: list[TurnEnd] = []
     for turn in recording.turns:
@@ -179,18 +179,19 @@ def _unpack(files: dict[str, str], folder: Path) -> Path:
         if path.is_relative_to(folder.resolve()):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b64decode(text))
-    return folder if files else folder / "none"
+    return folder if files else folder / "none"  # which does not exist: nothing was kept
 
 
 def _turns(row: RawOutput) -> Iterator[Turn]:
     cut = frozenset(row.oversized or ())
     times = row.raw_times or [0] * len(row.raw_lines)
     texts = [row.input] if isinstance(row.input, str) else row.input
-    if row.turns is UNSET:
+    if row.turns is UNSET:  # a row of another harness
         end = TurnEnd(end_ms=round(row.timing.total), exit_code=0)
         yield Turn("\n".join(texts), end, partial(_lines, row, times, cut, 0, len(row.raw_lines)))
         return
     first = 0
+    # A conversation that was cut short has fewer ends than texts.
     for text, end in zip(texts, row.turns, strict=False):
         last = first + (end.lines or 0)
         yield Turn(text, end, partial(_lines, row, times, cut, first, last))

@@ -46,7 +46,7 @@ class SampleReport(msgspec.Struct, kw_only=True, rename="camel"):
     failures: int
     """How many there are to draw from."""
     undecided: int = 0
-    """Trials that failed before a grader was asked; they say nothing about it."""
+    """Trials that failed before they were graded; they show nothing about the grader."""
     samples: list[CalibrationSample]
 
 
@@ -65,7 +65,7 @@ class LabelRow(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Estimate(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
-    """A number with its interval; None where the labels cannot say."""
+    """A number with its interval; None where the labels cannot tell."""
 
     value: float | None
     interval: tuple[float, float] | None
@@ -151,10 +151,10 @@ class Validation(msgspec.Struct, kw_only=True, rename="camel"):
     score: float | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
-    """What each grader said, where there are several."""
+    """The grade of each grader, where there are several."""
     no_op: dict[str, Grade] | UnsetType = UNSET
-    """What the graders said to answers that must fail: empty, unrelated."""
+    """The grades of answers that must fail: empty, unrelated."""
     wrongly_passes: list[str] | UnsetType = UNSET
-    """Those of them that passed: the graders see no difference."""
+    """Those of them that passed."""
     grader_failure: str | UnsetType = UNSET
     """How a grader broke on this prompt."""

@@ -106,11 +106,12 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
     line = msgspec.json.encode(record)
     own = _field_names(type(record))
     more = {name: value for name, value in extra.items() if name not in own}
+    # Two JSON objects are spliced into one, without decoding ours.
     return line[:-1] + b"," + msgspec.json.encode(more)[1:] if more else line
 
 
 def explain(error: Exception) -> str:
-    """Say in words what is wrong with a row that did not decode."""
+    """Describe what is wrong with a row that did not decode."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -223,7 +224,7 @@ class RowFile:
         return f"{self.name}:{spot.line}"
 
     def _line_number(self, offset: int) -> int:
-        """Count lines up to there, onwards from where they were counted last."""
+        """Count the lines up to an offset, from where they were counted last."""
         at, number = self._counted if self._counted[0] <= offset else (0, 1)
         here = self._file.tell()
         self._file.seek(at)
@@ -266,6 +267,7 @@ class RowFile:
             repaired = _without_lone_surrogates(line)
             if repaired is None:
                 raise
+        # Ends after one more call: a repaired line has no lone surrogate left.
         return self._decode(repaired, number, decoder)
 
 
@@ -276,12 +278,12 @@ def _check_utf8(text: bytes) -> None:
 
 
 def _one_row_per_line(block: bytes, n_rows: int) -> bool:
-    """Say whether each line is a whole row; decode_lines accepts any white space between rows."""
+    """Whether each line is a whole row; decode_lines accepts any white space between rows."""
     return _is_tidy(block, n_rows) or _are_objects(_stripped_lines(block), n_rows)
 
 
 def _is_tidy(block: bytes, n_rows: int) -> bool:
-    r"""Say whether there are as many lines as rows, each from { to } without blanks around it.
+    r"""Whether there are as many lines as rows, each from { to } without blanks around it.
 
     That is enough to know that no row spans lines: inside JSON, no `}\n{` can occur.
     """
@@ -350,5 +352,6 @@ _ESCAPES = re.compile(
 
 def _without_lone_surrogates(line: bytes) -> bytes | None:
     """Repair a row whose writer cut a character in two; None if that is not what is wrong."""
+    # Group 1 is an escape to keep; where it is empty, the match is half a pair.
     repaired = _ESCAPES.sub(lambda found: found[1] or b"\\ufffd", line)
     return None if repaired == line else repaired

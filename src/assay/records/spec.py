@@ -25,16 +25,16 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     """Category, difficulty and the like; copied into every result."""
     timeout: float | None = None
-    """Wall clock for each turn of this prompt, in ms; stronger than -t."""
+    """Wall clock for each turn of this prompt, in ms; overrides -t."""
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """What is said to the agent, in order."""
+        """The messages to the agent, in order."""
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
 
 
 def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
-    """Refuse a prompt that cannot be run; places holds where the ids before it stand."""
+    """Refuse a prompt that cannot be run; places holds where each earlier id stands."""
     if not prompt.id:
         msg = f'{place}: "id" is empty; every prompt needs a unique id'
         raise InputError(msg)
@@ -86,7 +86,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     workspace_template: str | None = None
     isolate: bool = False
     env_names: tuple[str, ...] = ()
-    """Variables let through when isolated."""
+    """Variables passed through when isolated."""
     raw_dir: str | None = None
     """Parent of the raw streams; None keeps them only while the trial runs."""
     raw_prefix: str = ""
@@ -102,15 +102,15 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     surroundings: Surroundings
     folder: str
-    """Name of this trial's own folders: safe, and unlike any other of the run."""
+    """Name of this trial's own folders: safe, and unique in the run."""
     number: int = 1
     """Which trial of the prompt, from 1."""
     retried: tuple[Failure, ...] = ()
     """Earlier attempts at this trial that did not measure the agent."""
     run_token: str = "assay"
-    """Names the run in the marks its processes bear."""
+    """Names the run in the marks that its processes inherit."""
     extra: dict[str, Any] = {}
-    """Fields of the user's row that we do not know; they go back out with the result."""
+    """Fields of the user's row that we do not know; they are copied into the result."""
 
     @property
     def raw_folder(self) -> str:
@@ -119,18 +119,18 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """Fingerprint of what is asked and of whom; limits and places do not count."""
-        asked = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
-        return hashlib.sha256(asked + _written(self.agent)).hexdigest()[:16]
+        """Fingerprint of prompt, benchmark and agent; limits and places do not count."""
+        task = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
+        return hashlib.sha256(task + _encoded(self.agent)).hexdigest()[:16]
 
 
-def _written(agent: PluginRef) -> bytes:
-    """Write out an agent; the trials of a run share one, so the last is remembered."""
-    global _last_written
-    last = _last_written  # another thread may have another agent
+def _encoded(agent: PluginRef) -> bytes:
+    """Encode an agent; the trials of a run share one, so the last is remembered."""
+    global _last_encoded
+    last = _last_encoded  # read once: another thread may put another agent there meanwhile
     if last[0] is not agent:
-        _last_written = last = (agent, msgspec.json.encode(agent, order="deterministic"))
+        _last_encoded = last = (agent, msgspec.json.encode(agent, order="deterministic"))
     return last[1]
 
 
-_last_written: tuple[PluginRef | None, bytes] = (None, b"")
+_last_encoded: tuple[PluginRef | None, bytes] = (None, b"")

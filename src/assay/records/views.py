@@ -246,7 +246,7 @@ class JudgedView(msgspec.Struct, kw_only=True, gc=False):
 
 
 class StepsView(msgspec.Struct, gc=False):
-    """The steps of a row, undecoded until it is known that they are wanted."""
+    """The steps of a row, not decoded before it is known that they are needed."""
 
     id: str
     output: str = ""

@@ -12,7 +12,7 @@ _CHOICES = ("Valid failure", "Grader bug", "Ambiguous")
 
 
 def sample_markdown(report: SampleReport, generated: str) -> str:
-    """Give the failures one by one, each with boxes to tick."""
+    """Return the failures one by one, each with boxes to tick."""
     shown = len(report.samples)
     top = (
         f"# Grader Calibration Report\n\nGenerated: {generated}\n"
@@ -26,7 +26,7 @@ def sample_markdown(report: SampleReport, generated: str) -> str:
 
 
 def label_markdown(report: LabelReport, generated: str) -> str:
-    """Give the comparison with human labels: what to distrust first, then the numbers."""
+    """Return the comparison with human labels: first what to distrust, then the numbers."""
     return "\n".join([*_label_lines(report, generated), ""])
 
 

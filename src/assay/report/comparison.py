@@ -14,7 +14,7 @@ type Table = tuple[str, list[str], list[list[str]]]
 
 
 def markdown(sections: dict[str, Any]) -> str:
-    """Give the report as Markdown, the verdict on top."""
+    """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
     for _, words in verdict_lines(sections):
         lines += [f"**{_escape(words)}**", ""]
@@ -33,9 +33,9 @@ def markdown(sections: dict[str, Any]) -> str:
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give code and words of each verdict; among several each says whom it is about.
+    """Yield code and words of each verdict; among several each names its runs.
 
-    What rests on a measurement that cannot be believed has a code of its own.
+    A verdict on an unhealthy measurement has a code of its own.
     """
     several = len(sections["verdict"]) > 1
     for verdict in sections["verdict"]:
@@ -46,7 +46,7 @@ def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:
-    """Say for each run how far it can be believed."""
+    """Return for each run how far it can be believed."""
     lines = []
     for label, health in sections["health"].items():
         parts = [f"{health['run']} of {health['planned']} trials run, {health['graded']} graded"]
@@ -61,7 +61,7 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
 
 
 def advice_lines(sections: dict[str, Any]) -> list[str]:
-    """Say for each run whether more prompts or more trials would help."""
+    """Return for each run whether more prompts or more trials would help."""
     return [
         plain(f"{label}: {variance['words']}") for label, variance in sections["variance"].items()
     ]
@@ -81,13 +81,13 @@ def flip_lines(sections: dict[str, Any]) -> list[str]:
 
 
 def tables(sections: dict[str, Any]) -> Iterator[Table]:
-    """Give title, header and rows of each table of the report."""
+    """Yield title, header and rows of each table of the report."""
     for title, header, rows in _tables(sections):
         yield title, [plain(cell) for cell in header], [[plain(c) for c in row] for row in rows]
 
 
 def plain(text: str) -> str:
-    """Keep names from moving the cursor: a control character becomes a space."""
+    """Replace control characters by spaces, so that no name can move the cursor."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -263,7 +263,10 @@ def _escape(text: str) -> str:
 def write_json(
     out: BinaryIO, sections: dict[str, Any], rows: Iterable[list[bytes]], key: tuple[str, ...]
 ) -> None:
-    """Write two-space JSON; rows go to key, which names a section or a field of one."""
+    """Write two-space JSON; rows go to key, which names a section or a field of one.
+
+    By hand, because the rows come as encoded bytes, some at a time, and may be a million.
+    """
     out.write(b"{")
     first = True
     for name, value in sections.items():
@@ -311,7 +314,7 @@ _MOST_ID = 80
 
 
 def short_markdown(overview: dict[str, Any], heading: str | None = None) -> str:
-    """Give verdict, health, one table of runs, and the prompts that changed."""
+    """Return verdict, health, one table of runs, and the prompts that changed."""
     lines = [f"### {_text(heading or 'Evaluation')}", ""]
     for group in overview["groups"]:
         lines += _group(group["sections"])
@@ -341,8 +344,8 @@ def _short_row(sections: dict[str, Any], label: str) -> str:
     rate, ends = quality.get("passRate"), limits.get("passRate")
     per_k = sections.get("capability", {}).get(label, {}).get("perK", [])
     if per_k:
-        first, interval = per_k[0], per_k[0]["passAtKInterval"]
-        rate, ends = first["passAtK"], interval and [interval["low"], interval["high"]]
+        # pass@1 is the pass rate of a single trial.
+        rate, ends = per_k[0]["passAtK"], _ends(per_k[0]["passAtKInterval"])
     performance = sections["performance"][label]
     latency, cost = performance["latency"] or {}, performance.get("costUsd")
     cells = [
@@ -352,7 +355,7 @@ def _short_row(sections: dict[str, Any], label: str) -> str:
         f"{latency['p50'] / 1000:.1f} s" if latency else "–",
         f"${cost['total']:.4f}" if cost else "–",
     ]
-    return f"| {' | '.join(cells)} |"
+    return _row(cells)
 
 
 def _flips(pair: dict[str, Any]) -> Iterator[str]:
@@ -377,7 +380,8 @@ def _score(value: float | None, ends: list[float] | None) -> str:
 
 def _text(text: str) -> str:
     """Keep names from being read as Markdown, HTML or a mention of somebody."""
-    plain = "".join(sign if sign.isprintable() else " " for sign in text)
+    safe = plain(text)
     for sign in "\\`*_[]<>|~#":
-        plain = plain.replace(sign, f"\\{sign}")
-    return plain.replace("@", "@\u200b").replace("&", "&amp;")
+        safe = safe.replace(sign, f"\\{sign}")
+    # A zero-width space after @: no one is notified by the name of a run.
+    return safe.replace("@", "@\u200b").replace("&", "&amp;")

@@ -27,7 +27,7 @@ class HtmlFile(NamedTuple):
 
 
 class HtmlRow(NamedTuple):
-    """A row of a run, as the line that it is, with what belongs to its trials."""
+    """A row of a run as its line in the file, with the files of its trials."""
 
     run: str
     id: str
@@ -93,8 +93,9 @@ class _Chunks:
 
 
 def _write_block(out: BinaryIO, name: str, data: bytes) -> None:
-    """Write a block; base64 of gzip holds nothing that HTML could mistake for its own."""
+    """Write a block; base64 contains nothing that HTML could take for markup."""
     out.write(f'<script type="application/gzip" id="data-{name}">'.encode())
+    # Without a time in it, the same data gives the same bytes.
     out.write(base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)))
     out.write(b"</script>\n")
 
@@ -110,7 +111,7 @@ _NOTHING_ELSE = (
 
 
 def page_head(title: str, *, live: bool = False) -> str:
-    """Give the page up to where data may stand; only the live one may ask its own server."""
+    """Return the page up to where the data begins; only the live one may ask its own server."""
     return _asset("page.html").format(
         csp=html.escape(policy(live=live)),
         version=__version__,
@@ -120,12 +121,12 @@ def page_head(title: str, *, live: bool = False) -> str:
 
 
 def page_end() -> str:
-    """Give the end of the page: the script, which runs when all data has been read."""
+    """Return the end of the page: the script, which runs when all data has been read."""
     return f'<script type="module">{script()}</script>\n</body>\n</html>\n'
 
 
 def policy(*, live: bool = False) -> str:
-    """Allow our script and our style by their hashes, and nothing else in the world."""
+    """Return a Content-Security-Policy that allows our script and style by hash, nothing else."""
     connect = "connect-src 'self'; " if live else ""
     return (
         f"script-src '{_hash(script())}'; style-src '{_hash(_style())}'; {connect}{_NOTHING_ELSE}"
@@ -134,7 +135,7 @@ def policy(*, live: bool = False) -> str:
 
 @cache
 def script() -> str:
-    """Join the modules in the order of their imports: a file on disk may not import others."""
+    """Join the modules in the order of their imports: a page opened from disk cannot import any."""
     texts: dict[str, str] = {}
     _collect(_MAIN, texts)
     return "\n" + "\n".join(
@@ -143,7 +144,7 @@ def script() -> str:
 
 
 def _collect(name: str, texts: dict[str, str], above: tuple[str, ...] = ()) -> None:
-    if name in texts or name in above:  # functions may use each other across modules
+    if name in texts or name in above:  # a circle of imports is fine: functions are hoisted
         return
     text = _asset(f"{name}.js")
     for needed in _IMPORT.findall(text):

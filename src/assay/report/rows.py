@@ -18,7 +18,7 @@ STYLES: tuple[Style, ...] = ("jsonl", "markdown", "csv")
 
 
 def write_rows(rows: RowFile, out: BinaryIO, style: Style, generated: str) -> None:
-    """Write all rows in one style; generated is the time a report bears."""
+    """Write all rows in one style; generated is the time shown in a report."""
     if style == "csv":
         write_csv(rows, out)
     elif style == "markdown":
@@ -32,7 +32,10 @@ _SCORE_COLUMNS = ",pass,score,reasoning"
 
 
 def write_csv(rows: RowFile, out: BinaryIO) -> None:
-    """Write header and rows: texts always quoted, a line feed as backslash n."""
+    """Write header and rows: texts always quoted, a line feed as backslash n.
+
+    The file is read twice: a single graded row adds the columns of the score to all.
+    """
     graded = any(row.score for row in rows.rows(msgspec.json.Decoder(HasScoreView)))
     line = _graded_line if graded else _line
     out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
@@ -41,7 +44,7 @@ def write_csv(rows: RowFile, out: BinaryIO) -> None:
 
 
 def inside(text: str) -> str:
-    """Give a text as it stands between the quotes of a cell."""
+    """Return a text as it stands between the quotes of a cell."""
     return text.replace('"', '""').replace("\n", "\\n")
 
 
@@ -79,7 +82,7 @@ class _Totals(msgspec.Struct):
 
 
 def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
-    """Write the report. The summary stands above rows that are read once: they wait in a file."""
+    """Write the report. The summary comes first but is known last: the rows wait in a file."""
     totals = _Totals()
     with temporary_file() as body:
         for text in _sections(rows, totals):
@@ -119,7 +122,7 @@ def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
 
 def _section(row: MarkdownView) -> str:
     output = shorten(row.output, 500)
-    mark = "```" if "```" not in output else fence(output)
+    mark = fence(output)
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
     verdict = _verdict(row.score) if row.score else ""
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
@@ -144,6 +147,7 @@ def _troubles(row: MarkdownView) -> str:
     return text + "".join(f"❌ **Error**: {error}\n\n" for error in texts)
 
 
+# What XML 1.0 forbids, even as a character reference.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_TEXT = 2000
 
@@ -202,6 +206,7 @@ def _case(
 
 
 def _name(text: str) -> str:
+    # A parser turns a bare line feed in an attribute into a space.
     return quoteattr(_ILLEGAL.sub("�", text[:_MOST_TEXT]), {"\n": "&#10;", "\r": "&#13;"})
 
 

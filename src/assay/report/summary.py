@@ -42,12 +42,12 @@ def _summarize(row: SummaryView) -> Summary:
 
 
 def duration_ms(start: float, end: float) -> float:
-    """Give the length; the clock's fractions are exact to a microsecond at best."""
-    length = end - start
-    if type(length) is int:
-        return length
-    length = round(length, 3)
-    return int(length) if length.is_integer() else length
+    """Return the duration; the clock's fractions are exact to a microsecond at best."""
+    elapsed = end - start
+    if type(elapsed) is int:
+        return elapsed
+    elapsed = round(elapsed, 3)
+    return int(elapsed) if elapsed.is_integer() else elapsed
 
 
 _FILE_KEYS = ("file_path", "path")
@@ -108,9 +108,9 @@ def _entry(entry: Any) -> str:
     return _value(entry)
 
 
-def _file(given: dict[str, Any]) -> str:
+def _file(arguments: dict[str, Any]) -> str:
     """Show what a tool wrote to a file; long content by its head and tail."""
-    path, content = _first_text(given, _FILE_KEYS), _first_text(given, _CONTENT_KEYS)
+    path, content = _first_text(arguments, _FILE_KEYS), _first_text(arguments, _CONTENT_KEYS)
     if path is None or content is None:
         return ""
     mark = fence(content)
@@ -120,9 +120,9 @@ def _file(given: dict[str, Any]) -> str:
     return f"\n   File: {path} ({len(content)} chars)\n   {mark}{language}\n   {shown}\n   {mark}"
 
 
-def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _first_text(arguments: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     for key in keys:
-        if isinstance(value := given.get(key), str):
+        if isinstance(value := arguments.get(key), str):
             return value
     return None
 
@@ -145,19 +145,19 @@ def _value(value: Any) -> str:
 _PERCENT_PER_BLOCK = 5
 
 
-def balance_lines(found: BalanceAnalysis, key: str) -> Iterator[str]:
-    """Give the lines: a bar per category (one block for 5 %), then what to do."""
-    yield f"{found.total_cases} prompts by {key!r}"
-    if found.categories:
+def balance_lines(balance: BalanceAnalysis, key: str) -> Iterator[str]:
+    """Yield the lines: a bar per category (one block for 5 %), then what to do."""
+    yield f"{balance.total_cases} prompts by {key!r}"
+    if balance.categories:
         yield ""
         yield "Category Distribution:"
-    for each in found.categories:
+    for each in balance.categories:
         # At least one block, so that a small category is still seen.
         bar = "█" * max(1, round(each.percentage / _PERCENT_PER_BLOCK))
         yield f"  {each.name}: {each.count} ({each.percentage}%) {bar}"
-    if found.underrepresented:
+    if balance.underrepresented:
         yield ""
-        yield f"Underrepresented: {', '.join(found.underrepresented)}"
+        yield f"Underrepresented: {', '.join(balance.underrepresented)}"
     yield ""
     yield "Suggestions:"
-    yield from (f"  - {text}" for text in found.suggestions)
+    yield from (f"  - {text}" for text in balance.suggestions)

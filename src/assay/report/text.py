@@ -8,41 +8,43 @@ _TICKS = re.compile(r"`{3,}")
 
 
 def head(text: str, units: int) -> str:
-    """Give the first UTF-16 units of a text (as the seed counts), never half a character."""
+    """Return the first UTF-16 units of a text (as the seed counts), never half a character."""
     cut = text[:units]
     if cut.isascii():
         return cut
+    # "ignore" drops the first half of a pair that the cut went through.
     return cut.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "ignore")
 
 
 def shorten(text: str, units: int) -> str:
-    """Give the text, or its head with three dots behind."""
+    """Return the text, or its head followed by three dots."""
     if text.isascii():
         return text if len(text) <= units else text[:units] + "..."
-    if 2 * len(text) <= units:
+    if 2 * len(text) <= units:  # no character takes more than two units
         return text
     cut = head(text, units)
     return text if len(cut) == len(text) else cut + "..."
 
 
 def one_text(text: str | list[str], between: str) -> str:
-    """Give the turns of an input as one text."""
+    """Return the turns of an input as one text."""
     return text if isinstance(text, str) else between.join(text)
 
 
 def fence(text: str) -> str:
-    """Give backticks enough that the text cannot end its own fence."""
+    """Return a fence of so many backticks that the text cannot close it."""
     if "```" not in text:
         return "```"
     return "`" * (max(map(len, _TICKS.findall(text))) + 1)
 
 
+# Powers of ten between which JavaScript prints a number without an exponent.
 _LARGEST_PLAIN = 21
 _SMALLEST_PLAIN = -7
 
 
 def js_number(value: float) -> str:
-    """Give the shortest text that reads back as this number."""
+    """Return the shortest text that reads back as this number."""
     text = repr(value)
     if type(value) is int:
         return text

@@ -36,12 +36,12 @@ class Agreement(msgspec.Struct, frozen=True, rename="camel"):
 
 def measure_agreement(human: ArrayLike, grader: ArrayLike, level: float = 0.95) -> Agreement:
     """Compare pass/fail labels of the same rows in the same order."""
-    truth, said = _as_labels(human, "human"), _as_labels(grader, "grader")
-    if truth.shape != said.shape:
-        msg = f"human and grader need as many labels each, got {truth.size} and {said.size}"
+    truth, verdicts = _as_labels(human, "human"), _as_labels(grader, "grader")
+    if truth.shape != verdicts.shape:
+        msg = f"human and grader need as many labels each, got {truth.size} and {verdicts.size}"
         raise ValueError(msg)
-    both_pass, both_fail = int((truth & said).sum()), int((~truth & ~said).sum())
-    only_grader, only_human = int((~truth & said).sum()), int((truth & ~said).sum())
+    both_pass, both_fail = int((truth & verdicts).sum()), int((~truth & ~verdicts).sum())
+    only_grader, only_human = int((~truth & verdicts).sum()), int((truth & ~verdicts).sum())
     cells = np.array([[both_pass, only_human], [only_grader, both_fail]], dtype=np.float64)
     kappa, interval = _kappa(cells, level)
     return Agreement(
@@ -84,9 +84,10 @@ def _kappa(cells: NDArray[np.float64], level: float) -> tuple[float | None, Inte
     rows, columns = p.sum(axis=1), p.sum(axis=0)
     agreed, chance = float(np.trace(p)), float(rows @ columns)
     if chance >= 1.0:
-        # One label for everything, on both sides: agreement by chance cannot be told apart.
+        # Both sides gave one and the same label throughout: kappa would be 0/0.
         return None, None
     kappa = (agreed - chance) / (1.0 - chance)
+    # Delta-method variance: cells on the diagonal, cells off it, less the squared mean.
     weights = columns[:, None] + rows[None, :]
     on = float((np.diag(p) * (1.0 - np.diag(weights) * (1.0 - kappa)) ** 2).sum())
     off_cells = p * weights**2
@@ -101,6 +102,7 @@ def _kappa(cells: NDArray[np.float64], level: float) -> tuple[float | None, Inte
 
 
 def _kappa_from_wilson(n_agreed: int, n: int, chance: float, level: float) -> Interval | None:
+    # With the chance of agreement held fixed, kappa is linear in the share of agreement.
     shares = wilson_interval(n_agreed, n, level)
     if shares is None:
         return None
@@ -109,7 +111,7 @@ def _kappa_from_wilson(n_agreed: int, n: int, chance: float, level: float) -> In
 
 
 class CorrectedRate(msgspec.Struct, frozen=True, rename="camel"):
-    """The pass rate people would have given; None where the labels cannot say."""
+    """The pass rate people would have given; None where the labels cannot tell."""
 
     rate: float | None
     interval: Interval | None
@@ -119,11 +121,12 @@ class CorrectedRate(msgspec.Struct, frozen=True, rename="camel"):
 def correct_rate(
     observed_rate: float, n_effective: float, agreement: Agreement, level: float = 0.95
 ) -> CorrectedRate:
-    """Return (observed + specificity - 1) / (sensitivity + specificity - 1), cut to 0..1.
+    """Return the Rogan-Gladen estimate of the pass rate that people would give, cut to 0..1.
 
-    The interval (Lang and Reiczigel 2014) holds the uncertainty of the labels as well as that of
-    the rate; n_effective is rates.effective_sample_size of the graded prompts. It is centred
-    elsewhere than the rate, and with a handful of labels of a kind is widened to hold it.
+    It is (observed + specificity - 1) / (sensitivity + specificity - 1). The interval (Lang and
+    Reiczigel 2014) covers the uncertainty of the labels as well as that of the rate; n_effective is
+    rates.effective_sample_size of the graded prompts. It is centred elsewhere than the rate, and
+    with a handful of labels of a kind is widened to include it.
     """
     if not 0.0 <= observed_rate <= 1.0 or n_effective <= 0:
         msg = f"no rate of {observed_rate} over {n_effective} prompts is possible"
@@ -132,14 +135,14 @@ def correct_rate(
     if good.rate is None or bad.rate is None:
         missing = "passes" if good.rate is None else "fails"
         return CorrectedRate(None, None, f"no row that a human {missing} was labelled")
-    gain = good.rate + bad.rate - 1.0
+    gain = good.rate + bad.rate - 1.0  # Youden's J: 0 for a grader that guesses
     if gain <= 0.0:
         everything = make_interval(0.0, 1.0, level, "grader no better than chance")
         return CorrectedRate(None, everything, "the grader is no better than chance")
     rate = min(max((observed_rate + bad.rate - 1.0) / gain, 0.0), 1.0)
-    interval = _holding(rate, _corrected_interval(observed_rate, n_effective, good, bad, level))
+    interval = _corrected_interval(observed_rate, n_effective, good, bad, level)
     note = None if _beats_chance(good, bad) else "the grader may be no better than chance"
-    return CorrectedRate(rate, interval, note)
+    return CorrectedRate(rate, _widened_to(rate, interval), note)
 
 
 def _beats_chance(good: Share, bad: Share) -> bool:
@@ -147,7 +150,7 @@ def _beats_chance(good: Share, bad: Share) -> bool:
     return low_good is not None and low_bad is not None and low_good.low + low_bad.low > 1.0
 
 
-def _holding(rate: float, interval: Interval) -> Interval:
+def _widened_to(rate: float, interval: Interval) -> Interval:
     low, high = min(interval.low, rate), max(interval.high, rate)
     return make_interval(low, high, interval.level, interval.method)
 
@@ -156,6 +159,8 @@ def _corrected_interval(
     observed: float, n: float, good: Share, bad: Share, level: float
 ) -> Interval:
     z = two_sided_z(level)
+    # All three rates are shrunk: the observed one as in Agresti and Coull's interval, by z^2/2
+    # passes and as many fails, the labels by one of each.
     n_wide = n + z * z
     rate = (n * observed + 0.5 * z * z) / n_wide
     sensitivity = (good.count + 1.0) / (good.total + 2.0)
@@ -164,11 +169,12 @@ def _corrected_interval(
     if gain <= 0.0:
         return make_interval(0.0, 1.0, level, "grader no better than chance")
     centre = (rate + specificity - 1.0) / gain
-    noise_good = sensitivity * (1.0 - sensitivity) / (good.total + 2.0)
-    noise_bad = specificity * (1.0 - specificity) / (bad.total + 2.0)
-    shift = 2.0 * z * z * (centre * noise_good - (1.0 - centre) * noise_bad)
+    variance_good = sensitivity * (1.0 - sensitivity) / (good.total + 2.0)
+    variance_bad = specificity * (1.0 - specificity) / (bad.total + 2.0)
+    # Their correction of the centre for the uncertainty of the labels.
+    shift = 2.0 * z * z * (centre * variance_good - (1.0 - centre) * variance_bad)
     variance = rate * (1.0 - rate) / n_wide
-    variance += centre**2 * noise_good + (1.0 - centre) ** 2 * noise_bad
+    variance += centre**2 * variance_good + (1.0 - centre) ** 2 * variance_bad
     reach = z * math.sqrt(variance) / gain
     middle = centre + shift
     return make_interval(middle - reach, middle + reach, level, "Lang-Reiczigel", (0.0, 1.0))

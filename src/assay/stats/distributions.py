@@ -72,7 +72,7 @@ _STANDARD_NORMAL = NormalDist()
 # Beyond this the t and the normal quantile agree to seven digits.
 _DF_NORMAL = 1e7
 _MOST_STEPS = 200
-# A step of Newton's doubles the digits: the next one would change nothing.
+# A Newton step doubles the correct digits: the next one would change nothing.
 _CLOSE = 1e-9
 
 
@@ -103,9 +103,10 @@ def t_cdf(t: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, df: float) -> float:
-    """Return t with P(T <= t) = probability: Newton's steps on the exact distribution.
+    """Return t with P(T <= t) = probability: Newton's method on the exact distribution.
 
-    A step that leaves the bracket, as happens with one or two degrees of freedom, is halved.
+    A step that leaves the bracket, as happens with one or two degrees of freedom, is replaced by a
+    bisection.
     """
     if probability == 0.5:
         return 0.0
@@ -114,6 +115,7 @@ def t_quantile(probability: float, df: float) -> float:
     if df > _DF_NORMAL:
         return normal_quantile(probability)
     z = normal_quantile(probability)
+    # Start from the first term of the Cornish-Fisher expansion in 1/df.
     t, low, high = z + (z**3 + z) / (4.0 * df), 0.0, math.inf
     for _ in range(_MOST_STEPS):
         excess = t_cdf(t, df) - probability
@@ -173,7 +175,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    """Evaluate the continued fraction of the incomplete beta function (Lentz's method)."""
+    """Evaluate the continued fraction of the incomplete beta function (modified Lentz's method)."""
     tiny = 1e-300
     c, d = 1.0, 1.0 / max(1.0 - (a + b) * x / (a + 1.0), tiny)
     value = d
@@ -196,7 +198,7 @@ def _away_from_zero(value: float, tiny: float) -> float:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """What a column of numbers looks like."""
+    """Count, mean, range and quantiles of a column of numbers."""
 
     n: int
     mean: float
@@ -240,7 +242,8 @@ def interpolated_quantile(values: ArrayLike, share: float) -> float | None:
 def quantiles(values: Floats, shares: Sequence[float]) -> list[float]:
     """Return quantiles with linear interpolation, as np.quantile does.
 
-    That one imports numpy's masked arrays at its first call, which takes longer than all of this.
+    np.quantile imports numpy's masked arrays at its first call, which takes longer than all of
+    this.
     """
     places = np.asarray(shares, dtype=np.float64) * (values.size - 1)
     below = places.astype(np.int64)

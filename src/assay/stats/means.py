@@ -20,6 +20,7 @@ from assay.stats.distributions import (
 from assay.stats.rates import Interval, make_interval, share_interval
 
 N_RESAMPLES = 5_000
+# With more prompts BCa's own limit (_closed_form_limits) replaces the resampling.
 _DRAWN_PROMPTS = 1_000
 _CHUNK_DRAWS = 1_000_000
 
@@ -59,14 +60,14 @@ def bca_ratio_interval(
 ) -> Interval | None:
     """Return the BCa interval of mean(numerator)/mean(denominator), paired by prompt.
 
-    None when it cannot be told: fewer than two prompts, a mean of zero, or no variation.
+    None when it cannot be estimated: fewer than two prompts, a mean of zero, or no variation.
     """
     top, bottom = as_values(numerator, "numerator"), as_values(denominator, "denominator")
     require_same_length(top, bottom, "numerator and denominator")
     if top.size < 2 or bottom.min() < 0.0 or bottom.mean() == 0.0:
         return None
     ratio = float(top.mean() / bottom.mean())
-    influence = (top - ratio * bottom) / bottom.mean()
+    influence = (top - ratio * bottom) / bottom.mean()  # of each prompt, by the delta method
     if np.ptp(influence) <= 1e-12 * abs(ratio):
         return None
     z = _reach(int(top.size), level, small_sample=True)
@@ -75,7 +76,7 @@ def bca_ratio_interval(
         return make_interval(ratio + low, ratio + high, level, "BCa, closed form")
     columns = np.stack((top, bottom), axis=1)
     means = _resample_means(columns, n_resamples, np.random.default_rng(seed))
-    usable = means[:, 1] > 0.0
+    usable = means[:, 1] > 0.0  # a resample may draw nothing but zeros
     ratios = means[usable, 0] / means[usable, 1]
     low, high = _bca_limits(ratios, ratio, _acceleration(influence), z)
     return make_interval(low, high, level, f"BCa bootstrap, {n_resamples} resamples")
@@ -101,6 +102,7 @@ def _resample_means(columns: Floats, n_resamples: int, rng: "np.random.Generator
 
 
 def _acceleration(influence: Floats) -> float:
+    # Skewness / (6 sqrt(n)): for a mean, exactly what the jackknife gives.
     centred = influence - influence.mean()
     squares = centred * centred
     return float((squares * centred).sum() / (6.0 * squares.sum() ** 1.5))
@@ -109,6 +111,7 @@ def _acceleration(influence: Floats) -> float:
 def _bca_limits(
     replicates: Floats, estimate: float, acceleration: float, z: float
 ) -> tuple[float, float]:
+    # Ties count half, or few distinct values would look like bias.
     below = (replicates < estimate).mean() + 0.5 * (replicates == estimate).mean()
     # All replicates on one side would ask for an infinite quantile.
     edge = 0.5 / replicates.size
@@ -120,7 +123,7 @@ def _bca_limits(
 
 def _corrected(bias: float, acceleration: float, z: float) -> float:
     moved = bias + z
-    # Beyond this point the correction would turn round; no sample of use comes near it.
+    # Beyond this point the correction would change its sign; no sample of use comes near it.
     return bias + moved / max(1.0 - acceleration * moved, 0.05)
 
 

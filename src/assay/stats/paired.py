@@ -42,10 +42,12 @@ def cohens_h(a: Floats, b: Floats, trials_per_prompt: float = 1.0, level: float 
     """
     n, half = int(a.size), 0.5 * pseudo_size_of_rates(trials_per_prompt)
     weights = np.concatenate((np.ones(n), (0.5, 0.5)))
-    wide_a = np.concatenate((a, (0.5 - half, 0.5 + half)))
-    wide_b = np.concatenate((b, (0.5 + half, 0.5 - half)))
-    rate_a, rate_b = (float(weights @ x) / (n + 1) for x in (wide_a, wide_b))
-    influence = _angle_slope(rate_b) * (wide_b - rate_b) - _angle_slope(rate_a) * (wide_a - rate_a)
+    padded_a = np.concatenate((a, (0.5 - half, 0.5 + half)))
+    padded_b = np.concatenate((b, (0.5 + half, 0.5 - half)))
+    rate_a, rate_b = (float(weights @ x) / (n + 1) for x in (padded_a, padded_b))
+    # Delta method; the slope is that of the arcsine transform at each rate.
+    influence = _angle_slope(rate_b) * (padded_b - rate_b)
+    influence -= _angle_slope(rate_a) * (padded_a - rate_a)
     spread = math.sqrt(float(weights @ np.square(influence)) / (n + 1) ** 2)
     reach = two_sided_t(level, max(n - 1, 1)) * spread
     centre = _angle(rate_b) - _angle(rate_a)
@@ -71,6 +73,7 @@ def standardised_difference(d: Floats, level: float = 0.95) -> Effect:
     n = int(d.size)
     if n < 3 or np.ptp(d) <= 1e-12:
         return Effect(name, None, None, None, level)
+    # Hedges' factor removes the upward bias of d in small samples.
     correction = 1.0 - 3.0 / (4.0 * (n - 1) - 1.0)
     value = correction * float(d.mean() / d.std(ddof=1))
     reach = two_sided_t(level, n - 1) * math.sqrt(1.0 / n + value * value / (2.0 * n))
@@ -78,6 +81,7 @@ def standardised_difference(d: Floats, level: float = 0.95) -> Effect:
 
 
 def _angle(rate: float) -> float:
+    # The arcsine transform, on which the variance of a rate hardly depends on the rate.
     return 2.0 * math.asin(math.sqrt(min(max(rate, 0.0), 1.0)))
 
 
@@ -132,8 +136,8 @@ def compare_rates(
     a, b = passes_a[both] / n_a, passes_b[both] / n_b
     n_left_out = int((~both).sum())
     if a.size == 0:
-        return _nothing("passRate", n_left_out)
-    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
+        return _not_compared("passRate", n_left_out)
+    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())  # harmonic mean: variances go with 1/n
     single = bool((n_a == 1).all() and (n_b == 1).all())
     only_a, only_b = int((a - b > _TIE).sum()), int((b - a > _TIE).sum())
     effects: tuple[Effect, ...] = (cohens_h(a, b, k, level),)
@@ -155,7 +159,7 @@ def compare_scores(
     a, b = as_shares(scores_a, "scores of A"), as_shares(scores_b, "scores of B")
     require_same_length(a, b, "the scores of both runs")
     if a.size == 0:
-        return _nothing("score", 0)
+        return _not_compared("score", 0)
     d = b - a
     interval, variance = paired_interval(d, pseudo_size_of_scores(d), level)
     reach = smallest_difference(variance, int(d.size), alpha=1.0 - level)
@@ -197,7 +201,7 @@ def _record(a: Floats, b: Floats, numbers: _Numbers) -> PairedDifference:
     )
 
 
-def _nothing(metric: str, n_left_out: int) -> PairedDifference:
+def _not_compared(metric: str, n_left_out: int) -> PairedDifference:
     return PairedDifference(metric, 0, n_left_out, None, 0, 0, 0)
 
 
@@ -209,7 +213,7 @@ def paired_interval(
     Bonett and Price's idea for paired proportions: half a pseudo-prompt is added on either side
     and t replaces z. Where no prompt differs the rule of three takes over: up to
     1 - (1-level)^(1/n) of all prompts may differ, unseen, and all one way. So it never has zero
-    width. How often it holds the truth is measured in benchmarks/coverage.py.
+    width. Its coverage is measured in benchmarks/coverage.py.
     """
     n = int(differences.size)
     centre = float(differences.sum()) / (n + 1)
@@ -289,7 +293,7 @@ def _ratio_interval(a: Floats, b: Floats, seed: int, level: float) -> Interval |
     if a.size >= FEWEST_FOR_BCA or a.mean() == 0.0:
         return bca_ratio_interval(b, a, seed=seed, level=level)
     ratio = float(b.mean() / a.mean())
-    # With few prompts the ratio is as good as linear compared with what is not known.
+    # With few prompts the error of linearising the ratio is small beside the sampling error.
     moved = estimate_mean((b - ratio * a) / a.mean(), seed=seed, level=level).interval
     if moved is None:
         return None

@@ -97,6 +97,7 @@ def resampled_pass_at_k(
     so its quantiles are read off directly: what the seed's answer tends to, without noise.
     """
     n_passed, n_trials = _tallies_with_trials(passes, trials)
+    # Prompts with equal counts share one distribution, and there are few distinct pairs.
     pairs, where = np.unique(np.stack((n_passed, n_trials), axis=1), axis=0, return_inverse=True)
     shares = (0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level)
     table = np.empty((len(pairs), len(shares)))
@@ -110,6 +111,7 @@ def resampled_pass_at_k(
 
 def _all_of_k(hits: Ints, n: Ints, k_max: int) -> Floats:
     """Return the chance that k trials drawn without replacement are all hits, for k = 1..k_max."""
+    # C(h,k)/C(n,k) as a running product of (h-i)/(n-i): no large binomials, all k in one pass.
     steps = np.arange(k_max)
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = (hits[:, None] - steps) / (n[:, None] - steps)
@@ -126,11 +128,11 @@ def _tallies_with_trials(passes: ArrayLike, trials: ArrayLike) -> tuple[Ints, In
 
 
 def prompt_pass_k(n_passed: int, n_measured: int) -> list[PassAtK]:
-    """Give the unbiased chances for every k <= n.
+    """Return the unbiased chances for every k <= n.
 
-    The interval of the pass rate is carried through 1-(1-p)^k and p^k, which only ever grow with p.
-    The unbiased estimate is not that function of the pass rate and may lie beyond; then the
-    interval is widened to it.
+    Wilson's limits of the pass rate are carried through 1-(1-p)^k and p^k, which both increase
+    with p. The unbiased estimate is not that function of the pass rate and may lie beyond; then the
+    interval is widened to include it.
     """
     interval = wilson_interval(n_passed, n_measured)
     if interval is None:
@@ -139,7 +141,7 @@ def prompt_pass_k(n_passed: int, n_measured: int) -> list[PassAtK]:
 
 
 def seed_pass_k(n_passed: int, n: int) -> tuple[float, float]:
-    """Give the seed's plug-in passAtK and passExpK: biased, kept for those who read them."""
+    """Return the seed's plug-in passAtK and passExpK: biased, kept for compatibility."""
     if n < 1:
         msg = "no trial was measured, so there is no pass@k"
         raise ValueError(msg)
@@ -153,11 +155,11 @@ def _chances(n_passed: int, n_measured: int, k: int, rate: Interval) -> PassAtK:
     return PassAtK(
         k=k,
         pass_at_k=at_k,
-        pass_at_k_interval=_holding(at_k, 1 - (1 - rate.low) ** k, 1 - (1 - rate.high) ** k),
+        pass_at_k_interval=_widened_to(at_k, 1 - (1 - rate.low) ** k, 1 - (1 - rate.high) ** k),
         pass_exp_k=exp_k,
-        pass_exp_k_interval=_holding(exp_k, rate.low**k, rate.high**k),
+        pass_exp_k_interval=_widened_to(exp_k, rate.low**k, rate.high**k),
     )
 
 
-def _holding(estimate: float, low: float, high: float) -> tuple[float, float]:
+def _widened_to(estimate: float, low: float, high: float) -> tuple[float, float]:
     return min(low, estimate), max(high, estimate)

@@ -26,7 +26,7 @@ _TRIALS_SHARE = 0.8
 
 
 class VarianceSplit(msgspec.Struct, frozen=True, rename="camel"):
-    """One-way random effects; None is what the data cannot tell.
+    """One-way random effects; None where the data cannot tell.
 
     `between` prompts, `within` one prompt (of a single trial), `total` of a single trial, and
     `trial_share`: how much of the mean's variance is chance between trials.
@@ -71,12 +71,13 @@ def _split(means: Floats, sizes: Ints, within_ss: float) -> VarianceSplit:
     if n_prompts < 2 or n_trials == n_prompts:
         total = float(means.var(ddof=1)) if n_prompts >= 2 else None
         return _unsplit(total, n_prompts, n_trials, per_prompt)
+    # Random-effects ANOVA by the method of moments, for groups of different sizes.
     within = within_ss / (n_trials - n_prompts)
     grand = float((sizes * means).sum()) / n_trials
     between_ms = float((sizes * np.square(means - grand)).sum()) / (n_prompts - 1)
     # n0 is the size of a balanced design with the same information.
     n0 = (n_trials - float(np.square(sizes).sum()) / n_trials) / (n_prompts - 1)
-    between = max(0.0, (between_ms - within) / n0)
+    between = max(0.0, (between_ms - within) / n0)  # by chance it can fall below zero
     total = between + within
     of_mean = between + within / per_prompt
     share = within / per_prompt / of_mean if of_mean > 0 else None
@@ -129,7 +130,7 @@ def _unsplit(
 
 
 class PairedSpread(msgspec.Struct, frozen=True, rename="camel"):
-    """Variance of one prompt's difference between two runs: a part repeats keep, one they thin."""
+    """Variance of one prompt's difference between two runs; repeats reduce only `within`."""
 
     between: float
     within: float
@@ -145,7 +146,7 @@ def measure_spread(
     """Return the spread seen in a pilot of two runs.
 
     `within` is the within-prompt variance of run A plus that of run B; unknown with single trials,
-    and then all variance counts as one that repeats cannot thin (the cautious reading).
+    and then all variance counts as `between` (the cautious reading).
     """
     d = as_values(differences, "differences")
     if d.size < 2:
@@ -218,6 +219,8 @@ def power_at(
         return 0.0
     variance = spread.variance(n_trials)
     if pass_fail and n_trials == 1 and n_prompts <= _EXACT_PROMPTS:
+        # For pass/fail trials E[d^2] is the share of discordant prompts, E[d] the difference of
+        # the two kinds: from both follow McNemar's two rates.
         discordance = min(1.0, max(variance + difference**2, abs(difference)))
         only_b = 0.5 * (discordance + abs(difference))
         return mcnemar_power(n_prompts, discordance - only_b, only_b, alpha)
@@ -248,6 +251,7 @@ def prompts_needed(
 
     at_least = fewest_prompts(alpha)
     if pass_fail:
+        # Most prompts differ when each differs by one trial only; the exact test needs enough.
         step = abs(difference) * n_trials
         at_least = max(at_least, math.ceil(_differing_prompts(alpha, power) / step))
     return _first_true(enough, at_least)
@@ -295,9 +299,9 @@ def smallest_difference(
 def prompts_to_decide(
     difference: float, variance: float, margin: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:
-    """Return how many prompts would settle it, were the difference truly the one seen.
+    """Return how many prompts would settle it if the difference seen is the true one.
 
-    Settled is either way: shown to differ from zero, or shown to lie within the margin.
+    Either way counts as settled: shown to differ from zero, or shown to lie within the margin.
     """
     needs = []
     reach = normal_quantile(1.0 - 0.5 * alpha) + normal_quantile(power)
@@ -309,6 +313,7 @@ def prompts_to_decide(
 
 
 def _first_true(enough: Callable[[int], bool], start: int) -> int | None:
+    # Double until it holds, then bisect: power grows with the number of prompts.
     low, high = start - 1, start
     while not enough(high):
         low, high = high, high * 2
@@ -328,10 +333,10 @@ def _chance_beyond_t(shift: float, critical: float, df: int) -> float:
 
 @lru_cache
 def _differing_prompts(alpha: float, power: float) -> float:
-    """Return the expected number of differing prompts at which enough of them turn up."""
+    """Return the Poisson mean at which enough prompts differ, with the wanted power, for a test."""
     fewest = fewest_prompts(alpha)
     low, high = 0.0, 10.0 * fewest + 100.0
-    for _ in range(60):
+    for _ in range(60):  # bisection, down to the last bit of a float
         mean = 0.5 * (low + high)
         fewer = math.exp(-mean) * sum(mean**i / math.factorial(i) for i in range(fewest))
         low, high = (mean, high) if 1.0 - fewer < power else (low, mean)

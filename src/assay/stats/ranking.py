@@ -15,7 +15,7 @@ _PRIOR_WINS = 0.5
 _NEWTON_STEPS = 100
 _CHUNK_CELLS = 2_000_000
 _DRAWN_PROMPTS = 2_000
-# What A got against B on one prompt, in half wins; the last is "not measured in both".
+# A's result against B on one prompt, in half wins; the last is "not measured in both".
 _LOSS, _DRAW, _WIN, _MISSING = 0, 1, 2, 3
 
 type Codes = NDArray[np.int8]
@@ -76,8 +76,8 @@ def rank_runs(
 def fit_strengths(wins: Floats) -> Floats:
     """Return maximum-likelihood strengths (sum zero) for win matrices of shape (m, runs, runs).
 
-    wins[m, i, j] is how often i beat j. Newton's method, all matrices at once; a step is cut where
-    it would leap, so that lopsided tables converge too.
+    wins[m, i, j] is how often i beat j. Newton's method, all matrices at once; steps are
+    clipped to 1, so that lopsided tables converge too.
     """
     games = wins + wins.transpose(0, 2, 1)
     strengths = np.zeros(wins.shape[:2])
@@ -98,6 +98,7 @@ def _chances(strengths: Floats) -> Floats:
 
 
 def _curvature(games: Floats, chance: Floats) -> Floats:
+    """Return the negative Hessian of the log-likelihood, made invertible."""
     weight = games * chance * (1.0 - chance)
     diagonal = np.arange(games.shape[-1])
     curvature = -weight
@@ -146,7 +147,7 @@ def _prior(n_runs: int) -> Floats:
 
 
 def _robust_errors(outcomes: Codes, wins: Floats, strengths: Floats) -> Floats:
-    """Return standard errors from how much each prompt pulls (the clustered sandwich)."""
+    """Return standard errors by the sandwich estimator, clustered by prompt."""
     chance = _chances(strengths)
     codes, weights = _with_pseudo_prompts(outcomes, np.ones(len(outcomes)))
     pull = np.zeros((len(codes), len(strengths)))
@@ -162,6 +163,7 @@ def _robust_errors(outcomes: Codes, wins: Floats, strengths: Floats) -> Floats:
 
 def _resample_strengths(outcomes: Codes, n_runs: int, n_resamples: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
+    # Few patterns of outcomes occur: drawing how often each comes up equals drawing prompts.
     seen, counts = np.unique(outcomes, axis=0, return_counts=True)
     patterns, weights = _with_pseudo_prompts(seen, counts.astype(np.float64))
     n_draws, shares = round(weights.sum()), weights / weights.sum()
@@ -178,7 +180,7 @@ def _resample_strengths(outcomes: Codes, n_runs: int, n_resamples: int, seed: in
 def _with_pseudo_prompts(patterns: Codes, weights: Floats) -> tuple[Codes, Floats]:
     """Add for each pair half a prompt won and half a prompt lost.
 
-    Ten wins of ten would else come back as ten of ten in each resample and claim certainty.
+    Otherwise ten wins of ten would come back as ten of ten in each resample and claim certainty.
     """
     n_pairs = patterns.shape[1]
     lone = np.full((2 * n_pairs, n_pairs), _MISSING, dtype=np.int8)

@@ -27,7 +27,7 @@ class Interval(msgspec.Struct, frozen=True, rename="camel"):
     method: str
 
     def contains(self, value: float) -> bool:
-        """Say whether the value lies inside, limits included."""
+        """Whether the value lies inside, limits included."""
         return self.low <= value <= self.high
 
 
@@ -108,6 +108,7 @@ def effective_sample_size(values: ArrayLike, n_trials: int | None = None) -> flo
 
 def _design_effect(shares: Floats, n_trials: int | None) -> float:
     mean = float(shares.mean())
+    # Kish's design effect from sums of squares, with the prior added to both.
     seen = float(np.square(shares - mean).sum())
     pass_fail = (shares.size - 1) * mean * (1.0 - mean)
     deff = min(1.0, (seen + _PRIOR_VARIANCE) / (pass_fail + _PRIOR_VARIANCE))

@@ -13,7 +13,7 @@ from assay.stats.distributions import Floats, Ints, as_shares, as_values, binomi
 def mcnemar_p(n_only_a: int, n_only_b: int, *, mid_p: bool = False) -> float:
     """Return the two-sided p from the two discordant counts; 1 when there are none.
 
-    The exact p never alarms too often. The mid-p is less cautious and close to its level.
+    The exact p is conservative; the mid-p is closer to its nominal level.
     """
     if n_only_a < 0 or n_only_b < 0:
         msg = f"discordant counts cannot be negative, got {n_only_a} and {n_only_b}"
@@ -60,15 +60,18 @@ def mcnemar_power(n_prompts: int, rate_only_a: float, rate_only_b: float, alpha:
 
 def _chance_to_reject(n: int, share_b: float, alpha: float) -> float:
     tail = 2.0 * np.cumsum(binomial_pmf(n, 0.5))
+    # Below edge wins on the smaller side the test rejects; the factor lets p == alpha count.
     edge = int(np.searchsorted(tail, alpha * (1 + 1e-12), side="right"))
     pmf = binomial_pmf(n, min(max(share_b, 0.0), 1.0))
     return float(pmf[:edge].sum() + pmf[n - edge + 1 :].sum()) if edge else 0.0
 
 
+# Up to here all 2^n sign patterns are enumerated.
 _ENUMERATED_PROMPTS = 16
 _LATTICE_POINTS = 8_000
 _FINEST_LATTICE = 60
 _FEW_GROUPS = 64
+# With more prompts, and few of equal size, the normal limit replaces the sampling.
 _SAMPLED_PROMPTS = 5_000
 _CHUNK_BYTES = 4_000_000
 # Sums that should tie differ in their last bits; counting them as ties keeps the test valid.
@@ -103,6 +106,7 @@ def flip_test(differences: ArrayLike, *, seed: int, n_resamples: int = 9_999) ->
     else:
         sums = _sample_signs(np.abs(d), n_resamples, rng)
     n_extreme = int((np.abs(sums) >= _edge(d)).sum())
+    # The observed signs count as one resample, so that a sampled p is never zero.
     p_value = (n_extreme + 1) / (n_resamples + 1)
     return PermutationTest(p_value, f"sign flip, {n_resamples} resamples")
 
@@ -122,6 +126,7 @@ def _lattice_p(steps: Ints) -> float:
     sizes, counts = np.unique(np.abs(steps), return_counts=True)
     distribution = np.ones(1)
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+        # Each flip moves the sum by twice the size; how many flip is binomial.
         kernel = np.zeros(2 * size * count + 1)
         kernel[:: 2 * size] = binomial_pmf(count, 0.5)
         distribution = np.convolve(distribution, kernel)
@@ -149,6 +154,7 @@ def _sample_groups(
 
 
 def _sample_signs(sizes: Floats, n_resamples: int, rng: "np.random.Generator") -> Floats:
+    # One random bit for each sign, drawn as bytes.
     n_bytes = -(-sizes.size // 8)
     n_rows = max(1, _CHUNK_BYTES // (8 * sizes.size))
     chunks = []
@@ -161,13 +167,15 @@ def _sample_signs(sizes: Floats, n_resamples: int, rng: "np.random.Generator") -
 
 
 def _edge(d: Floats) -> float:
+    # The observed sum, lowered so that sums equal but for rounding count as extreme too.
     return abs(float(d.sum())) - _TIE * float(np.abs(d).sum())
 
 
 def adjust_holm(p_values: ArrayLike) -> Floats:
-    """Return Holm-adjusted p-values in the given order; compare each with the wanted alpha."""
+    """Return Holm-adjusted p-values in the given order; compare each with the desired alpha."""
     p = as_shares(p_values, "p-values")
     order = np.argsort(p, kind="stable")
+    # Step-down: the smallest times n, the next times n - 1, none below the one before it.
     scaled = p[order] * np.arange(p.size, 0, -1)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)

@@ -1,4 +1,4 @@
-"""Say in plain words what a comparison shows, and judge gates for CI."""
+"""The verdict on a comparison in plain words, and gates for CI."""
 
 from typing import Literal
 
@@ -43,15 +43,17 @@ def judge_difference(
         return Verdict("not-enough-data", "not enough data: no prompt was graded in both runs")
     p_value = comparison.p_value if adjusted_p is None else adjusted_p
     enough = comparison.n_prompts >= fewest_prompts(alpha)
-    shown = enough and p_value is not None and p_value <= alpha
+    significant = enough and p_value is not None and p_value <= alpha
     size = f"{difference:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
+    # Equivalence (the interval lies within the margin) comes first: a difference smaller than the
+    # margin is "same" even when it is significant.
     if enough and -margin < interval.low and interval.high < margin:
-        tail = "; a difference is shown, but it is smaller than the margin" if shown else ""
+        tail = "; a difference is shown, but it is smaller than the margin" if significant else ""
         words = f"{names[1]} is the same as {names[0]} within {margin:g}: {size}{tail}"
         return Verdict("same", words)
-    if shown and interval.low > 0.0:
+    if significant and interval.low > 0.0:
         return Verdict("better", f"{names[1]} is better than {names[0]}: {size}")
-    if shown and interval.high < 0.0:
+    if significant and interval.high < 0.0:
         return Verdict("worse", f"{names[1]} is worse than {names[0]}: {size}")
     return _undecided(comparison, margin, alpha)
 
@@ -71,7 +73,7 @@ def _undecided(comparison: PairedDifference, margin: float, alpha: float) -> Ver
     words = f"not enough data: {n} prompts leave the difference open"
     if needed is None:
         return Verdict("not-enough-data", f"{words}, and no sensible number more would settle it")
-    # The test and the interval both have to agree; where they just miss, ask for a tenth more.
+    # Test and interval both have to agree; where they just miss, ask for a tenth more.
     n_more = max(needed - n, 1 + n // 10)
     words = f"{words}; about {n_more} more would decide it if it stays as seen"
     return Verdict("not-enough-data", words, n_more)
@@ -82,7 +84,7 @@ type Outcome = Literal["pass", "fail", "cannot-judge"]
 
 
 class GateResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What the gate says, and why."""
+    """The outcome of a gate, and why."""
 
     gate: GateName
     outcome: Outcome
@@ -108,18 +110,18 @@ def judge_gate(
         words = f"{comparison.n_prompts} prompts cannot show anything; at least {fewest} can"
         return GateResult(gate, "cannot-judge", words)
     if gate == "regression":
-        return _judge_regression(interval, margin, shown=p_value <= alpha)
+        return _judge_regression(interval, margin, significant=p_value <= alpha)
     better = judge_difference(comparison, margin=margin, alpha=alpha, adjusted_p=p_value)
     return _judge_not_better(interval, margin, better=better.code == "better")
 
 
-def _judge_regression(interval: Interval, margin: float, *, shown: bool) -> GateResult:
+def _judge_regression(interval: Interval, margin: float, *, significant: bool) -> GateResult:
     seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
     if interval.low > -margin:
         return GateResult("regression", "pass", f"not worse by more than {margin:g}: {seen}")
-    if interval.high < -margin and shown:
+    if interval.high < -margin and significant:
         return GateResult("regression", "fail", f"worse by more than {margin:g}: {seen}")
-    if interval.high < 0.0 and shown:
+    if interval.high < 0.0 and significant:
         words = f"worse, but perhaps by no more than {margin:g}: {seen}"
         return GateResult("regression", "cannot-judge", words)
     words = f"neither a regression nor its absence is shown: {seen}, the margin is {margin:g}"
@@ -164,7 +166,7 @@ def reach_of_gate(
     best, worst, equal = outcome(trials), outcome(np.zeros_like(trials)), outcome(passed)
     n = int((trials > 0).sum())
     can_pass, can_fail = "pass" in (best, equal), "fail" in (worst, equal)
-    words = _say_reach(n, can_pass=can_pass, can_fail=can_fail, alpha=alpha)
+    words = _describe_reach(n, can_pass=can_pass, can_fail=can_fail, alpha=alpha)
     return GateReach(can_pass, can_fail, equal, smallest_p(n), words)
 
 
@@ -176,14 +178,14 @@ def narrowest_margin(spread: PairedSpread, n_prompts: int, n_trials: int = 1) ->
     if n_prompts < 1:
         msg = "a margin needs at least one prompt"
         raise ValueError(msg)
-    # A sample with the wanted variance and mean zero goes through the very interval of the gate.
+    # A made-up sample of this variance and mean zero goes through the gate's own interval.
     size = spread.variance(n_trials) ** 0.5
     signs = np.where(np.arange(n_prompts) % 2 == 0, 1.0, -1.0) * min(size, 1.0)
     interval, _ = paired_interval(signs - signs.mean(), pseudo_size_of_rates(n_trials))
     return -interval.low
 
 
-def _say_reach(n: int, *, can_pass: bool, can_fail: bool, alpha: float) -> str:
+def _describe_reach(n: int, *, can_pass: bool, can_fail: bool, alpha: float) -> str:
     if can_pass and can_fail:
         return f"{n} prompts can both pass and fail this gate"
     least = f"the smallest possible p with {n} prompts is {smallest_p(n):.4g}, alpha is {alpha:g}"

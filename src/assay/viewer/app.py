@@ -1,4 +1,4 @@
-"""The viewer's server: its addresses, who may ask, and running it on this machine's own address."""
+"""The viewer's server: routes, the guard in front of them, and serving on the loopback address."""
 
 import contextlib
 import hmac
@@ -31,18 +31,18 @@ class _LabelRequest(msgspec.Struct):
 def make_app(service: ViewerService) -> Starlette:
     """Build the application; the guard stands in front of it."""
     pages = _Pages(service)
-    asked = ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet")
+    names = ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet")
     return Starlette(
         routes=[
             Route("/", pages.index),
-            *(Route(f"/api/{name}", getattr(pages, name)) for name in asked),
+            *(Route(f"/api/{name}", getattr(pages, name)) for name in names),
             Route("/api/label", pages.label, methods=["POST"]),
         ]
     )
 
 
 class _Pages:
-    """One method for each address."""
+    """One method for each route."""
 
     def __init__(self, service: ViewerService) -> None:
         self._service = service
@@ -85,7 +85,7 @@ class _Pages:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > _MOST_BODY:
+            if len(body) > _MOST_BODY:  # counted as it arrives: Content-Length may be missing
                 return PlainTextResponse("too long", 413)
         try:
             change = msgspec.json.decode(body, type=_LabelRequest)
@@ -99,13 +99,13 @@ def _runs(request: Request) -> str:
 
 
 def _place(request: Request) -> tuple[str, str, int]:
-    words = request.query_params
-    number = words.get("n", "1")
-    return words.get("run", ""), words.get("id", ""), int(number) if number.isdigit() else 1
+    params = request.query_params
+    number = params.get("n", "1")
+    return params.get("run", ""), params.get("id", ""), int(number) if number.isdigit() else 1
 
 
 def _json(answer: Any) -> Response:
-    """Give an answer; null says that there is no such thing, which is no fault of the asker."""
+    """Return an answer as JSON; null means that there is no such thing, which is not an error."""
     return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
@@ -127,8 +127,8 @@ class Guard:
         ]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse, or hand on with the token taken off the path."""
-        if scope["type"] != "http":
+        """Refuse the request, or pass it on with the token taken off the path."""
+        if scope["type"] != "http":  # web sockets and lifespan events are not served
             return
 
         async def send_guarded(message: Any) -> None:
@@ -148,8 +148,11 @@ class Guard:
     def _refusal(self, scope: Any) -> str | None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
+        # Against DNS rebinding: a foreign name that resolves to this machine is refused.
         if host not in self._hosts:
             return "this viewer answers only to its own address"
+        # Against requests from other sites: Origin where the browser sends it, Sec-Fetch-Site where
+        # it does not; following a link to the viewer is allowed.
         origin = headers.get(b"origin")
         if origin is not None and origin != f"http://{host}":
             return "another site may not ask"
@@ -167,7 +170,7 @@ HOST = "127.0.0.1"
 
 
 def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until the operator stops it; ready is called with the address with its secret."""
+    """Serve until interrupted; ready is called with the address, which contains the token."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -187,6 +190,7 @@ def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> No
         server_header=False,
         ws="none",
     )
+    # The socket is listening already: a browser that is opened now waits in its queue.
     ready(f"http://{HOST}:{bound}/{token}/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])

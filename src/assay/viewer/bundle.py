@@ -27,7 +27,7 @@ def write_bundle(
 
 
 def lines(index: Index) -> Iterator[bytes]:
-    """Give the row of each prompt of one run; of repeated ones the last."""
+    """Yield the row of each prompt of one run; of repeated ones the last."""
     prompts = Prompts([index])
     for prompt in range(len(prompts.ids)):
         row = prompts.file_row(0, prompt)
@@ -36,7 +36,7 @@ def lines(index: Index) -> Iterator[bytes]:
 
 
 class _Rows:
-    """Gives the rows run by run; raw streams and logs only as long as there is room."""
+    """Yields the rows run by run; raw streams and logs only while there is room."""
 
     def __init__(
         self, shown: Sequence[OpenRun], prompts: Prompts, table: list[dict[str, Any]]
@@ -54,7 +54,7 @@ class _Rows:
 
     def _files(self, run: OpenRun, line: bytes) -> Iterator[HtmlFile]:
         if b'"raw"' not in line and b'"evidence"' not in line:
-            return
+            return  # most rows name no files: not worth decoding
         row = msgspec.json.decode(line)
         entries = row.get("trials", [row])
         for entry in entries:

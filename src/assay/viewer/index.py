@@ -29,7 +29,7 @@ from assay.compare.runs import Run, make_run
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
-_VERSION = 3
+_VERSION = 3  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -47,7 +47,7 @@ class IndexMeta(msgspec.Struct, rename="camel"):
     size: int = 0
     """Bytes of the file that have been read."""
     sample: str = ""
-    """Fingerprint of what was read: another file under the same name is read anew."""
+    """Fingerprint of what was read: another file under the same name is read from its start."""
     n_lines: int = 0
     """Lines that have been read, blank ones too."""
     n_rows: int = 0
@@ -72,14 +72,14 @@ class Index:
         self._mapped: Block | None = None
 
     def refresh(self) -> bool:
-        """Read what was added; say whether anything changed."""
+        """Read what was added; return whether anything changed."""
         size = self.path.stat().st_size
         if size == self.meta.size:
             return False
         before = self.meta
         if size < before.size or self._sampled(before.size) != before.sample:
             before = IndexMeta(by=self._by)
-        # Other threads go on reading what they have until the files are complete.
+        # On a copy: other threads use the old state until the files are complete.
         meta = copy.deepcopy(before)
         _extend(self.path, self.folder, meta)
         meta.sample = self._sampled(meta.size)
@@ -89,12 +89,13 @@ class Index:
 
     @property
     def kind(self) -> Kind:
-        """Say whether rows hold one trial or several."""
+        """Whether rows hold one trial or several."""
         return self.meta.facts.kind or "capture"
 
     @property
     def columns(self) -> Block:
         """All rows and their trials, in the order of the file; mapped from disk."""
+        # Both are read once: another thread may refresh meanwhile.
         mapped, meta = self._mapped, self.meta
         if mapped is None or len(mapped.rows["id"]) != meta.n_rows:
             mapped = self._mapped = Block(
@@ -131,7 +132,7 @@ class Index:
                 yield from line_blocks(file, size=_BLOCK)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the lock, the mapped columns and a temporary folder."""
         self._mapped = None
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
@@ -145,10 +146,10 @@ class Index:
         return np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
 
     def _claim(self, *, keep: bool) -> Path:
-        """Find a folder that is ours alone: beside the file, in the cache, else a new one."""
+        """Lock a folder for this index: beside the file, in the cache, else a temporary one."""
         if keep:
             for folder in (_beside(self.path), _cached(self.path)):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # cannot be written: try the next
                     folder.mkdir(parents=True, exist_ok=True)
                     fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                     try:
@@ -175,6 +176,8 @@ class Index:
         return IndexMeta(by=self._by)
 
     def _save(self, meta: IndexMeta) -> None:
+        # Written last, and replaced at once: it says how many bytes of each column count, so that a
+        # kill leaves the index as it was.
         target = self.folder / "meta.json"
         fresh = target.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(meta))
@@ -191,7 +194,7 @@ class Index:
 
 
 def indexed_size(path: Path) -> int:
-    """Say how much of a file stands in an index that was kept; 0 if there is none."""
+    """Return how many bytes of a file a kept index covers; 0 if there is none."""
     for folder in (_beside(path), _cached(path)):
         try:
             return msgspec.json.decode((folder / "meta.json").read_bytes(), type=IndexMeta).size
@@ -201,7 +204,7 @@ def indexed_size(path: Path) -> int:
 
 
 def id_hash(prompt_id: str) -> int:
-    """Name an id by eight bytes: what a table of a million rows can be joined by."""
+    """Return an eight-byte fingerprint of an id, by which tables of a million rows are joined."""
     return int.from_bytes(hashlib.blake2b(prompt_id.encode(), digest_size=8).digest(), "little")
 
 
@@ -220,7 +223,7 @@ def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
             if reader is None and kind is not None:
                 reader = ColumnReader(kind, meta.by, meta.facts, with_steps=True)
             found = _decode_lines(block, reader)
-            _note_bad(meta, found.bad)
+            _note_bad(meta, found.bad)  # before n_lines, from which it counts
             meta.n_lines += block.count(b"\n")
             meta.size = offset + len(block)
             if reader is None or not found.rows:
@@ -264,7 +267,7 @@ def _decode_lines(block: bytes, reader: ColumnReader | None) -> _Found:
         if line and not line.isspace():
             try:
                 row = (reader.decoder if reader else _NOTHING).decode(line)
-                found.heads.append(_head(row))
+                found.heads.append(_head(row))  # raises too, before the row is counted
             except UNREADABLE:
                 found.bad.append(number)
             else:
@@ -317,7 +320,7 @@ def _first_kind(block: bytes) -> Kind | None:
 
 @contextlib.contextmanager
 def _appended(path: Path, size: int) -> Iterator[BinaryIO]:
-    """Open a file for writing behind its first bytes; what stood there is cut off."""
+    """Open a file to append after its first bytes; a kill may have left more, which is cut off."""
     with path.open("ab") as file:
         file.truncate(size)
         file.seek(0, os.SEEK_END)

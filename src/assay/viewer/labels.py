@@ -1,7 +1,7 @@
-"""A labelling sheet that people fill in in the browser; every label is on disk at once.
+"""A labelling sheet that people fill in in the browser; every label is saved immediately.
 
-The sheet is that of `assay calibrate --export`: rows drawn by shares, shuffled, without a word of
-what the grader said. An existing one is continued.
+The sheet is that of `assay calibrate --export`: rows drawn by shares, shuffled, without the
+grader's verdicts. An existing one is continued.
 """
 
 import os
@@ -23,7 +23,7 @@ _MOST_STEPS_BYTES = 400_000
 
 
 class LabelSheet:
-    """The rows to label, in their order; blind."""
+    """The rows to label, in their order, without the grader's verdicts."""
 
     def __init__(self, target: Path, rows: list[LabelRow], steps: dict[str, Any]) -> None:
         self._target, self._rows, self._steps = target, rows, steps
@@ -31,7 +31,7 @@ class LabelSheet:
 
     @classmethod
     def open(cls, results: Path, target: Path, key: str) -> "LabelSheet | str":
-        """Read the sheet, or draw one from the rows that can be read; a text says why not."""
+        """Read the sheet, or draw one from the readable rows; a string says why there is none."""
         try:
             rows = _stored_rows(target) or _drawn_rows(results, key)
             if not rows:
@@ -51,7 +51,7 @@ class LabelSheet:
         return {"file": str(self._target), "rows": rows}
 
     def set(self, number: int, label: str | None) -> dict[str, Any]:
-        """Put one label down; the whole sheet takes its place on disk at once."""
+        """Store one label; the file is replaced as a whole, so that it is never half written."""
         if label not in (*WORDS, None) or not 0 <= number < len(self._rows):
             return {"error": "no such row or label"}
         with self._lock:
@@ -62,7 +62,7 @@ class LabelSheet:
                 with fresh.open("wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    os.fsync(file.fileno())  # on disk before the old sheet is given up
                 fresh.replace(self._target)
             except OSError as error:
                 return {"error": f"cannot write {self._target}: {error.strerror}"}
@@ -88,6 +88,7 @@ def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with open_rows(results, skip_unreadable=True) as file:
         for row in file.rows(msgspec.json.Decoder(StepsView)):
+            # A sheet may hold no outputs; where it does, of repeated ids only that row counts.
             output = wanted.get(row.id)
             same = row.id in wanted and (output is UNSET or output == row.output)
             if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:

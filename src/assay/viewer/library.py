@@ -56,7 +56,7 @@ class Library:
             return [self._listed(key) for key in self._labels]
 
     def chosen(self, keys: str) -> list[OpenRun]:
-        """Open the runs of a comma-separated list; without one, the files that were named."""
+        """Open the runs of a comma-separated list of keys; of an empty one, the given files."""
         with self.lock:
             wanted = [key for key in keys.split(",") if key in self._labels]
             if not keys:
@@ -64,7 +64,7 @@ class Library:
             return [self._opened(key) for key in wanted]
 
     def refresh(self) -> int:
-        """Read what was added to the open runs; give the version."""
+        """Read what was added to the open runs; return the version."""
         with self.lock:
             changed = [run.index.refresh() for run in self._open.values() if run.path.is_file()]
             if any(changed):
@@ -72,7 +72,7 @@ class Library:
             return self.version
 
     def close(self) -> None:
-        """Let go of all indexes."""
+        """Close all indexes."""
         with self.lock:
             for run in self._open.values():
                 run.index.close()
@@ -90,9 +90,9 @@ class Library:
         self._labels = found
 
     def _kind(self, path: Path) -> str | None:
-        """Say what a file holds; asked once for each size, as a new file may still be empty."""
+        """Return what a file holds, remembered once it is not empty any more."""
         size = path.stat().st_size
-        known = (str(path), min(size, 1))
+        known = (str(path), min(size, 1))  # again when an empty file has got its first row
         if known not in self._kinds:
             try:
                 self._kinds[known] = detect_kind(path) if size else None
@@ -171,7 +171,7 @@ _LOG_HEAD = b'{"type": "header",'
 
 
 def entry_of(row: dict[str, Any], number: int) -> dict[str, Any] | None:
-    """Give the part of a row that one trial is."""
+    """Return the part of a row that holds one trial."""
     if "trials" not in row:
         return row
     trials = row["trials"] if isinstance(row["trials"], list) else []
@@ -184,7 +184,7 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     evidence = metadata.get("evidence") if isinstance(metadata, dict) else None
     name = evidence.get("log") if isinstance(evidence, dict) else None
     raw = _inside(base, entry.get("raw"))
-    for folder in (base, raw):  # of a run that names no folder for logs, it is with the streams
+    for folder in (base, raw):  # without a folder for logs, it lies with the raw streams
         path = _inside(folder, name) if folder is not None else None
         if path is not None and _is_log(path):
             return path
@@ -192,7 +192,7 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
 
 
 def _is_log(path: Path) -> bool:
-    """Say whether this is an event log; a row must not lead us to any other file of the folder."""
+    """Whether this is an event log; a row must not lead us to any other file of the folder."""
     if path.suffix != ".jsonl" or not path.is_file() or path.stat().st_size > MOST_LOG:
         return False
     with path.open("rb") as file:
@@ -208,8 +208,10 @@ def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[d
 
 
 def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
+    # By length, then name: turn 10 comes after turn 2.
     streams = [path for path in folder.iterdir() if path.suffix in (".out", ".err")]
     for path in sorted(streams, key=lambda one: (len(one.name), one.name))[:_MOST_KEPT_FILES]:
+        # A link could lead out of what the viewer was given.
         if path.is_symlink() or not path.is_file() or not path.stat().st_size:
             continue
         with path.open("rb") as file:
@@ -219,6 +221,7 @@ def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
 
 
 def _inside(base: Path, name: Any) -> Path | None:
+    """Return the path that a row names; None if it leads out of the folder, by links too."""
     if not isinstance(name, str) or not name or "\x00" in name:
         return None
     root = base.resolve()

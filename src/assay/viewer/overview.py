@@ -1,4 +1,4 @@
-"""What the first page says: comparison, health and pictures of the runs that are looked at."""
+"""The first page: comparison, health and charts of the chosen runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +24,11 @@ class OpenRun:
 
     @property
     def path(self) -> Path:
-        """Give the file."""
         return self.index.path
 
 
 def overview(title: str, shown: Sequence[OpenRun], options: CompareOptions) -> dict[str, Any]:
-    """Describe the runs; captures and trials cannot be compared, so each kind stands for itself."""
+    """Describe the runs; captures and trials cannot be compared, so each kind is a group."""
     categories = {name for run in shown for name in run.index.meta.facts.categories}
     causes = {name for run in shown for name in run.index.meta.facts.causes if name}
     return {
@@ -77,7 +76,7 @@ _DAY_MS = 86_400_000.0
 
 
 def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) -> dict[str, Any]:
-    """Give everything that is drawn from single trials, small enough to send."""
+    """Return the data of all charts that show single trials, small enough to send."""
     named = list(zip(labels, indexes, strict=True))
     return {
         "latency": _latency(labels, indexes),
@@ -89,12 +88,13 @@ def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) ->
 
 
 def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
-    """Count trials in bins that all runs share, each a fixed share wider than the last."""
+    """Count trials in bins that all runs share, of equal width on a logarithmic axis."""
     columns = [index.columns.trials["duration_ms"].astype(float) for index in indexes]
     times = [column[np.isfinite(column) & (column > 0)] for column in columns]
     seen = [column for column in times if column.size]
     low = max(1.0, min((column.min() for column in seen), default=1.0))
     high = min(30 * _DAY_MS, max((column.max() for column in seen), default=10.0))
+    # A little beyond the longest, and of some width even where all took equally long.
     edges = np.geomspace(low, max(high * 1.001, low * 1.5), _BINS + 1)
     runs = {}
     for label, column in zip(labels, times, strict=True):
@@ -122,12 +122,12 @@ def _mean_steps(index: Index) -> float | None:
 def _differences(
     labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts
 ) -> list[dict[str, Any]]:
-    """Give for every two runs the differences per prompt, sorted; of very many an even draw."""
+    """Return for every two runs the differences per prompt, sorted and evenly thinned out."""
     if len(labels) < 2:
         return []
     scores, rates = prompts.means("score"), prompts.rates
     charts = []
-    # Of many runs only those against the first, which the others are judged against.
+    # Of many runs only the pairs with the first, which is the baseline.
     pairs = [(a, b) for a, b in combinations(range(len(labels)), 2) if a == 0 or len(labels) <= 3]
     for a, b in pairs:
         by_score = _is_graded(scores[:, a]) and _is_graded(scores[:, b])

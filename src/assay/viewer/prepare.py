@@ -21,7 +21,7 @@ _TIME_LIMIT_S = 3600.0
 
 
 class Preparation(msgspec.Struct):
-    """Which runs, looked at how."""
+    """Which runs to index, and the options of their comparison."""
 
     files: list[tuple[str, str]]
     by: str
@@ -30,14 +30,14 @@ class Preparation(msgspec.Struct):
 
 
 def prepare_in_child(named: Sequence[tuple[str, Path]], options: CompareOptions, by: str) -> None:
-    """Leave indexes and overview beside the files, made by a process that ends then."""
+    """Make the indexes and the overview of these files in a process of its own."""
     files = [(label, str(path.resolve())) for label, path in named]
     request = Preparation(files, by, options.margin, options.seed)
-    words = (sys.executable, "-m", "assay.viewer.prepare")
-    done = LocalHost().run(words, stdin=msgspec.json.encode(request), timeout_s=_TIME_LIMIT_S)
-    if done.exit_code != 0:
-        last_words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
-        msg = f"the files could not be indexed: {last_words[0]}"
+    command = (sys.executable, "-m", "assay.viewer.prepare")
+    done = LocalHost().run(command, stdin=msgspec.json.encode(request), timeout_s=_TIME_LIMIT_S)
+    if done.exit_code != 0:  # one killed for lack of memory leaves stderr empty
+        last_line = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["killed"]
+        msg = f"the files could not be indexed: {last_line[0]}"
         raise InputError(msg)
 
 

@@ -14,7 +14,7 @@ from assay.compare.runs import mean_by_group
 from assay.viewer.index import Index, id_hash
 
 type Bools = NDArray[np.bool_]
-_KEY_BYTES = 24
+_KEY_BYTES = 24  # ids and categories are sorted by their beginning, to keep the keys small
 _FIELDS = {"score": "score", "time": "duration_ms", "cost": "cost_usd", "steps": "n_steps"}
 
 _SHOWN = {
@@ -29,7 +29,7 @@ _SHOWN = {
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What a reader wants to see."""
+    """Filters, order and page of the table."""
 
     q: str = ""
     status: str = ""
@@ -42,7 +42,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Prompts:
-    """All prompts of some runs, in the order in which they are first met."""
+    """All prompts of some runs, in the order of their first appearance."""
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         self._indexes = list(indexes)
@@ -94,13 +94,14 @@ class Prompts:
         return table
 
     def _any_trial(self, run: int, flags: Bools) -> Bools:
-        """Say of each prompt whether any of its trials in a run bears the flag."""
+        """Return for each prompt whether any of its trials in a run has the flag."""
         first = self._first_trial[run]
+        # The trials of a row are neighbours: flags before its end less those before its start.
         n_before = np.concatenate(([0], np.cumsum(flags)))
         return self._any_row(run, n_before[first[1:]] > n_before[first[:-1]])
 
     def _any_row(self, run: int, flags: Bools) -> Bools:
-        """Say of each prompt whether its row in a run bears the flag."""
+        """Return for each prompt whether its row in a run has the flag."""
         found = np.zeros(len(self.ids), dtype=bool)
         here = self._where[:, run] >= 0
         found[here] = flags[self._where[here, run]]
@@ -154,6 +155,8 @@ class Prompts:
 
     def _contains(self, words: str) -> Bools:
         """Search id and beginning of the input, block by block from disk."""
+        # The texts are stored as JSON, so the words are encoded too. bytes.lower() changes ASCII
+        # only, which keeps every offset.
         pattern = re.compile(re.escape(msgspec.json.encode(words.lower())[1:-1]))
         found = np.zeros(len(self.ids), dtype=bool)
         for run, index in enumerate(self._indexes):
@@ -179,7 +182,7 @@ class Prompts:
         if query.sort in ("id", "category"):
             order = np.argsort(mine, kind="stable")
             return chosen[order[::-1] if query.down else order]
-        # Not measured goes to the end, whichever way.
+        # What was not measured goes to the end in either direction.
         unknown = np.isnan(mine)
         order = np.argsort(np.where(unknown, np.inf, -mine if query.down else mine), kind="stable")
         return chosen[order]
@@ -226,7 +229,7 @@ class Prompts:
 
 
 def _joined(runs: Sequence[Columns]) -> tuple[NDArray[np.uint64], Ints]:
-    """Number the prompts of all runs in the order in which they are first met.
+    """Number the prompts of all runs in the order of their first appearance.
 
     Returns their fingerprints and, for each prompt and run, the row of the file that holds it, -1
     where the run does not have it. Of rows with one id the last counts; rows without trials do not.
@@ -254,7 +257,7 @@ def _are_distinct(ids: NDArray[np.uint64]) -> bool:
 
 
 def _first_trials(rows: Columns) -> Ints:
-    """Return where the trials of each row begin; one more at the end."""
+    """Return where the trials of each row begin, and at the end their number."""
     return np.concatenate(([0], np.cumsum(rows["n_trials"]))).astype(np.int64)
 
 

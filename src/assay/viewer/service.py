@@ -1,4 +1,4 @@
-"""What the viewer answers: overview, tables, rows, files and labels, from the runs it was given."""
+"""The viewer's answers: overview, tables, rows, files and labels of the runs it was given."""
 
 import hashlib
 import threading
@@ -18,11 +18,11 @@ from assay.viewer.prompts import Prompts, Query
 
 _MOST_AT_ONCE = 500
 _PATIENCE = 10.0
-"""A view that took a second to make is made again after ten at the earliest."""
+"""A view that took one second to make is remade after ten at the earliest."""
 
 
 class _View:
-    """What was worked out about some runs, and for which state of their files."""
+    """The overview of some runs, and for which sizes of their files it was made."""
 
     def __init__(self, sizes: tuple[int, ...], page: dict[str, Any], took_s: float) -> None:
         self.sizes, self.page, self.took_s = sizes, page, took_s
@@ -51,33 +51,33 @@ class ViewerService:
         shown = self._library.chosen(runs)
         view = self._viewed(runs, shown)
         if view.sizes != _sizes(shown):
-            version = -1  # what is shown is older than the files: ask again
+            version = -1  # the view is older than the files: the page asks again
         listed = self._library.listing() if self._library.has_folders else None
         can_label = any(run.index.kind == "capture" for run in shown)
         return view.page | {"version": version, "library": listed, "canLabel": can_label}
 
     def state(self) -> dict[str, Any]:
-        """Say whether anything changed."""
+        """Return the version, which changes when a file does."""
         return {"version": self._library.refresh()}
 
     def prompts(self, runs: str, query: Query) -> dict[str, Any]:
-        """Give a page of the table."""
+        """Return a page of the table."""
         limited = msgspec.structs.replace(query, limit=min(query.limit, _MOST_AT_ONCE))
         return self._joined(runs).page(limited)
 
     def prompt(self, runs: str, prompt_id: str) -> dict[str, Any] | None:
-        """Give one prompt of the table."""
+        """Return one prompt of the table."""
         joined = self._joined(runs)
         number = joined.find(prompt_id)
         return None if number is None else joined.row(number)
 
     def line(self, runs: str, label: str, prompt_id: str) -> bytes | None:
-        """Give the row of a prompt in a run, as it stands in the file."""
+        """Return the row of a prompt in a run, as it stands in the file."""
         found = self._found(runs, label, prompt_id)
         return found[1] if found else None
 
     def game(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
-        """Give the log of a game, line by line."""
+        """Return the log of a game, line by line."""
         path, entry = self._entry(runs, label, prompt_id, number)
         log = game_log(path.parent, entry) if path and entry else None
         if log is None:
@@ -85,23 +85,22 @@ class ViewerService:
         return {"lines": log.read_text(encoding="utf-8", errors="replace").splitlines()}
 
     def raw(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
-        """Give the raw streams of a trial."""
+        """Return the raw streams of a trial."""
         path, entry = self._entry(runs, label, prompt_id, number)
         return {"files": raw_files(path.parent, entry)} if path and entry else None
 
     def sheet(self, runs: str) -> dict[str, Any]:
-        """Give the rows to label; nothing of what a grader said."""
+        """Return the rows to label, without the grader's verdicts."""
         sheet = self._sheet(runs)
         return sheet if isinstance(sheet, dict) else sheet.shown()
 
     def set_label(self, runs: str, number: int, label: str | None) -> dict[str, Any]:
-        """Store what a person said."""
         sheet = self._sheet(runs)
         return sheet if isinstance(sheet, dict) else sheet.set(number, label)
 
     def _viewed(self, runs: str, shown: Sequence[OpenRun]) -> _View:
         sizes = _sizes(shown)
-        with self._making:
+        with self._making:  # requests that come meanwhile wait instead of computing the same
             view = self._views.get(runs)
             if view is None or not view.is_good(sizes):
                 began_s = time.monotonic()
@@ -126,9 +125,11 @@ class ViewerService:
             pass
         page = overview(title, shown, self._options)
         data = msgspec.json.encode(page)
+        # One overview is kept in a folder: the sizes in its name change with every new row.
         for old in folder.glob("overview-*.json"):
             old.unlink(missing_ok=True)
         target.write_bytes(data)
+        # Decoded again, so that it has the same types as one read from disk.
         plain: dict[str, Any] = msgspec.json.decode(data)
         return plain
 
