@@ -106,7 +106,7 @@ def last_session(readers: Sequence[EventReader]) -> str | None:
 
 
 def _mend(line: bytes) -> Any:
-    # The standard library's parser is slow but lenient; most lines that get here are not JSON.
+    # The standard library's parser accepts what msgspec refuses; plain text is not worth a try.
     if not line.lstrip().startswith((b"{", b"[")):
         return None
     try:
