@@ -30,6 +30,7 @@ def _schema(persona: str) -> dict[str, Any]:
     return {
         "version": 1,
         "name": f"demo-{persona}",
+        # -I -S: no user site and no site-packages, so that it starts fast and the same everywhere.
         "command": [sys.executable, "-I", "-S", program, "--persona", persona],
         "sessionMode": "stream",
         "prompt": {"flag": "-p"},
