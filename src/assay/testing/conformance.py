@@ -153,26 +153,24 @@ def _bytes(adapter: Adapter, recording: Recording) -> tuple[int, int]:
 
 
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Describe how a reading differs from the expected one; fields that it lacks may be anything."""
-    differences: list[str] = []
+    """Describe how a reading differs from the expected one; what that omits may be anything."""
+    lines: list[str] = []
     for name in sorted({*wanted} - {"steps"}):
         if wanted[name] != found.get(name):
-            differences.append(
-                f"{name}: expected {_short(wanted[name])}, read {_short(found.get(name))}"
-            )
+            lines.append(f"{name}: expected {_short(wanted[name])}, read {_short(found.get(name))}")
     steps, read = wanted.get("steps"), found["steps"]
     if steps is None:
-        return differences
+        return lines
     if len(steps) != len(read):
-        differences.append(f"steps: expected {len(steps)}, read {len(read)}")
+        lines.append(f"steps: expected {len(steps)}, read {len(read)}")
     for number, (step, other) in enumerate(zip(steps, read, strict=False), 1):
         for key in step:
             if step[key] != other.get(key):
                 place = f"step {number} ({step.get('type')}): {key}"
-                differences.append(
+                lines.append(
                     f"{place}: expected {_short(step[key])}, read {_short(other.get(key))}"
                 )
-    return differences
+    return lines
 
 
 def _short(value: Any) -> str:

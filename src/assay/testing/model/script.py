@@ -163,8 +163,7 @@ class Play(_Part, frozen=True):
     threads: list[Thread] = []
     side: list[Side] = []
     select: Literal["history", "counter"] = "history"
-    """How to choose a step. history: by the number of answers in the request. counter: by the number
-    of requests answered so far."""
+    """history: step by the number of answers in the request; counter: of requests so far."""
     toolless: Literal["side", "step"] = "side"
     """Whether a request that offers no tools is a side request."""
     aux: Step | None = None
