@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -143,6 +143,25 @@ class TrialClock:
         if not -_SLACK_MS <= passed_ms <= self._length_ms + _SLACK_MS:
             return None
         return float(min(max(round(passed_ms), 0), self._length_ms))
+
+
+class Segment(Protocol):
+    """What a session file holds of one turn."""
+
+    at_ms: float | None
+    """When it started, since the epoch."""
+
+
+def assign_segments[S: Segment](
+    turns: Sequence[EventReader], segments: list[S], clock: TrialClock
+) -> list[S | None]:
+    """Assign each turn its part of a session file, which may be older than the trial."""
+    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
+    own = (within or segments)[-len(turns) :] if turns else []
+    # A process that never opened the session has written nothing into its file.
+    started = [turn for turn in turns if turn.session_id is not None]
+    by_turn = dict(zip(map(id, started), own, strict=False))
+    return [by_turn.get(id(turn)) for turn in turns]
 
 
 def epoch_ms(text: Any) -> float | None:

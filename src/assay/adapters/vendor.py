@@ -16,6 +16,8 @@ from assay.records.recording import TurnEnd
 TURN_TIMEOUT_MS = 600_000.0
 """Real agents work for minutes; -t replaces it."""
 
+_LONGEST_ARGUMENT = 100_000
+"""Bytes; Linux allows 128 KiB for one argument."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AUTH_STATUS = frozenset({401, 403})
@@ -135,6 +137,11 @@ def parse_mcp(content: Any, source: str = "mcp") -> dict[str, McpServer]:
         msg = f'{source}: expected an object {{"mcpServers": {{NAME: {{"command": …}}}}}}'
         raise InputError(msg)
     return {name: _server(name, value, source) for name, value in servers.items()}
+
+
+def is_too_long(prompt: str) -> bool:
+    """Whether a prompt is too long for one argument of a command."""
+    return len(prompt.encode("utf-8", "replace")) > _LONGEST_ARGUMENT
 
 
 def mcp_servers(options: VendorOptions, ask: Ask) -> dict[str, McpServer]:

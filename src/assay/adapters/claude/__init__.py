@@ -11,6 +11,7 @@ from assay.adapters.reading import read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
+    is_too_long,
     mcp_servers,
     variables_of,
     vendor_reading,
@@ -19,8 +20,6 @@ from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo
 from assay.records.recording import Recording, TurnEnd
 
-_LONGEST_ARGUMENT = 100_000
-"""Bytes; Linux allows 128 KiB for one argument."""
 _ENV = {
     "IS_SANDBOX": "1",  # otherwise Claude Code refuses bypassPermissions as root
     "DISABLE_AUTOUPDATER": "1",
@@ -75,11 +74,11 @@ class ClaudeAdapter(VendorAdapter):
             argv += ["--resume", ask.session_id]
         argv += options.args
         # "--" comes before the prompt because options such as --mcp-config take lists.
-        as_argument = len(ask.text.encode("utf-8", "replace")) <= _LONGEST_ARGUMENT
+        on_stdin = is_too_long(ask.text)
         return Command(
-            argv=(*argv, "--", ask.text) if as_argument else tuple(argv),
+            argv=tuple(argv) if on_stdin else (*argv, "--", ask.text),
             env={**_ENV, **_QUIET} if ask.home else _ENV,
-            stdin=None if as_argument else ask.text,
+            stdin=ask.text if on_stdin else None,
             pass_env=(*_PASSED, *variables_of(servers.values())),
             keep=(
                 "~/.claude/projects/*/{session_id}.jsonl",

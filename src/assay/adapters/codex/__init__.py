@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.merge import Family, assign_segments, ids_of, merge_turn
+from assay.adapters.codex.merge import Family, ids_of, merge_turn
 from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, last_session, read_turns
+from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
+    is_too_long,
     mcp_servers,
     start_failure,
     status_cause,
@@ -53,7 +54,7 @@ class CodexAdapter(VendorAdapter):
         rollouts = read_rollouts(recording.kept)
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
-        segments = assign_segments(turns, main, clock)
+        segments = assign_segments(turns, main.segments if main else [], clock)
         family = Family(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
         used: list[Tokens | None] = []
@@ -198,8 +199,6 @@ _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LOG = "error,codex_mcp=warn"
 """Logs on stderr which MCP servers did not start; the event stream does not report it."""
-_LONGEST_ARGUMENT = 100_000
-"""Bytes; Linux allows 128 KiB for one argument."""
 _TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -218,7 +217,7 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     if ask.session_id is not None:
         argv.append(ask.session_id)
     # As an argument, the prompt "-" would mean "read stdin".
-    on_stdin = len(ask.text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT or ask.text == "-"
+    on_stdin = is_too_long(ask.text) or ask.text == "-"
     argv += ["-"] if on_stdin else ["--", ask.text]
     env, files, keep = _home(ask)
     if servers:

@@ -54,19 +54,6 @@ def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
     return frozenset(_id_of(entry) for segment in segments for entry in segment.entries)
 
 
-def assign_segments(
-    turns: list[CodexTurn], rollout: Rollout | None, clock: TrialClock
-) -> list[Segment | None]:
-    """Assign each turn its part of the rollout; a resumed session may be older than the trial."""
-    segments = rollout.segments if rollout is not None else []
-    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
-    left = (within or segments)[-len(turns) :] if turns else []
-    # A process that never opened the thread has written nothing to the rollout.
-    begun = [turn for turn in turns if turn.session_id is not None]
-    by_turn = dict(zip(map(id, begun), left, strict=False))
-    return [by_turn.get(id(turn)) for turn in turns]
-
-
 def merge_turn(
     turn: CodexTurn, segment: Segment | None, clock: TrialClock, number: int | None, family: Family
 ) -> list[AnyStep]:

@@ -16,9 +16,8 @@ CAPITALS = {"france": "Paris", "japan": "Tokyo", "kenya": "Nairobi", "peru": "Li
 def main() -> int:
     """Answer the prompt given with -p; return the exit code."""
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
-    persona = options.get("--persona", "steady")
-    prompt = options.get("-p", "")
-    # The session id is the conversation itself in hex: nothing has to be stored to resume it.
+    persona, prompt = options.get("--persona", "steady"), options.get("-p", "")
+    # The session id holds the conversation in hex: nothing has to be stored to resume it.
     memory = bytes.fromhex(options.get("--resume", "demo-").removeprefix("demo-")).decode()
     memory = "\n".join(filter(None, [memory, prompt]))
     session = "demo-" + memory.encode().hex()

@@ -13,17 +13,17 @@ from assay.adapters.gemini.session import (
     Segment,
     Session,
     Tokens,
-    assign_segments,
     read_sessions,
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, last_session, read_turns
+from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
     add_usage,
+    is_too_long,
     mcp_servers,
     start_failure,
     status_cause,
@@ -58,7 +58,7 @@ class GeminiAdapter(VendorAdapter):
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
         clock = TrialClock(recording)
-        segments = assign_segments(turns, main, clock)
+        segments = assign_segments(turns, main.segments if main else [], clock)
         children = {n: session for n, session in sessions.items() if session.kind == "subagent"}
         merge = Merge(clock, children)
         steps: list[AnyStep] = []
@@ -175,8 +175,6 @@ _ENV = {
     "GEMINI_CLI_NO_RELAUNCH": "true",  # it would start itself again, with a larger heap
 }
 _APPROVAL = ("--approval-mode", "-y", "--yolo")
-_LONGEST_ARGUMENT = 100_000
-"""Bytes; Linux allows 128 KiB for one argument."""
 _QUOTES = "\"'"
 
 
@@ -230,8 +228,7 @@ def _auth_type() -> str:
 def _is_unsafe(text: str) -> bool:
     """Whether the prompt is too long for an argument, or Gemini CLI's parser would change it."""
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
-    too_long = len(text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT
-    return quoted or too_long or text.startswith("-")
+    return quoted or is_too_long(text) or text.startswith("-")
 
 
 def _settings(options: VendorOptions, servers: dict[str, McpServer]) -> dict[str, Any]:

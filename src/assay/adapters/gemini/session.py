@@ -246,19 +246,6 @@ class Merge:
         )
 
 
-def assign_segments(
-    turns: list[GeminiTurn], session: Session | None, clock: TrialClock
-) -> list[Segment | None]:
-    """Assign each turn its part of the session; a resumed one may be older than the trial."""
-    segments = session.segments if session is not None else []
-    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
-    left = (within or segments)[-len(turns) :] if turns else []
-    # A process that never opened the session has written nothing into its file.
-    begun = [turn for turn in turns if turn.session_id is not None]
-    by_turn = dict(zip(map(id, begun), left, strict=False))
-    return [by_turn.get(id(turn)) for turn in turns]
-
-
 def _seen(answer: Answer, parts: list[Text | Use], ids: dict[str, int], start: int) -> list[int]:
     """Return the indexes of the stream's parts that show an answer, in order."""
     found = [ids[call["id"]] for call in answer.calls if call.get("id") in ids]

@@ -57,8 +57,7 @@ class OpenCodeAdapter(VendorAdapter):
         options = self._options
         servers = mcp_servers(options, ask)
         argv = [options.program, "run", "--format", "json", "--thinking", "--auto"]
-        # The log is the only source for retries and failed MCP servers. A given title saves the
-        # model call that would choose one.
+        # Only the log shows retries and failed servers; a title saves the call that would make one.
         argv += ["--print-logs", "--log-level", "WARN", "--title", "assay", "--dir", ask.cwd]
         if options.model:
             argv += ["--model", options.model]

@@ -157,8 +157,7 @@ class PartReader:
         name, call_id = str(part.get("tool") or "unknown"), str(part.get("callID"))
         given = state.get("input")
         error = tool_error(name, state)
-        # An unknown tool or malformed input becomes a call of the tool "invalid".
-        if name == "invalid" and isinstance(given, dict):
+        if name == "invalid" and isinstance(given, dict):  # unknown tool or malformed input
             name = str(given.get("tool") or name)
         if error is not None and _REJECTED in error:
             self.denied.add(call_id)
