@@ -78,7 +78,7 @@ class EventReader:
 def read_turns[R: EventReader](
     recording: Recording, reader_of: Callable[[int | None], R]
 ) -> list[R]:
-    """Read each turn with a reader of its own; turns are numbered where there are several."""
+    """Read each turn with its own reader; turns are numbered only if there are several."""
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):

@@ -49,7 +49,7 @@ class SimpleAdapter(TextAdapter):
             raise InputError(msg, hint='use --shell, with the prompt as "$PROMPT"')
 
     def command(self, ask: Ask) -> Command:
-        """Put the prompt in place of the first {}."""
+        """Return the command with the prompt in place of the first {}."""
         # Split before the prompt goes in, so that nothing in the prompt can add an argument.
         words = shlex.split(self.template)
         place = next((i for i, word in enumerate(words) if "{}" in word), None)

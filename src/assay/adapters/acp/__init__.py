@@ -118,7 +118,7 @@ class AcpDialogue:
             self.over = "error" in message or stop_failure(stop) is not None
             return b""
         handshake = self._handshake
-        if handshake.ready or self.over:
+        if handshake.ready or self.over:  # a repeated response must not send the prompt twice
             return b""
         following = handshake.take(number, message)
         self.over = handshake.failure is not None

@@ -176,6 +176,7 @@ class Handshake:
 
     def _refused(self, number: int, error: Any) -> Request | None:
         code = error.get("code") if isinstance(error, dict) else None
+        # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
         if number == NEW_SESSION and code == AUTH_REQUIRED:
             return self._sign_in()
         self.failure = error_failure(_METHODS.get(number, "request"), error)

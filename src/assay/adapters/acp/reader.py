@@ -93,7 +93,7 @@ class AcpReader(EventReader):
         number = message.get("id")
         if not isinstance(number, int) or not ("result" in message or "error" in message):
             return False
-        if number < FIRST_PROMPT:
+        if number < FIRST_PROMPT:  # part of the handshake
             self.handshake.take(number, message)
             self.session_id, self.failure = self.handshake.session_id, self.handshake.failure
             self.ended = self.ended or self.failure is not None
@@ -213,6 +213,7 @@ class AcpSteps:
         if not isinstance(call_id, str):
             return None
         call = self._calls.setdefault(call_id, {})
+        # An update holds only the fields that changed.
         call |= {name: value for name, value in update.items() if value is not None}
         status = call.get("status")
         return self._builder.tool(

@@ -116,6 +116,7 @@ class Session:
             raise RpcError(
                 INVALID_REQUEST, "Invalid request: a prompt is already running in this session"
             )
+        # A cancel that came after the end of the last prompt does not count for this one.
         self._conversation.cancelled.clear()
 
     def end(self) -> None:
@@ -339,6 +340,7 @@ class AcpServer:
         session = self._session(params.session_id)
         text = prompt_text(params.prompt)
         session.begin()
+        # begin() runs before the thread starts, so a cancel on the next line cannot be lost.
         thread = threading.Thread(target=self._prompt, args=(call, session, text), daemon=True)
         self._threads = [t for t in self._threads if t.is_alive()] + [thread]
         thread.start()

@@ -32,7 +32,7 @@ class ClaudeTurn(EventReader):
         self.api_error: dict[str, Any] | None = None
         """The last line that reports an error of the provider."""
         self.retry: dict[str, Any] | None = None
-        """The last api_retry, until another event follows it."""
+        """The last api_retry, until an answer or a result follows it."""
         self.retries = 0
         self.denied: set[str] = set()
         self.refused = False
@@ -52,7 +52,7 @@ class ClaudeTurn(EventReader):
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if isinstance(value, list):  # --output-format json --verbose: all events in one array
-            self.events.total += len(value) - 1
+            self.events.total += len(value) - 1  # feed() has counted the line as one event
             events = [event if isinstance(event, dict) else {} for event in value]
             return [step for event in events for step in self._count(event, line.t_ms)]
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
@@ -179,6 +179,7 @@ class ClaudeTurn(EventReader):
             parent=parent,
         )
         assert isinstance(step, ToolCall)
+        # Only the step knows the tool's name: a result has just the id of its call.
         exit_code = exit_code_of(step.name, output, structured, failed=failed)
         if exit_code is not None:
             step = self._steps.tool(t_ms, call_id=call_id, exit_code=exit_code)

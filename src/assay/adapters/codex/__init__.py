@@ -47,7 +47,7 @@ class CodexAdapter(VendorAdapter):
         return CodexTurn(max_turns=self._options.max_turns)
 
     def read(self, recording: Recording) -> Reading:
-        """Read the stream, and what the rollout knows besides."""
+        """Read the stream, and the rollouts for what it does not show."""
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda turn: CodexTurn(turn, self._options.max_turns))
         session_id = last_session(turns)
@@ -390,7 +390,7 @@ def never_started(end: TurnEnd, stderr: str) -> Failure | None:
 
 
 def failed_servers(stderr: str) -> set[str]:
-    """Name the MCP servers that did not start."""
+    """Return the names of the MCP servers that did not start."""
     return set(_SERVER.findall(stderr))
 
 

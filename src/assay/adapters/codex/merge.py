@@ -66,6 +66,8 @@ def merge_turn(
     for index, item in enumerate(turn.items):
         entry = found.get(index)
         placed.append((index, 0, _stream_steps(item, entry, clock, number, family)))
+    # Sort keys: an item has its index; an entry without one follows the last matched item before it
+    # in the rollout (index + 0.5), and takes over its time if it has none of its own.
     matched = {id(entry): index for index, entry in found.items()}
     after, at_ms = -1.0, turn.items[0].begun_ms if turn.items else 0.0
     for order, entry in enumerate(entries):
@@ -332,6 +334,7 @@ def _rollout_fields(call: Call, item: Item) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if call.input is not None:
         fields["input"] = call.input
+        # A patch may come as a shell command, and an MCP call's own name lacks its server.
         if item.type not in ("file_change", "mcp_tool_call"):
             fields["name"] = call.name
     else:
@@ -354,6 +357,7 @@ def _bare_step(call: Call, turn: int | None, default_ms: float) -> ToolCall:
     """Make the step of a call without an item: rejected, or of a tool that has none."""
     text = call.output
     why = rejection(call)
+    # The header comes first; further down the output itself may contain such a line.
     exits = _EXIT.findall(text[:500]) if isinstance(text, str) else []
     exit_code = int(exits[0]) if exits else None
     if why is None and exit_code:
@@ -393,6 +397,7 @@ def _command_of(value: Any) -> str | None:
 
 def _changes(value: dict[str, Any]) -> list[dict[str, Any]]:
     changes = value.get("changes")
+    # The stream has a list of changes, the rollout an object by path.
     if isinstance(changes, dict):
         return [
             {"path": path, "kind": change.get("type") if isinstance(change, dict) else None}

@@ -107,6 +107,7 @@ def tool_output(item: Item) -> Any:
     value = item.value
     if item.type == "command_execution":
         output = value.get("aggregated_output")
+        # While a command runs, an empty text means that nothing is known yet.
         return output if item.ended_ms is not None or output else UNSET
     if item.type == "mcp_tool_call":
         result = value.get("result")
@@ -199,7 +200,7 @@ class CodexTurn(EventReader):
         self.error: str | None = None
         """The message of turn.failed."""
         self.notice: str | None = None
-        """The last message about the provider, until another event follows it."""
+        """The last message about the provider, until an item or the end of the turn follows it."""
         self.retries = 0
         self.model_turns = 0
         self.warnings: list[str] = []

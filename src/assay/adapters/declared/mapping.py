@@ -29,6 +29,7 @@ class Matcher:
         found = self._get(event)
         if not isinstance(found, list):
             return None
+        # By identity: several mappings may match items of the same array.
         return id(found), [(i, item) for i, item in enumerate(found) if self._takes(item)]
 
     def fits(self, event: Any) -> bool:
@@ -102,6 +103,7 @@ class Extractor:
             path = getattr(extract, name)
             if path is not None:
                 self._getters[name] = compile_value(path, f"{where}.{name}")
+                # A literal is found in every event, so it is no sign of a match.
                 if path.startswith("'"):
                     self._literals.add(name)
 
@@ -201,7 +203,7 @@ def _walker(steps: list[str | int | None]) -> Getter:
 
 
 def _rfc_9535(path: str, where: str) -> Getter:
-    import jsonpath
+    import jsonpath  # late: most schemas need only dotted paths
 
     try:
         query = jsonpath.compile(path, strict=True)

@@ -77,6 +77,7 @@ class DeclaredTurn(EventReader):
         status = update.text("status")
         if update.failed():
             status = "failed"
+        # Under a guessed name, a start has no output yet, and a result repeats no input.
         ended = status in ENDED
         error = update.values.get("error")
         exit_code = update.values.get("exit_code")

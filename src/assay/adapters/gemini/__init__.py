@@ -42,7 +42,7 @@ class GeminiAdapter(VendorAdapter):
     name = "gemini"
 
     def command(self, ask: Ask) -> Command:
-        """Run one prompt to its end, with every permission given."""
+        """Start Gemini CLI for one turn, with every permission."""
         return gemini_command(self._options, ask)
 
     def watch(self) -> Watch:

@@ -92,6 +92,7 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
         if not session.segments:
             session.segments.append(Segment())
         session.segments[-1].answers.append(answer)
+    # A later version may be partial: keep what it lacks.
     answer.text = _text(entry.get("content")) or answer.text
     thoughts = entry.get("thoughts")
     if isinstance(thoughts, list) and thoughts:

@@ -121,7 +121,7 @@ class GeminiTurn(EventReader):
         if not piece:
             return ()
         last = self.parts[-1] if self.parts else None
-        if isinstance(last, Text):
+        if isinstance(last, Text):  # messages come in chunks, without an id
             last.pieces.append(piece)
         else:
             self.parts.append(Text([piece], t_ms, at_ms))
@@ -300,6 +300,7 @@ def _response(call: dict[str, Any] | None) -> Any:
     answer = answers[0] if len(answers) == 1 else answers
     if isinstance(answer, str):
         answer = _CUT.sub("", answer)
+    # Output from outside is wrapped in a tag for the model, with the closing tag escaped inside.
     wrapped = _WRAPPED.match(answer) if isinstance(answer, str) else None
     return (
         wrapped[1].replace("&lt;/untrusted_context&gt;", "</untrusted_context>")
@@ -314,6 +315,7 @@ def _times(
     begun = clock.at(use.at_ms) if use is not None else None
     ended_at = use.result_at_ms if use is not None else None
     ended = clock.at(ended_at or epoch_ms((call or {}).get("timestamp")))
+    # Prefer the agent's own clock, and never mix it with ours in one duration.
     if begun is not None:
         return begun, UNSET if ended is None else max(ended - begun, 0)
     if use is None:

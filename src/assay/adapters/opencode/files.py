@@ -129,6 +129,7 @@ def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
     texts = [*(path.read_text("utf-8", "replace") for path in files), stderr]
     errors: list[tuple[float, str]] = []
     failed: dict[str, None] = {}
+    # fromkeys drops the lines that are in both, and keeps their order.
     for line in dict.fromkeys(line.strip() for text in texts for line in text.splitlines()):
         fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
         message = fields.get("message")

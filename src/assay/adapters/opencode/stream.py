@@ -75,6 +75,7 @@ class OpenCodeTurn(EventReader):
     def _part(self, kind: str, part: dict[str, Any], t_ms: int) -> list[AnyStep]:
         self.part_ids.add(str(part.get("id")))
         if kind == "step_start":
+            # OpenCode compacts a context that is too long and continues after the error.
             self._answer, self.reason, self.error = [], None, None
             self.ended = self.over_limit
             return []

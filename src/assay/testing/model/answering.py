@@ -184,7 +184,7 @@ class Player:
         attempt = self._attempts[thread, ordinal, number]
         self._attempts[thread, ordinal, number] += 1
         fault = _fault_at(step, attempt)
-        if fault is None:
+        if fault is None:  # an agent retries after a fault: the step is still to come
             self._answered[thread] += 1
         served: Served = "fault" if fault else "step"
         return Choice(served, step, thread, number, attempt, label, fault)
@@ -443,6 +443,7 @@ def answer(incoming: Incoming, player: Player, log: RequestLog, sender: Sender) 
         log.add(_entry(incoming, status=400, served="unknown", problems=(problem,)))
         return sender.send_json(400, wire.error_body(Fault(status=400, message=problem)))
     conversation = wire.read(Asked(body, incoming.route.model, incoming.route.stream))
+    # Decoded strings as well as the raw text: JSON escapes quotes and line ends.
     haystack = "\n".join([*strings_in(body), incoming.text])
     choice = player.choose(Question(conversation, haystack, incoming.session))
     log.add(_entry(incoming, **_facts(conversation, choice), body=body))

@@ -240,6 +240,7 @@ def _arguments(call: Call, tool: OfferedTool) -> dict[str, Any]:
         # Some shell tools take the command as a list of words.
         as_list = (properties.get(name) or {}).get("type") == "array"
         arguments[name] = ["bash", "-lc", value] if as_list else value
+    # Agents reject a call that lacks a required argument.
     for name in tool.parameters.get("required") or []:
         arguments.setdefault(name, minimal_value(properties.get(name) or {}))
     return {**arguments, **call.arguments}
@@ -250,6 +251,7 @@ def _mcp_use(call: Call, conversation: Conversation) -> ToolUse:
     for tool in conversation.tools:
         if tool.namespace == f"mcp__{server}" and tool.name == name:
             return ToolUse(name, call.arguments, tool.namespace)
+    # How Claude Code, Gemini CLI and OpenCode name the tools of MCP servers.
     spellings = {
         "anthropic": f"mcp__{server}__{name}",
         "gemini": f"mcp_{server}_{name}",
