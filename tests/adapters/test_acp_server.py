@@ -359,7 +359,7 @@ def test_a_client_that_does_not_read_cannot_hold_up_the_end(
     sender = threading.Thread(target=lambda: [outbox.send(b"x\n") for _ in range(20_000)])
     sender.start()
     began = time.monotonic()
-    outbox.begin_end()
+    outbox.stop_waiting()
     outbox.close()
     assert time.monotonic() - began < 5
     stuck.set()

@@ -1,1 +1,1 @@
-"""Plugins that speak one agent's command line each."""
+"""Adapters: each knows how to start one kind of agent and how to read its output."""

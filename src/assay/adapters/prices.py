@@ -1,4 +1,4 @@
-"""What tokens cost: a dated table, for agents that do not say it themselves."""
+"""Prices of tokens: a dated table, for agents that do not report their cost."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _DATED = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest)$")
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """USD per million tokens of one model; a cache price that is not given is that of input."""
+    """USD per million tokens of one model; a missing cache price is that of input."""
 
     input: float
     output: float
@@ -27,7 +27,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 class PriceTable(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The prices of one day."""
+    """Prices as of one day."""
 
     as_of: str
     models: dict[str, Price]
@@ -47,9 +47,9 @@ def estimate_cost(
     input_includes_cache: bool = False,
     output_includes_reasoning: bool = False,
 ) -> float | None:
-    """Give the cost in USD; None when the model has no price or no token was counted.
+    """Return the cost in USD; None when the model has no price or no token was counted.
 
-    The classes of usage are taken not to overlap, unless it is said that they do.
+    Token categories do not overlap, unless the arguments say so.
     """
     price = _price(model)
     if price is None or (usage.input_tokens is UNSET and usage.output_tokens is UNSET):
@@ -73,7 +73,7 @@ def with_cost(
     input_includes_cache: bool = False,
     output_includes_reasoning: bool = False,
 ) -> Usage:
-    """Give usage with an estimated cost, unless the agent reported one."""
+    """Return usage with an estimated cost, unless the agent reported one."""
     if usage.cost_usd is not UNSET:
         return usage
     cost = estimate_cost(
@@ -88,7 +88,7 @@ def with_cost(
 
 
 def _price(model: str | None) -> Price | None:
-    """Find a model as it is called, else without its provider and its date."""
+    """Look up a model by its full name, else without its provider, else without its date too."""
     if not model:
         return None
     models = price_table().models

@@ -1,10 +1,10 @@
-"""What every adapter reads with: JSON lines, the agent's clock, steps built from events."""
+"""What all adapters use to read: JSON lines, the trial's clock, steps built from events."""
 
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -14,22 +14,23 @@ from assay.records.recording import RawLine, Recording
 
 
 def parse_line(line: bytes) -> Any:
-    """Give the JSON value of a line, or None when it is not JSON.
+    """Return the JSON value of a line, or None when it is not JSON.
 
-    Invalid UTF-8, lone surrogates, NaN and 1e999 are mended (U+FFFD, ?, null), not lost.
+    Invalid UTF-8, lone surrogates, NaN and 1e999 are replaced (by U+FFFD, ?, null), and the line is
+    kept.
     """
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _mend(line)
-    except RecursionError:
+    except RecursionError:  # nested too deeply: not worth a second try
         return None
 
 
 class EventReader:
-    """The base of every reader of a turn: takes its lines, counts events, gives steps.
+    """The base of every reader of a turn: takes its lines, counts events, returns steps.
 
-    A subclass reads one event in `_read` and calls `_unknown` for what it has no rule for.
+    A subclass reads one event in `_read` and calls `_unknown` for events it has no rule for.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class EventReader:
         self._n_unknown = 0
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
+        """Take the next line; return the steps it started or changed."""
         if not line.text or line.text.isspace():
             return ()
         self.events.total += 1
@@ -50,11 +51,11 @@ class EventReader:
         return self._count(event, line.t_ms) if isinstance(event, dict) else self._odd(event, line)
 
     def output(self) -> str:
-        """The answer as far as it is known."""
+        """The answer, as far as it is known."""
         raise NotImplementedError
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
-        """Take one event; give the steps it began or changed."""
+        """Take one event; return the steps it started or changed."""
         raise NotImplementedError
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
@@ -63,6 +64,7 @@ class EventReader:
         return ()
 
     def _count(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
+        # An event with one unknown part counts as unknown, not as mapped.
         before = self._n_unknown
         steps = self._read(event, t_ms)
         self.events.mapped += self._n_unknown == before
@@ -76,7 +78,7 @@ class EventReader:
 def read_turns[R: EventReader](
     recording: Recording, reader_of: Callable[[int | None], R]
 ) -> list[R]:
-    """Read each turn with a reader of its own; turns are numbered where there are several."""
+    """Read each turn with its own reader; turns are numbered only if there are several."""
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):
@@ -88,7 +90,7 @@ def read_turns[R: EventReader](
 
 
 def add_events(readers: Sequence[EventReader]) -> Events:
-    """Add the counts of all turns; the last one says whether the agent came to its end."""
+    """Add the counts of all turns; the last turn decides whether the agent finished."""
     total = Events(terminal=bool(readers) and readers[-1].ended)
     for events in (reader.events for reader in readers):
         for name in ("total", "mapped", "unparsed", "oversized"):
@@ -99,16 +101,18 @@ def add_events(readers: Sequence[EventReader]) -> Events:
 
 
 def last_session(readers: Sequence[EventReader]) -> str | None:
-    """Give the session that the agent was in last."""
+    """Return the id of the last known session."""
     return next((reader.session_id for reader in reversed(readers) if reader.session_id), None)
 
 
 def _mend(line: bytes) -> Any:
+    # The standard library's parser accepts what msgspec refuses; plain text is not worth a try.
     if not line.lstrip().startswith((b"{", b"[")):
         return None
     try:
         text = line.decode("utf-8", "replace")
         value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)
+        # Lone surrogates survive json.loads; encoding with "replace" turns them into "?".
         return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
@@ -120,27 +124,48 @@ def _finite(text: str) -> float | None:
 
 
 _SLACK_MS = 1000
+"""Moments this far outside the trial are moved to its start or end."""
 
 
 class TrialClock:
-    """Turns moments since the epoch into moments of the trial; refuses those outside of it."""
+    """Converts epoch times into times since the start of the trial, for times within it."""
 
     def __init__(self, recording: Recording) -> None:
         self._start_ms = recording.start_ms
         self._length_ms = recording.end_ms - recording.start_ms
 
     def at(self, epoch_ms: float | None) -> float | None:
-        """Give the milliseconds since the start of the trial; None when that cannot be."""
+        """Return milliseconds since the start of the trial; None if that is outside of it."""
         if epoch_ms is None:
             return None
+        # An agent's session file may also hold earlier turns, from before the trial.
         passed_ms = epoch_ms - self._start_ms
         if not -_SLACK_MS <= passed_ms <= self._length_ms + _SLACK_MS:
             return None
         return float(min(max(round(passed_ms), 0), self._length_ms))
 
 
+class Segment(Protocol):
+    """What a session file holds of one turn."""
+
+    at_ms: float | None
+    """When it started, since the epoch."""
+
+
+def assign_segments[S: Segment](
+    turns: Sequence[EventReader], segments: list[S], clock: TrialClock
+) -> list[S | None]:
+    """Assign each turn its part of a session file, which may be older than the trial."""
+    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
+    own = (within or segments)[-len(turns) :] if turns else []
+    # A process that never opened the session has written nothing into its file.
+    started = [turn for turn in turns if turn.session_id is not None]
+    by_turn = dict(zip(map(id, started), own, strict=False))
+    return [by_turn.get(id(turn)) for turn in turns]
+
+
 def epoch_ms(text: Any) -> float | None:
-    """Read an ISO time stamp; None when it is none."""
+    """Parse an ISO 8601 time stamp; None for anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -162,13 +187,11 @@ class StepBuilder:
         self._open: list[int] = []
 
     def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
-        """Add a thought."""
         return self._add(
             Thought(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
         )
 
     def message(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
-        """Add a message."""
         return self._add(
             Message(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
         )
@@ -176,7 +199,6 @@ class StepBuilder:
     def plan(
         self, entries: list[Any], t_ms: int, content: str | None = None, parent: str | None = None
     ) -> AnyStep:
-        """Add a plan."""
         return self._add(
             Plan(
                 entries=entries,
@@ -190,10 +212,10 @@ class StepBuilder:
     def tool(
         self, t_ms: int, *, status: str | None = None, guessed_id: bool = False, **known: Any
     ) -> AnyStep:
-        """Begin a tool call, or update the one that this event belongs to.
+        """Start a tool call, or update the one that this event belongs to.
 
         known: name, call_id, input, output, error, exit_code, parent, duration; None is unknown.
-        guessed_id: the id may be another thing (an event's own id), so names may pair as well.
+        guessed_id: the id may be something else (the event's own id), so also match by name.
         """
         known = {name: value for name, value in known.items() if value is not None}
         by_name = status in ENDED and (guessed_id or "call_id" not in known)
@@ -203,7 +225,7 @@ class StepBuilder:
         step = self.steps[index]
         assert isinstance(step, ToolCall)
         if "name" in known and known["name"] == known.get("call_id"):
-            del known["name"]  # a result that knows its call only by id
+            del known["name"]  # a result that names its call only by id
         changes: dict[str, Any] = {k: v for k, v in known.items() if k != "call_id"}
         if status is not None:
             changes["status"] = status
@@ -224,7 +246,7 @@ class StepBuilder:
         return step
 
     def _find(self, known: dict[str, Any], *, by_name: bool) -> int | None:
-        """Find the call by id; without one, a result ends the oldest open call of its name."""
+        """Find the call by id; a result without an id ends the oldest open call of its name."""
         by_id = self._by_id.get(known.get("call_id", ""))
         if by_id is not None:
             return by_id

@@ -14,7 +14,7 @@ _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>",
 
 
 class TextAdapter:
-    """Reads each turn's lines as one message; the end of the process is the end of the turn."""
+    """Reads each turn's lines as one message; the turn ends with the process."""
 
     name: str
     timeout_ms: float | None = None
@@ -27,13 +27,12 @@ class TextAdapter:
         return None
 
     def read(self, recording: Recording) -> Reading:
-        """Read every turn as one message."""
         return _read_text(recording, self.name)
 
 
 @dataclass(frozen=True)
 class SimpleAdapter(TextAdapter):
-    """The template is split once, as a shell would; the prompt replaces {} in one argument."""
+    """A command line, split as a shell would; the prompt replaces {} in one argument."""
 
     template: str
     name: str = "simple"
@@ -50,7 +49,8 @@ class SimpleAdapter(TextAdapter):
             raise InputError(msg, hint='use --shell, with the prompt as "$PROMPT"')
 
     def command(self, ask: Ask) -> Command:
-        """Put the prompt in place of the first {}."""
+        """Return the command with the prompt in place of the first {}."""
+        # Split before the prompt goes in, so that nothing in the prompt can add an argument.
         words = shlex.split(self.template)
         place = next((i for i, word in enumerate(words) if "{}" in word), None)
         if place is not None:
@@ -61,13 +61,12 @@ class SimpleAdapter(TextAdapter):
 
 @dataclass(frozen=True)
 class ShellAdapter(TextAdapter):
-    """The command is the operator's own; the prompt only ever goes into the environment."""
+    """A shell command; the prompt only ever goes into the environment, never into the command."""
 
     template: str
     name: str = "shell"
 
     def command(self, ask: Ask) -> Command:
-        """Start the shell with the operator's command."""
         return Command(argv=("/bin/sh", "-c", self.template), env={"PROMPT": ask.text})
 
 
@@ -78,12 +77,11 @@ class _TextWatch:
         self._lines: list[str] = []
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Keep the line; text has no steps of its own."""
+        """Keep the line; plain text has no steps."""
         self._lines.append(line.text.decode("utf-8", "replace"))
         return ()
 
     def output(self) -> str:
-        """All that was printed."""
         return "\n".join(self._lines).strip()
 
 

@@ -1,4 +1,4 @@
-"""What the adapters of the four vendors share: options, MCP servers, causes, installation."""
+"""What the four vendors' adapters share: options, MCP servers, causes, installation."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,10 @@ from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import TurnEnd
 
 TURN_TIMEOUT_MS = 600_000.0
-"""Real agents work for minutes; -t says otherwise."""
+"""Real agents work for minutes; -t replaces it."""
 
+_LONGEST_ARGUMENT = 100_000
+"""Bytes; Linux allows 128 KiB for one argument."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AUTH_STATUS = frozenset({401, 403})
@@ -40,37 +42,36 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     cwd: str | None = None
     type: str | None = None
-    """stdio, http, sse; without it the fields tell."""
+    """stdio, http or sse; by default it follows from the other fields."""
     url: str | None = None
     headers: dict[str, str] = {}
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is reached by address."""
         return self.url is not None
 
 
 class VendorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may say to every vendor's adapter."""
+    """The options of every vendor's adapter."""
 
     program: str
-    """What is started; NAME:PROGRAM on the command line replaces the default."""
+    """The program to start; NAME:PROGRAM on the command line replaces the default."""
     model: str | None = None
     args: tuple[str, ...] = ()
-    """One more argument each, as the agent itself takes them."""
+    """Extra arguments for the agent, passed on unchanged."""
     max_turns: int | None = None
-    """Model calls of one turn, at most."""
+    """Limit of model calls in one turn."""
     mcp: dict[str, McpServer] = {}
 
 
 class VendorAdapter:
-    """The start of every vendor's adapter: the same options, one process for each turn."""
+    """The base of the vendors' adapters: the same options, one process for each turn."""
 
     name = ""
-    """Also what is started, unless the user names another program."""
+    """Also the default program."""
     linger_s = 10.0
     limited_linger_s = 10.0
-    """The same under --max-turns; short for an agent that knows no such limit itself."""
+    """The same under --max-turns; short for an agent that does not enforce such a limit itself."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ def vendor_reading(
     usages: Sequence[Usage | None],
     **more: Any,
 ) -> Reading:
-    """Put together what every vendor's turns have in common; more is what only this one knows."""
+    """Combine what all vendors' turns have in common; more holds the vendor's own fields."""
     several = len(turns) > 1
     return Reading(
         steps=steps,
@@ -130,7 +131,7 @@ def vendor_options(
 
 
 def parse_mcp(content: Any, source: str = "mcp") -> dict[str, McpServer]:
-    """Check what an mcpServers file holds, with or without its outer key; errors name the field."""
+    """Check the content of an mcpServers file, with or without its outer key."""
     servers = content.get("mcpServers", content) if isinstance(content, dict) else content
     if not isinstance(servers, dict):
         msg = f'{source}: expected an object {{"mcpServers": {{NAME: {{"command": …}}}}}}'
@@ -138,13 +139,18 @@ def parse_mcp(content: Any, source: str = "mcp") -> dict[str, McpServer]:
     return {name: _server(name, value, source) for name, value in servers.items()}
 
 
+def is_too_long(prompt: str) -> bool:
+    """Whether a prompt is too long for one argument of a command."""
+    return len(prompt.encode("utf-8", "replace")) > _LONGEST_ARGUMENT
+
+
 def mcp_servers(options: VendorOptions, ask: Ask) -> dict[str, McpServer]:
-    """Give the servers of the user and of the trial's world; the world's win."""
+    """Return the servers of the user and of the trial's world; the world's take precedence."""
     return {**options.mcp, **parse_mcp(ask.mcp_servers, "the world's MCP servers")}
 
 
 def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
-    """Name the variables that servers refer to as ${NAME}, so that they may be let through."""
+    """Return the variables that servers refer to as ${NAME}, to pass them to the agent."""
     texts: list[str] = []
     for server in servers:
         texts += [server.command or "", server.url or "", *server.args]
@@ -154,25 +160,25 @@ def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
 
 
 def spell_variables(text: str, spelling: str) -> str:
-    """Write ${NAME} as another agent spells it: spelling holds NAME. A default is left out."""
+    """Rewrite ${NAME} in another syntax, given with NAME as placeholder; defaults are dropped."""
     return _VARIABLE.sub(lambda match: spelling.replace("NAME", match.group(1)), text)
 
 
 def status_cause(status: int) -> Cause:
-    """Say whose failure an HTTP status of the provider is: never the agent's."""
+    """Return the cause for an HTTP status of the provider: never the agent's fault."""
     return Cause.AUTH if status in _AUTH_STATUS else Cause.PROVIDER
 
 
 def text_cause(text: str) -> Cause | None:
-    """Say whose failure an error message tells of; None when it says nothing known."""
+    """Return the cause that an error message suggests; None if it has no known wording."""
     if _AUTH_WORDS.search(text):
         return Cause.AUTH
     return Cause.PROVIDER if _PROVIDER_WORDS.search(text) else None
 
 
-def add_usage(several: Iterable[Usage | None]) -> Usage | None:
-    """Add what the turns used; a cost that is not known of all of them is not known."""
-    known = [usage for usage in several if usage is not None]
+def add_usage(usages: Iterable[Usage | None]) -> Usage | None:
+    """Add the usage of several turns; the cost is known only if it is known for all of them."""
+    known = [usage for usage in usages if usage is not None]
     if not known:
         return None
     total = Usage()
@@ -190,6 +196,7 @@ def start_failure(program: str, end: TurnEnd, stderr: str) -> Failure | None:
     if not end.exit_code or end.signal is not None:
         return None
     lines = [line for text in stderr.splitlines() if (line := _COLOUR.sub("", text).strip())]
+    # Warnings may come first: prefer a line that calls itself an error.
     errors = [line for line in lines if re.match(r"error\b", line, re.IGNORECASE)]
     text = (errors or lines or [f"exit code {end.exit_code}"])[0]
     cause = text_cause(text)
@@ -201,13 +208,13 @@ def start_failure(program: str, end: TurnEnd, stderr: str) -> Failure | None:
 
 def _server(name: str, value: Any, source: str) -> McpServer:
     where = f"{source}: mcpServers.{name}"
+    # httpUrl is Gemini CLI's spelling for streamable HTTP, where its url means SSE.
     if isinstance(value, dict) and "httpUrl" in value and "url" not in value:
         value = {**value, "url": value["httpUrl"], "type": "http"}
     try:
         server = msgspec.convert(value, McpServer)
     except msgspec.ValidationError as error:
-        text = str(error)
-        what, _, place = text.partition(" - at `$")
+        what, _, place = str(error).partition(" - at `$")
         msg = f"{where}{place.rstrip('`')}: {what}"
         raise InputError(msg) from error
     if (server.command is None) == (server.url is None):
@@ -217,17 +224,17 @@ def _server(name: str, value: Any, source: str) -> McpServer:
 
 
 class KnownAgent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One agent, for people who ask what there is."""
+    """One agent, as listed for users."""
 
     name: str
     program: str
-    """What is looked for on the PATH."""
+    """The program that is looked up on the PATH."""
     install: str
     login: str
     keys: tuple[str, ...]
-    """Variables that hold its key; name one with --env when isolated."""
+    """Variables that hold its API key; pass one with --env when isolated."""
     tested: tuple[str, ...]
-    """Versions our tests run."""
+    """Versions that our tests run."""
     thoughts: str
     tool_output: str
     tokens: str
@@ -287,5 +294,4 @@ KNOWN = (
 
 
 def known_agent(name: str) -> KnownAgent | None:
-    """Find an agent by its name."""
     return next((agent for agent in KNOWN if agent.name == name), None)

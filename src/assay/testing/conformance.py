@@ -1,7 +1,7 @@
 """Check an adapter on recordings: how much of them it maps, and whether it reads what is expected.
 
 A recording is a folder: 1.out, 2.out, … (the lines of each turn), end.json (how the last turn
-ended), files/ (the agent's own session files) and expected.json (what is to be read from them).
+ended), files/ (the agent's own session files) and expected.json (the expected reading).
 """
 
 import json
@@ -21,28 +21,26 @@ _TIMES = ("timestamp", "duration")
 
 @dataclass(frozen=True)
 class Conformity:
-    """What an adapter made of recordings."""
+    """How well an adapter reads recordings."""
 
     n_events: int = 0
     n_mapped: int = 0
     n_bytes: int = 0
     n_bytes_mapped: int = 0
     problems: tuple[str, ...] = ()
-    """Event types never seen before, lines that are no events, and what was read wrongly."""
+    """Unknown event types, lines that are not events, and differences from what is expected."""
     unknown: dict[str, int] = field(default_factory=dict)
 
     @property
     def event_share(self) -> float:
-        """The part of all events that was mapped."""
         return self.n_mapped / self.n_events if self.n_events else 1.0
 
     @property
     def byte_share(self) -> float:
-        """The part of all bytes that was mapped."""
         return self.n_bytes_mapped / self.n_bytes if self.n_bytes else 1.0
 
     def __add__(self, other: "Conformity") -> "Conformity":
-        """Put the findings on two recordings together."""
+        """Combine the results for two recordings."""
         kinds = {*self.unknown, *other.unknown}
         return Conformity(
             n_events=self.n_events + other.n_events,
@@ -54,13 +52,13 @@ class Conformity:
         )
 
     def __str__(self) -> str:
-        """Say it in a line, and one for each problem."""
+        """One line with the shares, and one for each problem."""
         shares = f"{self.event_share:.1%} of events, {self.byte_share:.1%} of bytes mapped"
         return "\n  ".join([shares, *self.problems])
 
 
 def check(adapter: Adapter, folder: Path) -> Conformity:
-    """Check one recording; what is wrong with it stands in the problems."""
+    """Check one recording; errors are listed in its problems."""
     recording = load_recording(folder)
     reading = adapter.read(recording)
     n_bytes, n_bytes_mapped = _bytes(adapter, recording)
@@ -96,6 +94,7 @@ def load_recording(folder: Path) -> Recording:
         lingered=bool(ended.get("lingered")),
     )
     paths = sorted(folder.glob("*.out"), key=lambda path: int(path.stem))
+    # A turn that was followed by another one ended well.
     ends = [TurnEnd(exit_code=0)] * (len(paths) - 1) + [last]
     kept = folder / "files"
     return Recording(
@@ -111,7 +110,7 @@ def load_recording(folder: Path) -> Recording:
 
 
 def summary(recording: Recording, reading: Reading) -> dict[str, Any]:
-    """Give what is compared: steps without their times, answers, tokens, cause of a failure."""
+    """Return what is compared: steps without times, answers, usage, cause of a failure."""
     failure = failure_of(recording, reading)
     steps: list[dict[str, Any]] = msgspec.to_builtins(reading.steps)
     return {
@@ -124,7 +123,7 @@ def summary(recording: Recording, reading: Reading) -> dict[str, Any]:
 
 
 def write_expected(adapter: Adapter, recording: Recording, folder: Path) -> Path:
-    """Write what is read today as what is expected from now on. Look it over before you keep it."""
+    """Write the current reading as the expected one. Check it before you keep it."""
     path = folder / "expected.json"
     found = summary(recording, adapter.read(recording))
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -136,7 +135,10 @@ def _lines(path: Path) -> list[RawLine]:
 
 
 def _bytes(adapter: Adapter, recording: Recording) -> tuple[int, int]:
-    """Count the bytes of all lines, and of those that were mapped."""
+    """Return the bytes of all lines, and of those that were mapped.
+
+    A watch without event counts (a plugin's own) has mapped a line if it returned steps for it.
+    """
     total = mapped = 0
     for turn in recording.turns:
         watch = adapter.watch()
@@ -151,22 +153,24 @@ def _bytes(adapter: Adapter, recording: Recording) -> tuple[int, int]:
 
 
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Say where a reading is not what was expected; what is not expected may be anything."""
-    said: list[str] = []
+    """Describe how a reading differs from the expected one; what that omits may be anything."""
+    lines: list[str] = []
     for name in sorted({*wanted} - {"steps"}):
         if wanted[name] != found.get(name):
-            said.append(f"{name}: expected {_short(wanted[name])}, read {_short(found.get(name))}")
+            lines.append(f"{name}: expected {_short(wanted[name])}, read {_short(found.get(name))}")
     steps, read = wanted.get("steps"), found["steps"]
     if steps is None:
-        return said
+        return lines
     if len(steps) != len(read):
-        said.append(f"steps: expected {len(steps)}, read {len(read)}")
+        lines.append(f"steps: expected {len(steps)}, read {len(read)}")
     for number, (step, other) in enumerate(zip(steps, read, strict=False), 1):
         for key in step:
             if step[key] != other.get(key):
                 place = f"step {number} ({step.get('type')}): {key}"
-                said.append(f"{place}: expected {_short(step[key])}, read {_short(other.get(key))}")
-    return said
+                lines.append(
+                    f"{place}: expected {_short(step[key])}, read {_short(other.get(key))}"
+                )
+    return lines
 
 
 def _short(value: Any) -> str:

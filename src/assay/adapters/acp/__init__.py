@@ -54,21 +54,19 @@ class AcpAdapter:
         self.linger_s = 10.0
 
     def command(self, ask: Ask) -> Command:
-        """Start the agent; the turns reach it through the dialogue."""
+        """Start the agent; turns are sent through the dialogue."""
         return Command(argv=self._command)
 
     def watch(self) -> Watch:
         return AcpReader(self._request)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Speak with the agent over stdin."""
         request = self._request
         return AcpDialogue(
             SessionRequest(cwd, request.mcp_servers, request.auth_method, request.model)
         )
 
     def read(self, recording: Recording) -> Reading:
-        """Read every turn from the agent's lines alone."""
         return read_recording(self._request, recording, self._given_name)
 
 
@@ -81,7 +79,7 @@ def _split(argument: str) -> list[str]:
 
 
 class AcpDialogue:
-    """One session: opens it with the first turn, then puts a prompt for each turn."""
+    """One session: opened with the first turn, then one prompt for each turn."""
 
     def __init__(self, request: SessionRequest) -> None:
         self._handshake = Handshake(request)
@@ -90,7 +88,7 @@ class AcpDialogue:
         self.over = False
 
     def say(self, ask: Ask) -> bytes:
-        """Open a turn; the first opens the session as well, with the servers of its world."""
+        """Start a turn; the first one opens the session, with the MCP servers of its world."""
         self._text = ask.text
         self._n_turns += 1
         if self._n_turns > 1:
@@ -98,10 +96,11 @@ class AcpDialogue:
         request = self._handshake.request
         servers = (*request.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
         self._handshake.request = replace(request, mcp_servers=servers)
+        # The prompt itself is sent when the session is open: see _answered.
         return self._handshake.open().line()
 
     def hear(self, line: bytes) -> bytes:
-        """Take a line of the agent; give our answer or our next request."""
+        """Take a line of the agent; return our answer or our next request."""
         message = parse_line(line)
         if not isinstance(message, dict):
             return b""
@@ -119,7 +118,7 @@ class AcpDialogue:
             self.over = "error" in message or stop_failure(stop) is not None
             return b""
         handshake = self._handshake
-        if handshake.ready or self.over:
+        if handshake.ready or self.over:  # a repeated response must not send the prompt twice
             return b""
         following = handshake.take(number, message)
         self.over = handshake.failure is not None
@@ -134,7 +133,7 @@ class AcpDialogue:
 
 
 def _server(name: str, server: dict[str, Any]) -> dict[str, Any]:
-    """Write a server as the protocol has it."""
+    """Write an MCP server in the protocol's format."""
     env = [{"name": key, "value": value} for key, value in server.get("env", {}).items()]
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""What a client writes in the Agent Client Protocol, and how a conversation begins."""
+"""What a client writes in the Agent Client Protocol, and the handshake that opens a session."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,27 +14,26 @@ METHOD_NOT_FOUND = -32601
 
 INITIALIZE, NEW_SESSION, AUTHENTICATE, NEW_SESSION_AGAIN, SET_MODEL = 1, 2, 3, 4, 5
 FIRST_PROMPT = 10
-"""Ids of our requests. Fixed, so that a recording of the agent's lines alone tells what an answer
-is the answer to; the prompt of turn n has the id FIRST_PROMPT + n - 1."""
+"""Ids of our requests. They are fixed, so that a recording of only the agent's lines shows which
+request each response belongs to; the prompt of turn n has the id FIRST_PROMPT + n - 1."""
 
 _ALLOWING = ("allow_always", "allow_once")
 _NOT_OFFERED = {"fs": "clientCapabilities.fs", "terminal": "clientCapabilities.terminal"}
 
 
 class Request(NamedTuple):
-    """Something to ask of the agent."""
+    """A request to the agent."""
 
     id: int
     method: str
     params: dict[str, Any]
 
     def line(self) -> bytes:
-        """Give it as it goes over the wire."""
         return _line({"id": self.id, "method": self.method, "params": self.params})
 
 
 def answer(message: dict[str, Any]) -> bytes:
-    """Answer a request of the agent, whatever it is: an agent must never wait for us."""
+    """Answer any request of the agent: one without an answer would leave it waiting."""
     method, params = message["method"], message.get("params")
     if method == "session/request_permission" and isinstance(params, dict):
         outcome = _permission(params.get("options"))
@@ -48,7 +47,7 @@ def answer(message: dict[str, Any]) -> bytes:
 
 
 def block_text(block: Any) -> str:
-    """Give the text of a content block; of one that holds none, what it is."""
+    """Return the text of a content block, or its type and URI if it holds no text."""
     if not isinstance(block, dict):
         return ""
     if isinstance(block.get("text"), str):
@@ -61,7 +60,7 @@ def block_text(block: Any) -> str:
 
 
 def _permission(options: Any) -> dict[str, str]:
-    """Allow; where nothing can be allowed, refuse rather than leave the agent waiting."""
+    """Choose an option that allows, else any that is offered; an agent must not be left waiting."""
     offered: dict[str, str] = {}
     for option in options if isinstance(options, list) else []:
         if isinstance(option, dict) and isinstance(option.get("optionId"), str):
@@ -76,27 +75,27 @@ def _line(message: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n"
 
 
-_BY_KEY = re.compile(r"key|token|env", re.IGNORECASE)
+_KEY_METHOD = re.compile(r"key|token|env", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What we want of a session."""
+    """The parameters of a session."""
 
     cwd: str = ""
     mcp_servers: tuple[dict[str, Any], ...] = ()
     auth_method: str | None = None
-    """Sign in with this one; None chooses one that needs no person."""
+    """The sign-in method to use; None chooses one that needs no user."""
     model: str | None = None
 
 
 @dataclass
 class Handshake:
-    """Where the beginning stands; session_id or failure says that it is over."""
+    """The state of the handshake; it is over once session_id or failure is set."""
 
     request: SessionRequest = field(default_factory=SessionRequest)
     ready: bool = False
-    """Prompts may be put."""
+    """Prompts may be sent."""
     failure: Failure | None = None
     session_id: str | None = None
     agent_name: str | None = None
@@ -105,7 +104,7 @@ class Handshake:
     _auth_methods: list[dict[str, Any]] = field(default_factory=list)
 
     def open(self) -> Request:
-        """Give the first request."""
+        """Return the first request."""
         return Request(
             INITIALIZE,
             "initialize",
@@ -120,13 +119,13 @@ class Handshake:
         )
 
     def take(self, number: int, message: dict[str, Any]) -> Request | None:
-        """Take the answer to one of our requests; give the next."""
+        """Take the response to one of our requests; return the next request."""
         result = message.get("result")
         known: dict[str, Any] = result if isinstance(result, dict) else {}
         if "error" in message:
             return self._refused(number, message["error"])
         if number == INITIALIZE:
-            return self._met(known)
+            return self._initialized(known)
         if number in (NEW_SESSION, NEW_SESSION_AGAIN):
             return self._opened(known)
         if number == AUTHENTICATE:
@@ -135,7 +134,7 @@ class Handshake:
             self.ready, self.model = True, self.request.model
         return None
 
-    def _met(self, result: dict[str, Any]) -> Request | None:
+    def _initialized(self, result: dict[str, Any]) -> Request | None:
         info = result.get("agentInfo")
         if isinstance(info, dict):
             self.agent_name, self.agent_version = _text(info, "name"), _text(info, "version")
@@ -177,6 +176,7 @@ class Handshake:
 
     def _refused(self, number: int, error: Any) -> Request | None:
         code = error.get("code") if isinstance(error, dict) else None
+        # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
         if number == NEW_SESSION and code == AUTH_REQUIRED:
             return self._sign_in()
         self.failure = error_failure(_METHODS.get(number, "request"), error)
@@ -186,9 +186,9 @@ class Handshake:
 
     def _sign_in(self) -> Request | None:
         wanted = self.request.auth_method
-        fitting = [m["id"] for m in self._auth_methods if _needs_nobody(m, wanted)]
-        if fitting:
-            return Request(AUTHENTICATE, "authenticate", {"methodId": fitting[0]})
+        usable = [m["id"] for m in self._auth_methods if _is_usable(m, wanted)]
+        if usable:
+            return Request(AUTHENTICATE, "authenticate", {"methodId": usable[0]})
         offered = ", ".join(m["id"] for m in self._auth_methods) or "none"
         self._fail(
             Cause.AUTH,
@@ -210,12 +210,12 @@ _METHODS = {
 }
 
 
-def _needs_nobody(method: dict[str, Any], wanted: str | None) -> bool:
-    """Whether a sign-in takes a key that is there already; others would wait for a person."""
+def _is_usable(method: dict[str, Any], wanted: str | None) -> bool:
+    """Whether a sign-in method uses an existing key; others would wait for a user."""
     if wanted is not None:
         return bool(method["id"] == wanted)
     kind = method.get("type", "agent")
-    return kind == "env_var" or (kind == "agent" and _BY_KEY.search(method["id"]) is not None)
+    return kind == "env_var" or (kind == "agent" and _KEY_METHOD.search(method["id"]) is not None)
 
 
 def _current_model(result: dict[str, Any]) -> str | None:
@@ -266,27 +266,27 @@ _PROVIDER = re.compile(
 
 
 def stop_failure(stop_reason: Any) -> Failure | None:
-    """Give the failure that a stop reason names, None for a proper end."""
+    """Return the failure that a stop reason stands for, None for a normal end."""
     found = _STOPS.get(stop_reason) if isinstance(stop_reason, str) else None
     return Failure(cause=found[0], message=found[1]) if found else None
 
 
 def error_failure(method: str, error: Any) -> Failure:
-    """Give the failure of a request that the agent answered with an error."""
+    """Return the failure of a request that the agent answered with an error."""
     if not isinstance(error, dict):
         error = {"message": str(error)}
     code, message, data = error.get("code"), error.get("message"), error.get("data")
-    said = _said_cause(data)
-    details = "" if said else _details(data)
+    stated = _stated_cause(data)
+    details = "" if stated else _details(data)
     text = " ".join(part for part in (str(message or "error"), details) if part)[:2000]
     code_text = f" ({code})" if code is not None else ""
-    return Failure(cause=said or _cause(code, text), message=f"{method}{code_text}: {text}")
+    return Failure(cause=stated or _cause(code, text), message=f"{method}{code_text}: {text}")
 
 
-def _said_cause(data: Any) -> Cause | None:
-    """Our own headless command says the cause in so many words."""
-    said = data.get("cause") if isinstance(data, dict) else None
-    return Cause(said) if isinstance(said, str) and said in set(Cause) else None
+def _stated_cause(data: Any) -> Cause | None:
+    """Return the cause that `assay headless` states in its error data."""
+    cause = data.get("cause") if isinstance(data, dict) else None
+    return Cause(cause) if isinstance(cause, str) and cause in set(Cause) else None
 
 
 def _cause(code: Any, text: str) -> Cause:

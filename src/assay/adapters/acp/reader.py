@@ -30,14 +30,17 @@ _USAGE = {
 
 
 class AcpReader(EventReader):
-    """Takes the lines of one turn. The answer to the prompt ends it; late lines still count."""
+    """Reads the lines of one turn, which ends with the response to its prompt.
+
+    Agents may send updates after that; they are read too.
+    """
 
     def __init__(self, request: SessionRequest, turn: int | None = None) -> None:
         super().__init__()
         self.handshake = Handshake(request)
         self._steps = AcpSteps(turn)
         self.usage: dict[str, Any] = {}
-        """Of the whole session so far, as far as the agent said."""
+        """Of the whole session so far, as reported by the agent."""
         self.failure: Failure | None = None
         self._result: str | None = None
 
@@ -46,8 +49,8 @@ class AcpReader(EventReader):
         return self._steps.steps()
 
     def output(self) -> str:
-        """The answer in so many words, or else what the agent said."""
-        return self._result or self._steps.said()
+        """The result if there is an explicit one, else the agent's messages."""
+        return self._result or self._steps.messages()
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if value is None:
@@ -62,7 +65,7 @@ class AcpReader(EventReader):
         return steps or ()
 
     def _read_message(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
-        """Give the steps of a message; None when it is of no known kind."""
+        """Return the steps of a message; None when its type is unknown."""
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         method = message.get("method")
@@ -86,11 +89,11 @@ class AcpReader(EventReader):
         return self._steps.take(update, t_ms)
 
     def _answered(self, message: dict[str, Any]) -> bool:
-        """Take the answer to one of our requests; says whether it is one."""
+        """Take the response to one of our requests; return whether the message is one."""
         number = message.get("id")
         if not isinstance(number, int) or not ("result" in message or "error" in message):
             return False
-        if number < FIRST_PROMPT:
+        if number < FIRST_PROMPT:  # part of the handshake
             self.handshake.take(number, message)
             self.session_id, self.failure = self.handshake.session_id, self.handshake.failure
             self.ended = self.ended or self.failure is not None
@@ -110,11 +113,11 @@ class AcpReader(EventReader):
             self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
         meta = result.get("_meta")
         ours = meta.get("assay") if isinstance(meta, dict) else None
-        if isinstance(ours, dict):  # `assay headless` says more than the protocol has room for
+        if isinstance(ours, dict):  # from `assay headless`: the protocol has no fields for these
             self._add_usage({"cost_usd": ours.get("costUsd")})
             self._result = ours["output"] if isinstance(ours.get("output"), str) else None
         content = result.get("content")
-        if isinstance(content, list):  # the reference harness answers with the text itself
+        if isinstance(content, list):  # the reference harness puts the text into the response
             self._result = "\n".join(map(block_text, content))
         return stop in KNOWN_STOPS or (stop is None and isinstance(content, list))
 
@@ -125,31 +128,33 @@ class AcpReader(EventReader):
 
 
 def read_recording(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
-    """Read all turns of a recording and put them together."""
+    """Read all turns of a recording into one reading."""
     readers = read_turns(recording, lambda turn: AcpReader(request, turn))
+    # Agents report totals of the session, so a later turn's values replace earlier ones.
     usage: dict[str, Any] = {}
     for reader in readers:
         usage |= reader.usage
     if "cost_usd" in usage:
         usage["cost_source"] = "reported"
-    met = readers[0].handshake if readers else Handshake(request)
+    # The handshake is part of the first turn's lines.
+    opened = readers[0].handshake if readers else Handshake(request)
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],
         events=add_events(readers),
         usage=Usage(**usage) if usage else None,
-        session_id=met.session_id,
+        session_id=opened.session_id,
         agent=AgentInfo(
-            adapter=name or met.agent_name or "acp",
-            version=met.agent_version or UNSET,
-            model=met.model or UNSET,
+            adapter=name or opened.agent_name or "acp",
+            version=opened.agent_version or UNSET,
+            model=opened.model or UNSET,
         ),
         failure=readers[-1].failure if readers else None,
     )
 
 
 def _kind(message: dict[str, Any]) -> str:
-    """Name a message that is of no known kind."""
+    """Return a name for a message of unknown type."""
     params = message.get("params")
     update = params.get("update") if isinstance(params, dict) else None
     if message.get("method") == "session/update" and isinstance(update, dict):
@@ -171,7 +176,7 @@ _SILENT = frozenset(
         "usage_update",
     }
 )
-"""Known updates that make no step."""
+"""Known updates without a step."""
 
 
 class AcpSteps:
@@ -180,15 +185,15 @@ class AcpSteps:
     def __init__(self, turn: int | None = None) -> None:
         self._builder = StepBuilder(turn)
         self._open: int | None = None
-        """Place of the text that the next piece may continue."""
+        """Index of the text that the next chunk may continue."""
         self._parts: list[str] = []
         self._text_id: Any = None
         self._calls: dict[str, dict[str, Any]] = {}
 
     def take(self, update: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
-        """Take an update; give the steps it began or changed, None when it is of no known kind.
+        """Take an update; return the steps it started or changed, None when its type is unknown.
 
-        Text is given as it came, in pieces that bear the step id of the whole.
+        A text is returned in the chunks it came in, each with the step id of the whole.
         """
         kind = update.get("sessionUpdate")
         if kind == "agent_message_chunk":
@@ -203,11 +208,12 @@ class AcpSteps:
         return [] if kind in _SILENT else None
 
     def tool(self, update: dict[str, Any], t_ms: int) -> AnyStep | None:
-        """Begin a tool call or merge an update into it; None when it has no id."""
+        """Start a tool call or merge an update into it; None when it has no id."""
         call_id = update.get("toolCallId")
         if not isinstance(call_id, str):
             return None
         call = self._calls.setdefault(call_id, {})
+        # An update holds only the fields that changed.
         call |= {name: value for name, value in update.items() if value is not None}
         status = call.get("status")
         return self._builder.tool(
@@ -222,18 +228,21 @@ class AcpSteps:
         )
 
     def steps(self) -> list[AnyStep]:
-        """Give all steps so far, texts whole."""
+        """Return all steps so far, with their complete texts."""
         self._join()
         return self._builder.steps
 
-    def said(self) -> str:
-        """Give all that the agent said."""
+    def messages(self) -> str:
+        """Return the text of all messages."""
         return "\n".join(step.content for step in self.steps() if isinstance(step, Message))
 
     def _text(
         self, kind: type[Message] | type[Thought], update: dict[str, Any], t_ms: int
     ) -> AnyStep:
-        """Add a piece to the text it continues; the pieces are joined once, when all is read."""
+        """Add a chunk to the text it continues.
+
+        Chunks are joined only when the steps are read: joining at each one takes quadratic time.
+        """
         piece = block_text(update.get("content"))
         steps, text_id = self._builder.steps, update.get("messageId")
         is_last = self._open is not None and self._open == len(steps) - 1
@@ -245,7 +254,7 @@ class AcpSteps:
         return kind(content=piece, timestamp=steps[-1].timestamp, step_id=f"text-{self._open}")
 
     def _join(self) -> None:
-        """Write the pieces of the open text into its step."""
+        """Write the chunks of the open text into its step."""
         if self._open is not None:
             steps, whole = self._builder.steps, "".join(self._parts)
             self._parts = [whole]
@@ -260,7 +269,7 @@ class AcpSteps:
 
 
 def _name(call: dict[str, Any]) -> str | None:
-    """The tool's own name where the vendor says it, else its title."""
+    """Return the tool's own name if the vendor gives it, else the call's title or kind."""
     meta = call.get("_meta")
     for vendor in meta.values() if isinstance(meta, dict) else ():
         if isinstance(vendor, dict) and isinstance(vendor.get("toolName"), str):
@@ -272,7 +281,7 @@ def _name(call: dict[str, Any]) -> str | None:
 
 
 def _output(call: dict[str, Any]) -> Any:
-    """Give the raw output, else the text of the content; diffs and terminals are kept whole."""
+    """Return the raw output, else the text of the content; keep diffs and terminals complete."""
     raw, content = call.get("rawOutput"), call.get("content")
     if not isinstance(content, list) or not content:
         return raw

@@ -1,4 +1,4 @@
-"""Make any agent speak the Agent Client Protocol: the side that a client talks to."""
+"""Serve any agent over the Agent Client Protocol: the side that a client talks to."""
 
 import threading
 import time
@@ -42,33 +42,33 @@ _STOPS = {Cause.AGENT_REFUSED: "refusal", Cause.AGENT_LIMIT: "max_turn_requests"
 
 
 class Conversation(Protocol):
-    """Puts turns to an agent; whoever starts the server says how."""
+    """Sends turns to an agent; provided by the caller that starts the server."""
 
     session_id: str | None
-    """The agent's own; set it to go on with an earlier session."""
+    """The agent's own; set it to continue an earlier session."""
     answer: str
     """Of the last turn."""
     turns: list[Turn]
     stderr: bytes
     cancelled: threading.Event
-    """Set it to give up the turn under way."""
+    """Set it to cancel the running turn."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be put."""
+        """Whether no more turns can be sent."""
         ...
 
     def put(self, text: str) -> bool:
-        """Put one turn. Raises SpawnError."""
+        """Send one turn. Raises SpawnError."""
         ...
 
     def close(self) -> None:
-        """End whatever is still alive."""
+        """End all processes that are still alive."""
         ...
 
 
 type OpenConversation = Callable[[str, str, Callable[[AnyStep], None]], Conversation]
-"""Called with a name for its folder, the working folder, and who hears of each step."""
+"""Called with a name for its folder, the working folder, and a callback for each step."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ServerContext:
 
 
 class Session:
-    """Holds one conversation and keeps its updates, to replay them."""
+    """One conversation, with its updates so far for a replay."""
 
     def __init__(
         self,
@@ -102,20 +102,21 @@ class Session:
 
     @property
     def agent_session_id(self) -> str | None:
-        """The agent's own name of the session."""
+        """The agent's own id of the session."""
         return self._conversation.session_id
 
-    def go_on(self, agent_session_id: str, history: list[_Update]) -> None:
+    def resume(self, agent_session_id: str, history: list[_Update]) -> None:
         """Continue a session that the agent has kept, with the updates sent so far."""
         self._conversation.session_id = agent_session_id
         self._history = list(history)
 
     def begin(self) -> None:
-        """Claim the session for a prompt; call hold next, then end."""
+        """Claim the session for a prompt; call run_prompt next, then end."""
         if not self._busy.acquire(blocking=False):
             raise RpcError(
                 INVALID_REQUEST, "Invalid request: a prompt is already running in this session"
             )
+        # A cancel that came after the end of the last prompt does not count for this one.
         self._conversation.cancelled.clear()
 
     def end(self) -> None:
@@ -123,19 +124,19 @@ class Session:
         self._busy.release()
 
     def cancel(self) -> None:
-        """Give up the prompt under way; its processes are ended."""
+        """Cancel the running prompt and end its processes."""
         self._conversation.cancelled.set()
 
     def close(self) -> None:
-        """End what is alive; no prompt is under way any more."""
+        """End the agent; no prompt may be running."""
         self._conversation.close()
 
     def replay(self) -> list[_Update]:
-        """Give all that was said so far, on both sides."""
+        """Return the updates so far, including the user's prompts."""
         return list(self._history)
 
-    def hold(self, text: str) -> dict[str, Any]:
-        """Put a prompt to the agent; give the answer to session/prompt."""
+    def run_prompt(self, text: str) -> dict[str, Any]:
+        """Send a prompt to the agent; return the result of session/prompt."""
         conversation = self._conversation
         if conversation.over:
             message = "the agent's process has ended, and this session with it: open a new one"
@@ -155,9 +156,9 @@ class Session:
         if failure is not None and failure.cause not in _STOPS:
             raise _failed(failure)
         output = self._conversation.answer
-        unsaid = self._updates.answer(output)
-        if unsaid is not None:
-            self._send_update(unsaid)
+        missing = self._updates.answer(output)
+        if missing is not None:
+            self._send_update(missing)
         meta: dict[str, Any] = {"output": output}
         if captured.session_id is not UNSET:
             meta["agentSessionId"] = captured.session_id
@@ -197,7 +198,7 @@ def _failed(failure: Failure) -> RpcError:
 
 
 def _tokens(usage: Usage) -> dict[str, int] | None:
-    """Give the tokens as the protocol has them; it wants both sides or nothing."""
+    """Return the tokens in the protocol's format, which requires both input and output."""
     if usage.input_tokens is UNSET or usage.output_tokens is UNSET:
         return None
     known = {
@@ -238,7 +239,7 @@ class _Cancel(msgspec.Struct, rename="camel"):
 
 
 class AcpServer:
-    """Takes a client's lines one by one. Prompts run in threads, so sessions go side by side."""
+    """Takes a client's lines one by one. Prompts run in threads, so sessions run in parallel."""
 
     def __init__(
         self, context: ServerContext, outbox: Outbox, version: str, log: Callable[[str], None]
@@ -258,7 +259,7 @@ class AcpServer:
         }
 
     def take(self, line: bytes) -> None:
-        """Handle one line; a prompt goes on in a thread."""
+        """Handle one line; a prompt continues in a thread."""
         if not line.strip():
             return
         try:
@@ -280,8 +281,9 @@ class AcpServer:
             self._outbox.send(line)
 
     def close(self) -> None:
-        """End all agents; prompts under way are answered as cancelled."""
-        self._outbox.begin_end()
+        """End all agents; running prompts are answered as cancelled."""
+        # First, as a prompt's thread may be waiting for a client that no longer reads.
+        self._outbox.stop_waiting()
         for session in self._sessions.values():
             session.cancel()
         for thread in self._threads:
@@ -316,15 +318,16 @@ class AcpServer:
         return {"sessionId": self._open(f"{_OURS}{uuid.uuid4()}", params.cwd).id}
 
     def _load(self, call: Call) -> dict[str, Any]:
-        """Tell a session again that was held here, or go on with one that the agent has kept."""
+        """Replay a session of this server, or resume one that the agent has stored."""
         params = call.read(_LoadSession)
         session = self._sessions.get(params.session_id)
         if session is None:
             known = [s for s in self._sessions.values() if s.agent_session_id == params.session_id]
+            # Ids that we made up mean nothing to the agent.
             if not known and params.session_id.startswith(_OURS):
                 raise _unknown(params.session_id)
             session = self._open(params.session_id, params.cwd)
-            session.go_on(params.session_id, known[-1].replay() if known else [])
+            session.resume(params.session_id, known[-1].replay() if known else [])
         for update in session.replay():
             self._outbox.send(update_line(session.id, update))
         return {}
@@ -337,17 +340,18 @@ class AcpServer:
         session = self._session(params.session_id)
         text = prompt_text(params.prompt)
         session.begin()
+        # begin() runs before the thread starts, so a cancel on the next line cannot be lost.
         thread = threading.Thread(target=self._prompt, args=(call, session, text), daemon=True)
         self._threads = [t for t in self._threads if t.is_alive()] + [thread]
         thread.start()
 
     def _prompt(self, call: Call, session: Session, text: str) -> None:
-        """Hold one prompt to its end; whatever happens, the client gets an answer."""
+        """Run one prompt to its end; the client always gets a response."""
         try:
-            line = result_line(call.id, session.hold(text))
+            line = result_line(call.id, session.run_prompt(text))
         except Exception as error:  # noqa: BLE001 - a prompt never takes the server down with it
             line = self._explain(call.id, error)
-        session.end()  # before the answer: the client may ask again at once
+        session.end()  # before the response: the client may send the next prompt at once
         if call.wants_answer:
             self._outbox.send(line)
 
@@ -369,7 +373,7 @@ class AcpServer:
         return self._sessions[session_id]
 
     def _explain(self, call_id: CallId, error: Exception) -> bytes:
-        """Write the answer to a request that failed."""
+        """Return the response to a request that failed."""
         if not isinstance(error, RpcError):
             message = f"{type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, message, {"cause": Cause.HARNESS.value})
@@ -378,7 +382,7 @@ class AcpServer:
 
 
 def prompt_text(blocks: list[dict[str, Any]]) -> str:
-    """Join the blocks of a prompt with line ends; what is not text is named or shown as text."""
+    """Join the blocks of a prompt with line ends; links and resources become text."""
     if not blocks:
         raise RpcError(INVALID_PARAMS, "Invalid params: the prompt is empty")
     return "\n".join(_block_text(block) for block in blocks)
@@ -398,7 +402,7 @@ def _block_text(block: dict[str, Any]) -> str:
 
 
 def _can_resume(context: ServerContext) -> bool:
-    """Whether the agent is started in another way when it is to go on with a session."""
+    """Whether the adapter can resume: a session id changes its command."""
     command = context.adapter.command
     return command(Ask(text="", cwd="/")) != command(Ask(text="", cwd="/", session_id="known"))
 

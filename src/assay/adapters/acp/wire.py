@@ -20,7 +20,7 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR =
     -32603,
 )
 AUTH_REQUIRED, NOT_FOUND = -32000, -32002
-_QUEUED = 10_000
+_MAX_QUEUED = 10_000
 _CLOSE_S = 2.0
 _WAIT_S = 0.1
 
@@ -29,7 +29,7 @@ type CallId = int | str | None
 
 
 class RpcError(AssayError):
-    """The answer to a request that cannot be met."""
+    """An error response to a request."""
 
     def __init__(
         self, code: int, message: str, data: dict[str, Any] | None = None, call_id: CallId = None
@@ -41,7 +41,7 @@ class RpcError(AssayError):
 
 
 class Call(NamedTuple):
-    """A request, or a notification when nobody waits for an answer."""
+    """A request, or a notification if it has no id and thus gets no response."""
 
     method: str
     params: Any
@@ -57,7 +57,7 @@ class Call(NamedTuple):
 
 
 def read_call(line: bytes) -> Call | None:
-    """Read one line; None is an answer to something that we never ask."""
+    """Read one line; None for a response, since this side sends no requests."""
     try:
         message = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -67,6 +67,7 @@ def read_call(line: bytes) -> Call | None:
     if "method" not in message and ("result" in message or "error" in message):
         return None
     method, number = message.get("method"), message.get("id")
+    # bool is a subclass of int.
     if isinstance(number, bool) or not isinstance(number, int | str | None):
         raise RpcError(INVALID_REQUEST, "Invalid request: id is neither a number nor a string")
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
@@ -76,33 +77,30 @@ def read_call(line: bytes) -> Call | None:
 
 
 def result_line(number: CallId, result: Any) -> bytes:
-    """Write the answer to a request."""
     return _line({"id": number, "result": result})
 
 
 def error_line(number: CallId, error: RpcError) -> bytes:
-    """Write that a request cannot be met, and why."""
-    said: dict[str, Any] = {"code": error.code, "message": error.message}
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
-        said["data"] = error.data
-    return _line({"id": number, "error": said})
+        body["data"] = error.data
+    return _line({"id": number, "error": body})
 
 
 def update_line(session_id: str, update: dict[str, Any]) -> bytes:
-    """Write a notification of what the agent did."""
     params = {"sessionId": session_id, "update": update}
     return _line({"method": "session/update", "params": params})
 
 
 class Outbox:
-    """Sends lines in order from a thread of its own: a client that does not read blocks no one.
+    """Sends lines in order from its own thread, so that a client that does not read blocks no one.
 
-    Bounded: whoever sends waits for room, but not once the end has begun or the client is gone.
+    The queue is bounded: a sender waits for room, but not while closing or once the client is gone.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
-        self._queue: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_MAX_QUEUED)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -111,6 +109,7 @@ class Outbox:
         """Queue a line."""
         while not self._ending.is_set():
             try:
+                # A short timeout, to notice when the outbox is closing.
                 self._queue.put(line, timeout=_WAIT_S)
             except queue.Full:
                 continue
@@ -118,12 +117,12 @@ class Outbox:
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(line)
 
-    def begin_end(self) -> None:
-        """Wait for the client no longer."""
+    def stop_waiting(self) -> None:
+        """Let senders no longer wait for room in the queue."""
         self._ending.set()
 
     def close(self) -> None:
-        """Send what is queued, if the client takes it soon."""
+        """Send what is queued, if the client reads it soon."""
         self._ending.set()
         try:
             self._queue.put(None, timeout=_CLOSE_S)
@@ -134,11 +133,11 @@ class Outbox:
     def _work(self) -> None:
         gone = False
         while (line := self._queue.get()) is not None:
-            if gone:
+            if gone:  # keep emptying the queue, or senders would wait forever
                 continue
             try:
                 self._write(line)
-            except OSError:  # the client is gone; the end of our stdin will say so too
+            except OSError:  # the client is gone; the server ends when it sees the end of stdin
                 gone = True
 
 
@@ -170,37 +169,38 @@ _KINDS = (
 
 
 class TurnUpdates:
-    """Tells the steps of one turn; knows which tool calls have been told already."""
+    """Turns the steps of one turn into updates; remembers which tool calls were announced."""
 
     def __init__(self, turn: int) -> None:
         self._turn = turn
         self._n_texts = 0
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._open: dict[str, list[str]] = {}
         """Calls without an id, by their name, oldest first."""
-        self.said: list[str] = []
-        """What the agent said in this turn."""
+        self._messages: list[str] = []
+        """The agent's messages in this turn."""
 
     def update(self, step: AnyStep) -> dict[str, Any]:
-        """Tell a step that began or changed."""
+        """Return the update for a step that started or changed."""
         if isinstance(step, ToolCall):
             return self._call(step)
         if isinstance(step, Plan):
             return {"sessionUpdate": "plan", "entries": _entries(step)}
         if isinstance(step, Message):
-            self.said.append(step.content)
+            self._messages.append(step.content)
         kind = "agent_message_chunk" if isinstance(step, Message) else "agent_thought_chunk"
         return {**text_update(kind, step.content), "messageId": self._text_id(step)}
 
     def answer(self, output: str) -> dict[str, Any] | None:
-        """Tell the answer, unless the agent has said it already."""
-        said = "\n".join(self.said)
-        if not output.strip() or output.strip() in said or output.strip() in "".join(self.said):
+        """Return an update for the answer, unless the messages contain it already."""
+        # Messages may be whole texts or chunks of one.
+        sent = ("\n".join(self._messages), "".join(self._messages))
+        if not output.strip() or any(output.strip() in text for text in sent):
             return None
         return self.update(Message(content=output))
 
     def _text_id(self, step: Message | Thought) -> str:
-        """Give each text an id of its own, so that a client does not join what is apart."""
+        """Return an id for a text; a client joins chunks with the same id."""
         if step.step_id is not UNSET:
             return f"{self._turn}-{step.step_id}"
         self._n_texts += 1
@@ -218,26 +218,25 @@ class TurnUpdates:
         if text:
             content = {"type": "content", "content": {"type": "text", "text": text}}
             update["content"] = [content]
-        if call_id in self._told:
+        if call_id in self._announced:
             return {"sessionUpdate": "tool_call_update", **update}
-        self._told.add(call_id)
+        self._announced.add(call_id)
         return {"sessionUpdate": "tool_call", "kind": _kind(step.name), **update}
 
     def _call_id(self, step: ToolCall, *, ended: bool) -> str:
-        """Give the call's own id; without one, an end belongs to the oldest open of its name."""
+        """Return the call's id; without one, an end belongs to the oldest open call of its name."""
         if step.call_id is not UNSET:
             return step.call_id
         waiting = self._open.setdefault(step.name, [])
         if ended and waiting:
             return waiting.pop(0)
-        call_id = f"call-{self._turn}-{len(self._told) + 1}"
+        call_id = f"call-{self._turn}-{len(self._announced) + 1}"
         if not ended:
             waiting.append(call_id)
         return call_id
 
 
 def text_update(kind: str, text: str) -> dict[str, Any]:
-    """Tell a piece of text."""
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
 
 
@@ -265,6 +264,6 @@ def _text(value: Any) -> str:
 
 
 def _kind(name: str) -> str:
-    """Guess what sort of tool it is, for the client's icon."""
+    """Guess the kind of a tool from its name; clients choose an icon by it."""
     lower = name.lower()
     return next((kind for kind, words in _KINDS if any(w in lower for w in words)), "other")

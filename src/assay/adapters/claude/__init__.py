@@ -11,6 +11,7 @@ from assay.adapters.reading import read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
+    is_too_long,
     mcp_servers,
     variables_of,
     vendor_reading,
@@ -19,12 +20,12 @@ from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo
 from assay.records.recording import Recording, TurnEnd
 
-_LONGEST_ARGUMENT = 100_000
-"""Bytes; the system takes 128 KiB for one argument."""
 _ENV = {
-    "IS_SANDBOX": "1",  # without it root may not run unattended
+    "IS_SANDBOX": "1",  # otherwise Claude Code refuses bypassPermissions as root
     "DISABLE_AUTOUPDATER": "1",
-    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",  # else a turn outlives its result
+    # Otherwise a command that runs too long goes on in the background, and the turn prints a second
+    # result when it ends.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
 }
 _QUIET = {
     "DISABLE_TELEMETRY": "1",
@@ -56,7 +57,7 @@ class ClaudeAdapter(VendorAdapter):
     name = "claude"
 
     def command(self, ask: Ask) -> Command:
-        """Run one prompt to its end, with every permission given."""
+        """Start Claude Code for one turn, with every permission."""
         options = self._options
         servers = mcp_servers(options, ask)
         argv = [options.program, "-p", "--output-format", "stream-json", "--verbose"]
@@ -65,18 +66,19 @@ class ClaudeAdapter(VendorAdapter):
             argv += ["--model", options.model]
         if options.max_turns:
             argv += ["--max-turns", str(options.max_turns)]
-        if ask.home:  # nothing of the user's; the workspace's own settings belong to the case
+        if ask.home:  # no user settings; those of the workspace are part of the evaluation
             argv += ["--setting-sources", "project", "--strict-mcp-config"]
         if servers:
             argv += ["--mcp-config", _mcp_config(servers)]
         if ask.session_id:
             argv += ["--resume", ask.session_id]
         argv += options.args
-        as_argument = len(ask.text.encode("utf-8", "replace")) <= _LONGEST_ARGUMENT
+        # "--" comes before the prompt because options such as --mcp-config take lists.
+        on_stdin = is_too_long(ask.text)
         return Command(
-            argv=(*argv, "--", ask.text) if as_argument else tuple(argv),
+            argv=tuple(argv) if on_stdin else (*argv, "--", ask.text),
             env={**_ENV, **_QUIET} if ask.home else _ENV,
-            stdin=None if as_argument else ask.text,
+            stdin=ask.text if on_stdin else None,
             pass_env=(*_PASSED, *variables_of(servers.values())),
             keep=(
                 "~/.claude/projects/*/{session_id}.jsonl",
@@ -88,7 +90,6 @@ class ClaudeAdapter(VendorAdapter):
         return ClaudeTurn()
 
     def read(self, recording: Recording) -> Reading:
-        """Read every turn from the agent's lines."""
         turns = read_turns(recording, ClaudeTurn)
         usages = [usage_of_turn(turn, recording.kept) for turn in turns]
         end = recording.turns[-1].end if recording.turns else TurnEnd()
@@ -105,25 +106,25 @@ class ClaudeAdapter(VendorAdapter):
 
 
 def _mcp_config(servers: dict[str, McpServer]) -> str:
-    """The common form is Claude Code's own."""
-    said: dict[str, Any] = {}
+    """Write the servers as they are: the common format is Claude Code's own."""
+    config: dict[str, Any] = {}
     for name, server in servers.items():
         fields = msgspec.to_builtins(server)
         if server.is_remote:
             fields.setdefault("type", "http")
-        said[name] = fields
-    return msgspec.json.encode({"mcpServers": said}).decode()
+        config[name] = fields
+    return msgspec.json.encode({"mcpServers": config}).decode()
 
 
 def _agent(turns: list[ClaudeTurn]) -> AgentInfo:
     init = next((turn.init for turn in reversed(turns) if turn.init), {})
-    said = next((turn.model for turn in turns if turn.model), None)
-    model, version = init.get("model") or said, init.get("claude_code_version")
+    answered = next((turn.model for turn in turns if turn.model), None)
+    model, version = init.get("model") or answered, init.get("claude_code_version")
     return AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET)
 
 
 def _setup(turns: list[ClaudeTurn]) -> dict[str, Any] | None:
-    """Say what the agent had, without the paths that differ from trial to trial."""
+    """The agent's setup, without the paths, which differ from trial to trial."""
     init = next((turn.init for turn in turns if turn.init), None)
     if init is None:
         return None

@@ -1,4 +1,4 @@
-"""How a turn of Claude Code went and what it used, judged from its result line."""
+"""The failure and the usage of a turn of Claude Code, from its result line."""
 
 import re
 from pathlib import Path
@@ -25,19 +25,20 @@ _ERRORS = {
     "invalid_request": Cause.PROVIDER,
     "max_output_tokens": Cause.AGENT_LIMIT,
 }
-"""The words of `error` in a line that tells of an API error; "unknown" says nothing."""
+"""Values of `error` in the line of an API error; "unknown" carries no information."""
 _LIMITS = frozenset({"max_turns", "budget_exhausted", "prompt_too_long", "max_output_tokens"})
 _LOST_SESSION = re.compile(r"no conversation found|session.{0,20}not found", re.IGNORECASE)
 
 
 def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | None:
-    """Give what Claude Code itself says went wrong, None when it says nothing."""
+    """Return the failure that Claude Code itself reports, None when it reports none."""
     if turn.results:
         result = turn.results[-1]
+        # API errors have the subtype "success": only is_error tells.
         return _failure_of_result(result, turn) if result.get("is_error") is True else None
     if turn.retry is not None:
         return _of_retry(turn.retry)
-    if turn.interrupted:
+    if turn.interrupted:  # SIGINT: no result, and exit code 0
         return Failure(cause=Cause.AGENT_CRASH, message="was interrupted before it gave a result")
     if turn.events.total == 0:
         return start_failure("claude", end, stderr)
@@ -70,14 +71,14 @@ def _api_cause(result: dict[str, Any], line: dict[str, Any], message: str) -> Ca
 
 
 def _of_retry(retry: dict[str, Any]) -> Failure:
-    """It was still asking its provider again when it was ended."""
+    """Judge a turn that was killed while Claude Code was retrying its provider."""
     status = retry.get("error_status")
     error = str(retry.get("error"))
     cause = status_cause(status) if isinstance(status, int) else _ERRORS.get(error, Cause.PROVIDER)
-    said = " ".join(str(part) for part in (status, error) if part is not None)
+    reason = " ".join(str(part) for part in (status, error) if part is not None)
     attempt, most = retry.get("attempt"), retry.get("max_retries")
     return Failure(
-        cause=cause, message=f"no answer from the provider: {said}, retry {attempt}/{most}"
+        cause=cause, message=f"no answer from the provider: {reason}, retry {attempt}/{most}"
     )
 
 
@@ -105,7 +106,7 @@ _OF_API = {
 
 
 def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
-    """Add up the results of a turn; one that was cut short is looked up in the session file."""
+    """Add up the results of a turn; a killed turn has none, so its session file is read."""
     found = [usage for result in turn.results if (usage := _usage_of_result(result, turn.model))]
     if not turn.results and kept is not None:
         found = _of_session(turn, kept)
@@ -116,7 +117,8 @@ def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
 
 
 def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
-    """Take this turn's share, with sub-agents; older versions tell only the main thread's."""
+    """Return this turn's usage with sub-agents; older versions report only the main thread."""
+    # Not modelUsage or total_cost_usd: those are totals of the session, even across processes.
     share = result.get("model_usage_since_last_result")
     if isinstance(share, dict) and share:
         total: Usage | None = None
@@ -128,7 +130,7 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
     fields = result.get("usage")
     usage = _counted(fields if isinstance(fields, dict) else {}, _OF_API)
     if not (usage.input_tokens or usage.output_tokens):
-        return None  # an API error: nothing was answered
+        return None  # an API error: the model has not answered
     models = result.get("modelUsage")
     if model is None and isinstance(models, dict) and len(models) == 1:
         model = next(iter(models))
@@ -138,13 +140,15 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
 def _of_model(name: str, fields: dict[str, Any]) -> Usage:
     usage = _counted(fields, _BY_MODEL)
     cost = fields.get("costUSD")
+    # For a model of unknown price the CLI computes a cost at some default price.
     if isinstance(cost, int | float) and fields.get("costBasis", "list") != "unknown":
         return msgspec.structs.replace(usage, cost_usd=float(cost), cost_source="reported")
     return with_cost(name, usage, output_includes_reasoning=True)
 
 
 def _of_session(turn: ClaudeTurn, kept: Path) -> list[Usage]:
-    """Find the answers of a turn in the session files; there each has its final count."""
+    """Find the answers of a turn in the session files, which hold their final token counts."""
+    # Each content block has its own line with its message's id; the last one counts.
     last: dict[str, tuple[str, dict[str, Any]]] = {}
     for path in sorted(kept.rglob("*.jsonl")):
         with path.open("rb") as file:
@@ -166,6 +170,6 @@ def _counted(fields: dict[str, Any], names: dict[str, str]) -> Usage:
     for ours, theirs in names.items():
         value = fields.get(theirs)
         counts[ours] = value if isinstance(value, int) and not isinstance(value, bool) else UNSET
-    if counts.get("reasoning_tokens") == 0:  # also what it says when it was not told
+    if counts.get("reasoning_tokens") == 0:  # the CLI also writes 0 if it does not know
         counts["reasoning_tokens"] = UNSET
     return Usage(**counts)

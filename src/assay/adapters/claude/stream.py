@@ -14,25 +14,25 @@ _INTERRUPTED = "[Request interrupted by user"
 
 
 class ClaudeTurn(EventReader):
-    """Takes the lines of one turn; what follows a result is read too, another may come."""
+    """Reads the lines of one turn, also after its result: another one may follow."""
 
     def __init__(self, turn: int | None = None) -> None:
         super().__init__()
         self._steps = StepBuilder(turn)
         self._tasks = TaskList()
         self._asked_ms: dict[str, float | None] = {}
-        """When each call was made, by the agent's clock."""
-        self._said: list[str] = []
-        """Lines that are not JSON: the answer itself when another output format was asked for."""
+        """When each call was made, by the agent's own clock."""
+        self._plain_lines: list[str] = []
+        """Lines that are not JSON: the answer itself if the user chose another output format."""
         self.init: dict[str, Any] | None = None
         self.results: list[dict[str, Any]] = []
         self.message_ids: dict[str, None] = {}
-        """Of the model's answers, in order."""
+        """Of the model's answers, as an ordered set."""
         self.model: str | None = None
         self.api_error: dict[str, Any] | None = None
-        """The last line in which the CLI tells of an error of the provider."""
+        """The last line that reports an error of the provider."""
         self.retry: dict[str, Any] | None = None
-        """The last api_retry, while nothing has followed it."""
+        """The last api_retry, until an answer or a result follows it."""
         self.retries = 0
         self.denied: set[str] = set()
         self.refused = False
@@ -43,19 +43,19 @@ class ClaudeTurn(EventReader):
         return self._steps.steps
 
     def output(self) -> str:
-        """The result, or else what was said; a sub-agent's words are not the agent's."""
+        """The result, else the agent's messages without those of its sub-agents."""
         result = self.results[-1].get("result") if self.results else None
         if isinstance(result, str) and result:
             return result
-        said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
-        return "\n".join(said or self._said)
+        messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
+        return "\n".join(messages or self._plain_lines)
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if isinstance(value, list):  # --output-format json --verbose: all events in one array
-            self.events.total += len(value) - 1
+            self.events.total += len(value) - 1  # feed() has counted the line as one event
             events = [event if isinstance(event, dict) else {} for event in value]
             return [step for event in events for step in self._count(event, line.t_ms)]
-        self._said.append(line.text.decode("utf-8", "replace"))
+        self._plain_lines.append(line.text.decode("utf-8", "replace"))
         return super()._odd(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
@@ -69,7 +69,7 @@ class ClaudeTurn(EventReader):
             self._result(event)
         elif kind in ("assistant", "user"):
             return self._message(event, t_ms)
-        elif kind not in SILENT:
+        elif kind not in SILENT_TYPES:
             self._unknown(kind if isinstance(kind, str) else "(no type)")
         return []
 
@@ -91,6 +91,7 @@ class ClaudeTurn(EventReader):
         self.results.append(event)
         self.ended = True
         self.retry = None
+        # The result repeats what permission_denied events have reported: hence a set.
         denials = event.get("permission_denials")
         for denial in denials if isinstance(denials, list) else []:
             if isinstance(denial, dict):
@@ -115,7 +116,7 @@ class ClaudeTurn(EventReader):
         if event.get("is_api_error_message") or isinstance(event.get("error"), str):
             self.api_error = event
         model, message_id = message.get("model"), message.get("id")
-        if isinstance(model, str) and model != "<synthetic>":
+        if isinstance(model, str) and model != "<synthetic>":  # an error text of the CLI itself
             self.model = self.model or model
             if isinstance(message_id, str):
                 self.message_ids[message_id] = None
@@ -139,7 +140,7 @@ class ClaudeTurn(EventReader):
         kind = block["type"]
         content = block.get(kind)
         text = content if isinstance(content, str) else ""
-        if event["type"] == "user":  # told to the model: a nudge, a replay, a sub-agent's task
+        if event["type"] == "user":  # input to the model: a nudge, a replay, a sub-agent's task
             self.interrupted = self.interrupted or text.startswith(_INTERRUPTED)
             return []
         if not text:
@@ -178,6 +179,7 @@ class ClaudeTurn(EventReader):
             parent=parent,
         )
         assert isinstance(step, ToolCall)
+        # Only the step knows the tool's name: a result has just the id of its call.
         exit_code = exit_code_of(step.name, output, structured, failed=failed)
         if exit_code is not None:
             step = self._steps.tool(t_ms, call_id=call_id, exit_code=exit_code)
@@ -187,12 +189,12 @@ class ClaudeTurn(EventReader):
 
 
 CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-"""Blocks with which a tool call begins."""
+"""Blocks that start a tool call."""
 SILENT_BLOCKS = frozenset(
     {"redacted_thinking", "image", "document", "container_upload", "fallback", "search_result"}
     | {"tool_reference", "resource", "resource_link", "audio"}
 )
-SILENT = frozenset(
+SILENT_TYPES = frozenset(
     [
         "attachment",
         "auth_status",
@@ -297,17 +299,17 @@ SILENT_SYSTEM = frozenset(
         "worker_shutting_down",
     ]
 )
-"""The subtypes that version 2.1.325 can write, save those that are read."""
+"""All subtypes that version 2.1.325 can write, except those that are read."""
 
 
 class TaskList:
-    """Follows the plan over the calls of one turn."""
+    """The plan, updated by the calls of one turn."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[str, Any]] = {}
 
     def take(self, call: ToolCall, structured: Any) -> list[Any] | None:
-        """Give the whole plan after a call that changed it, None after any other."""
+        """Return the whole plan after a call that changed it, None after any other."""
         given = call.input if isinstance(call.input, dict) else {}
         details = structured if isinstance(structured, dict) else {}
         if call.name == "TodoWrite":
@@ -334,6 +336,7 @@ class TaskList:
         if status == "deleted":
             self._tasks.pop(number, None)
             return self._entries()
+        # After a resume the task may come from an earlier turn.
         task = self._tasks.setdefault(number, {"id": number, "content": None, "status": "pending"})
         if status is not UNSET:
             task["status"] = status
@@ -349,7 +352,7 @@ _EXIT_CODE = re.compile(r"Exit code (\d+)\b")
 
 
 def text_of(content: Any) -> Any:
-    """Give the text of a result; as it stands where it is more than text."""
+    """Return the text of a result, or the whole content if it holds more than text."""
     if not isinstance(content, list):
         return "" if content is None else content
     texts = [
@@ -361,16 +364,16 @@ def text_of(content: Any) -> Any:
 
 
 def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> int | None:
-    """Give the exit code of a shell command, where it can be known.
+    """Return the exit code of a shell command, if it can be known.
 
-    A failure tells it in words; a success is 0, unless the CLI gave another code a good meaning
-    (grep without a match) or the command still runs.
+    A failure has it in its text. A success means 0, unless the CLI treats another code as success
+    (grep without a match) or the command is still running.
     """
     if name != "Bash":
         return None
     if failed:
-        said = _EXIT_CODE.match(output) if isinstance(output, str) else None
-        return int(said.group(1)) if said else None
+        match = _EXIT_CODE.match(output) if isinstance(output, str) else None
+        return int(match.group(1)) if match else None
     if not isinstance(structured, dict) or "stdout" not in structured:
         return None
     other = ("interrupted", "backgroundTaskId", "returnCodeInterpretation")

@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.merge import Family, assign_segments, ids_of, merge_turn
+from assay.adapters.codex.merge import Family, ids_of, merge_turn
 from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, last_session, read_turns
+from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
+    is_too_long,
     mcp_servers,
     start_failure,
     status_cause,
@@ -46,14 +47,14 @@ class CodexAdapter(VendorAdapter):
         return CodexTurn(max_turns=self._options.max_turns)
 
     def read(self, recording: Recording) -> Reading:
-        """Read the stream, and what the rollout knows besides."""
+        """Read the stream, and the rollouts for what it does not show."""
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda turn: CodexTurn(turn, self._options.max_turns))
         session_id = last_session(turns)
         rollouts = read_rollouts(recording.kept)
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
-        segments = assign_segments(turns, main, clock)
+        segments = assign_segments(turns, main.segments if main else [], clock)
         family = Family(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
         used: list[Tokens | None] = []
@@ -79,7 +80,7 @@ class CodexAdapter(VendorAdapter):
         main: Rollout | None,
         stderr: str,
     ) -> dict[str, Any]:
-        """Say what the agent had; of MCP servers it tells only, on stderr, which failed."""
+        """The agent's setup; Codex reports only failed MCP servers, and only on stderr."""
         known = [segment for segment in segments if segment is not None]
         context = known[-1].context if known else {}
         sandbox = context.get("sandbox_policy")
@@ -104,10 +105,11 @@ class CodexAdapter(VendorAdapter):
 def _own_tokens(
     turns: list[CodexTurn], segments: list[Segment | None], index: int
 ) -> Tokens | None:
-    """Give what one turn used: by the rollout, else what it added to the thread's total."""
+    """Return the tokens of one turn: from the rollout, else by difference of thread totals."""
     segment = segments[index]
     if segment is not None and segment.tokens is not None:
         return segment.tokens
+    # After `resume` the stream reports the usage of the whole thread, not of the turn.
     total = take_tokens(turns[index].usage)
     if total is None:
         return None
@@ -116,7 +118,7 @@ def _own_tokens(
 
 
 def _usage(tokens: Tokens | None, model: str | None) -> Usage | None:
-    """Say it as Codex does: input includes what was cached, output includes reasoning."""
+    """Count as Codex does: input includes cached tokens, output includes reasoning."""
     if tokens is None:
         return None
     usage = Usage(
@@ -141,6 +143,7 @@ def _failure(
         )
     if last.error is not None:
         return turn_failure(last.error, segment.error if segment is not None else None)
+    # Codex checks flags, settings and the thread to resume before it prints its first event.
     if last.session_id is None and not last.events.total:
         return never_started(end, recording.stderr)
     if not last.ended and last.notice is not None:
@@ -149,9 +152,9 @@ def _failure(
 
 
 def _descendants(rollouts: dict[str, Rollout], root: str | None) -> dict[str, Rollout]:
-    """Give the rollouts of the sub-agents of a thread, and of theirs."""
+    """Return the rollouts of all sub-agents of a thread, at any depth."""
     family = {root}
-    while True:
+    while True:  # add one generation per pass until nothing new is found
         more = {name for name, rollout in rollouts.items() if rollout.parent in family} - family
         if not more:
             return {name: rollout for name, rollout in rollouts.items() if name in family}
@@ -187,20 +190,20 @@ plugins = false
 apps = false
 unbounded_connection_retries = false
 """
-"""Of an isolated agent: it speaks with its provider and nobody else, and gives up on a dead one."""
+"""For an isolated agent: no requests but to its provider, and a refused connection is not retried
+forever, which is Codex's default."""
 _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION")
 _BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 _OWN_SANDBOX = ("-s", "--sandbox", "--full-auto", "-a", "--ask-for-approval", _BYPASS, "--yolo")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LOG = "error,codex_mcp=warn"
-"""Makes it say on stderr which MCP servers did not start; nothing else tells."""
-_LONGEST_ARGUMENT = 100_000
+"""Logs on stderr which MCP servers did not start; the event stream does not report it."""
 _TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def codex_command(options: VendorOptions, ask: Ask) -> Command:
-    """Put the command line together; the prompt comes behind -- or, when long, on stdin."""
+    """Build the command line; the prompt follows `--` or, when long, goes to stdin."""
     servers = mcp_servers(options, ask)
     argv = [native_program(options.program), "exec"]
     if ask.session_id is not None:
@@ -213,7 +216,8 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     argv += options.args
     if ask.session_id is not None:
         argv.append(ask.session_id)
-    on_stdin = len(ask.text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT or ask.text == "-"
+    # As an argument, the prompt "-" would mean "read stdin".
+    on_stdin = is_too_long(ask.text) or ask.text == "-"
     argv += ["-"] if on_stdin else ["--", ask.text]
     env, files, keep = _home(ask)
     if servers:
@@ -229,7 +233,7 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
 
 
 def native_program(name: str) -> str:
-    """Find the binary behind npm's wrapper: one process less, and signals reach it."""
+    """Find the binary behind npm's Node wrapper: one process less, and signals reach it."""
     found = shutil.which(name)
     if found is None:
         return name
@@ -239,6 +243,7 @@ def native_program(name: str) -> str:
     machine = _TRIPLES.get(platform.machine().lower(), platform.machine().lower())
     package = f"@openai/codex-{platform.system().lower()}-{machine}"
     root = script.parents[1]  # …/node_modules/@openai/codex
+    # npm puts the platform package below the wrapper's package, or hoists it beside it.
     for modules in (root / "node_modules", root.parents[1]):
         binaries = sorted((modules / package).glob("vendor/*/bin/codex"))
         if binaries:
@@ -247,7 +252,7 @@ def native_program(name: str) -> str:
 
 
 def _home(ask: Ask) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-    """Give environment, files and what to keep: a home of its own, or the user's."""
+    """Return environment, files to write and files to keep, for an isolated or the user's home."""
     if ask.home is not None:
         home = f"{ask.home}/.codex"
         env = {"CODEX_HOME": home}
@@ -256,6 +261,8 @@ def _home(ask: Ask) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
             env["CODEX_API_KEY"] = key  # without a login Codex looks at this name only
         keep = ("~/.codex/sessions/**/rollout-*.jsonl",)
         return env, {f"{home}/config.toml": _CONFIG}, keep
+    # In the user's home only the main thread's rollout is kept: file names hold the id of their
+    # own thread, so those of sub-agents cannot be told from other sessions.
     place = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     if not place.is_relative_to(Path.home()):
         return {}, {}, ()
@@ -264,14 +271,14 @@ def _home(ask: Ask) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
 
 
 def _sandbox(args: tuple[str, ...]) -> list[str]:
-    """Let it do everything, unless the user says how far it may go."""
+    """Bypass the sandbox, unless the user's arguments choose a sandbox or approval mode."""
     chosen = any(arg.split("=", 1)[0] in _OWN_SANDBOX for arg in args)
     chosen = chosen or any(arg.startswith(("sandbox_mode", "approval_policy")) for arg in args)
     return [] if chosen else [_BYPASS]
 
 
 def _mcp_settings(servers: dict[str, McpServer], required: frozenset[str]) -> list[str]:
-    """Give the settings of all servers; without those of its world a trial measures nothing."""
+    """Return the settings of all servers; without the required ones Codex refuses to start."""
     settings: list[str] = []
     for name, server in servers.items():
         if not _SERVER_NAME.fullmatch(name):
@@ -296,6 +303,7 @@ def _server_table(server: McpServer) -> dict[str, Any]:
     table["args"] = [_filled(word) for word in server.args]
     if server.cwd is not None:
         table["cwd"] = server.cwd
+    # A variable that only passes through goes by name, which keeps its value off the command line.
     passed = [key for key, text in server.env.items() if text == f"${{{key}}}"]
     env = {key: _filled(text) for key, text in server.env.items() if key not in passed}
     if env:
@@ -306,7 +314,7 @@ def _server_table(server: McpServer) -> dict[str, Any]:
 
 
 def _filled(text: str) -> str:
-    """Put in the values of ${NAME}: Codex does not do it itself."""
+    """Expand ${NAME} and ${NAME:-default}: Codex does not do it itself."""
     return _REFERENCE.sub(lambda m: os.environ.get(m.group(1), m.group(2) or ""), text)
 
 
@@ -316,6 +324,7 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON strings, numbers and booleans are valid TOML.
     return msgspec.json.encode(value).decode()
 
 
@@ -339,7 +348,7 @@ _INFO = {
     "misalignment_policy_violation": Cause.AGENT_REFUSED,
     "invalid_prompt": Cause.AGENT_REFUSED,
 }
-"""The words of codex_error_info in the rollout; "other" says nothing."""
+"""Values of codex_error_info in the rollout; "other" carries no information."""
 _WORDS: tuple[tuple[re.Pattern[str], Cause], ...] = (
     (re.compile(r"missing environment variable", re.IGNORECASE), Cause.AUTH),
     (
@@ -361,13 +370,13 @@ _NOISE = re.compile(r"^(WARNING: proceeding|Reading additional input from stdin|
 
 
 def turn_failure(message: str, error: dict[str, Any] | None) -> Failure:
-    """Judge a turn that Codex says has failed; error is what the rollout has about it."""
+    """Judge a turn that Codex reports as failed; error is the rollout's record of it."""
     info = error.get("codex_error_info") if error else None
     return Failure(cause=_info_cause(info) or _cause(message), message=message[:2000])
 
 
 def waiting_failure(notice: str) -> Failure | None:
-    """Judge a turn that was cut while Codex tried to reach its provider."""
+    """Judge a turn that was killed while Codex was retrying its provider."""
     cause = _cause(notice)
     if cause not in (Cause.AUTH, Cause.PROVIDER):
         return None
@@ -376,12 +385,12 @@ def waiting_failure(notice: str) -> Failure | None:
 
 def never_started(end: TurnEnd, stderr: str) -> Failure | None:
     """Judge a process that ended before its first event."""
-    words = "\n".join(line for line in stderr.splitlines() if not _NOISE.match(line))
-    return start_failure("codex", end, words)
+    lines = [line for line in stderr.splitlines() if not _NOISE.match(line)]
+    return start_failure("codex", end, "\n".join(lines))
 
 
 def failed_servers(stderr: str) -> set[str]:
-    """Name the MCP servers that did not start."""
+    """Return the names of the MCP servers that did not start."""
     return set(_SERVER.findall(stderr))
 
 
@@ -398,7 +407,7 @@ def _info_cause(info: Any) -> Cause | None:
 
 def _cause(message: str) -> Cause:
     status = _STATUS.search(message)
-    if status is not None:
+    if status is not None:  # more reliable than any wording
         return status_cause(int(status.group(1)))
     for pattern, cause in _WORDS:
         if pattern.search(message):
@@ -407,7 +416,7 @@ def _cause(message: str) -> Cause:
 
 
 def _body_cause(message: str) -> Cause | None:
-    """A refused request is told as the provider's answer, word for word."""
+    """Judge a message that is the provider's response body, which Codex passes on for HTTP 400."""
     try:
         body = msgspec.json.decode(message)
     except (msgspec.DecodeError, RecursionError):

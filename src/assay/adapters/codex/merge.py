@@ -1,4 +1,4 @@
-"""Put Codex's stream and its rollout together: the stream's order, the rollout's knowledge."""
+"""Merge Codex's stream and its rollout: the stream gives the order, the rollout the details."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.rollout import ITEM_TYPES, Call, Entry, Rollout, Said, Segment
+from assay.adapters.codex.rollout import ITEM_TYPES, Call, Entry, Rollout, Segment, TextEntry
 from assay.adapters.codex.stream import (
     PATCH,
     SHELL,
@@ -30,53 +30,44 @@ from assay.records.capture import AnyStep, Plan, ToolCall
 
 @dataclass
 class Family:
-    """The rollouts of sub-agents that no call has claimed yet, and what they used."""
+    """The rollouts of sub-agents that no call has claimed yet, and the tokens of claimed ones."""
 
     rollouts: dict[str, Rollout]
     seen: frozenset[str | None] = frozenset()
-    """What stands in the main thread."""
+    """Ids of all entries of the main thread."""
     tokens: list[Tokens | None] = field(default_factory=list)
 
     def claim(self, call: Call) -> list[Rollout]:
-        """Give the sub-agents that this call began."""
+        """Return the sub-agents that this call started, each only once."""
         found = [self.rollouts.pop(name) for name in receivers(call) if name in self.rollouts]
         self.tokens += [segment.tokens for child in found for segment in child.segments]
         return found
 
     def spent(self) -> Tokens | None:
-        """Give what was used since this was asked last."""
+        """Return the tokens of the rollouts claimed since the last call of this method."""
         tokens, self.tokens = add_tokens(self.tokens), []
         return tokens
 
 
 def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
-    """Give the ids of all that stands in a rollout."""
     segments = rollout.segments if rollout is not None else []
     return frozenset(_id_of(entry) for segment in segments for entry in segment.entries)
-
-
-def assign_segments(
-    turns: list[CodexTurn], rollout: Rollout | None, clock: TrialClock
-) -> list[Segment | None]:
-    """Give each turn its part of the rollout; a session may be older than the trial."""
-    segments = rollout.segments if rollout is not None else []
-    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
-    left = (within or segments)[-len(turns) :] if turns else []
-    begun = [turn for turn in turns if turn.session_id is not None]
-    by_turn = dict(zip(map(id, begun), left, strict=False))
-    return [by_turn.get(id(turn)) for turn in turns]
 
 
 def merge_turn(
     turn: CodexTurn, segment: Segment | None, clock: TrialClock, number: int | None, family: Family
 ) -> list[AnyStep]:
-    """Give the steps of one turn, nothing twice and nothing left out."""
+    """Return the steps of one turn: items in the stream's order, and between them the entries
+    that only the rollout has, each behind the item it follows there.
+    """
     entries = segment.entries if segment is not None else []
     found = _match(turn.items, entries)
     placed: list[tuple[float, int, list[AnyStep]]] = []
     for index, item in enumerate(turn.items):
         entry = found.get(index)
         placed.append((index, 0, _stream_steps(item, entry, clock, number, family)))
+    # Sort keys: an item has its index; an entry without one follows the last matched item before it
+    # in the rollout (index + 0.5), and takes over its time if it has none of its own.
     matched = {id(entry): index for index, entry in found.items()}
     after, at_ms = -1.0, turn.items[0].begun_ms if turn.items else 0.0
     for order, entry in enumerate(entries):
@@ -97,8 +88,8 @@ def entry_steps(
     family: Family,
     parent: str | None = None,
 ) -> list[AnyStep]:
-    """Make the steps of something that only a rollout tells."""
-    if isinstance(entry, Said):
+    """Make the steps of an entry that only the rollout has."""
+    if isinstance(entry, TextEntry):
         at = clock.at(entry.at_ms)
         step = TEXTS[entry.type](
             content=entry.text,
@@ -121,7 +112,7 @@ def _children(
         for segment in child.segments:
             for entry in segment.entries:
                 if child.is_fork and _id_of(entry) in family.seen:
-                    continue  # a fork begins with its parent's history
+                    continue  # a fork starts with a copy of its parent's history
                 yield from entry_steps(entry, clock, turn, default_ms, family, call.call_id)
 
 
@@ -132,7 +123,7 @@ def _id_of(entry: Entry) -> str | None:
 def _stream_steps(
     item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, family: Family
 ) -> list[AnyStep]:
-    if isinstance(entry, Said):
+    if isinstance(entry, TextEntry):
         at = clock.at(entry.at_ms)
         step = item_step(item)
         return [step if at is None else msgspec.structs.replace(step, timestamp=at)]
@@ -150,7 +141,10 @@ def _stream_steps(
 
 
 def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
-    """Find the entry of each item: the one most like it, and the first of those."""
+    """Find the rollout entry of each item: greedily, by the strictest level first.
+
+    The stream does not show call ids, and items of parallel calls are not in the model's order.
+    """
     free = list(entries)
     found: dict[int, Entry] = {}
     for level in (2, 1, 0):
@@ -164,7 +158,7 @@ def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
 
 
 def _fits(item: Item, entry: Entry, level: int) -> bool:
-    if isinstance(entry, Said):
+    if isinstance(entry, TextEntry):
         text = item.value.get("text")
         return entry.type == item.type and isinstance(text, str) and _is_like(entry.text, text)
     if item.type == "todo_list":
@@ -183,12 +177,12 @@ def _ticked(entries: list[dict[str, str]] | None) -> list[tuple[str, bool]] | No
 
 
 def _is_missing(entry: Entry, turn: CodexTurn) -> bool:
-    """Whether something that stands only in the rollout belongs into the trajectory.
+    """Whether an entry without a matching item is missing from the stream.
 
-    Texts are missing when the stream was cut or shows none of their kind: else it has them in
-    other words. A plan that did not change is shown once.
+    A text is, if the stream was cut or shows no text of its type; otherwise the stream has it in a
+    different form. The stream shows a plan that did not change only once.
     """
-    if isinstance(entry, Said):
+    if isinstance(entry, TextEntry):
         cut = not turn.ended or turn.over_limit
         return cut or not any(item.type == entry.type for item in turn.items)
     if plan_of(entry) is not None:
@@ -198,7 +192,7 @@ def _is_missing(entry: Entry, turn: CodexTurn) -> bool:
 
 PLAN = "update_plan"
 _ITEM_TOOLS = (SHELL, PATCH, "write_stdin", "shell", "local_shell")
-"""Tools whose answers begin with a header unless the call was turned down."""
+"""Tools whose output starts with a header unless the call was rejected."""
 _HEADER = re.compile(r"(Chunk ID|Wall time|Exit code|Process |Output:|Script )", re.IGNORECASE)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
 _REJECTED = re.compile(
@@ -209,15 +203,16 @@ _REJECTED = re.compile(
 
 
 def belongs(item: Item, call: Call, level: int) -> bool:
-    """Whether the stream's item and the rollout's call are the same doing.
+    """Whether the stream's item and the rollout's call are the same call.
 
-    level 2: in all that both tell; 1: but for the output, which a rollout has only in part; 0: they
-    are of one kind, and nothing else of that kind is left.
+    level 2: all fields that both have are equal; 1: all but the output, which a rollout may hold
+    only in part; 0: the type is the same, and no better match is left.
     """
     made = call.item
     if made is not None:
         kind = ITEM_TYPES.get(str(made.get("type")))
         return kind == item.type and (level == 0 or _is_same(item, made, whole=level == 2))
+    # A call that ended has its item in the rollout; only a web search may lack one.
     if item.ended_ms is not None and item.type != "web_search":
         return False
     if item.type == "command_execution":
@@ -235,7 +230,7 @@ def call_step(
     default_ms: float = 0,
     parent: str | None = None,
 ) -> AnyStep:
-    """Make the step of a call that is over: one that did not end was cut off with the agent."""
+    """Make the step of a call; one that did not end was stopped along with the agent."""
     if call is None:
         assert item is not None
         return _closed(item_step(item))
@@ -245,14 +240,14 @@ def call_step(
     assert isinstance(step, ToolCall)
     changes: dict[str, Any] = {"call_id": call.call_id, **_times(call, clock)}
     if item is not None:
-        changes |= _told_by(call, item)
+        changes |= _rollout_fields(call, item)
     if parent or call.outer:
         changes["parent"] = parent or call.outer
     return _closed(msgspec.structs.replace(step, **changes))
 
 
 def plan_of(call: Call) -> list[Any] | None:
-    """Give the entries of a plan that was accepted."""
+    """Return the entries of an accepted plan; None for any other call."""
     plan = call.input.get("plan") if isinstance(call.input, dict) else None
     if call.name != PLAN or not isinstance(plan, list) or rejection(call) is not None:
         return None
@@ -264,7 +259,6 @@ def plan_of(call: Call) -> list[Any] | None:
 
 
 def plan_step(call: Call, at_ms: float, turn: int | None, parent: str | None = None) -> Plan:
-    """Make the step of an accepted plan."""
     why = call.input.get("explanation")
     return Plan(
         entries=plan_of(call) or [],
@@ -276,20 +270,20 @@ def plan_step(call: Call, at_ms: float, turn: int | None, parent: str | None = N
 
 
 def receivers(call: Call) -> list[str]:
-    """Name the threads of the sub-agents that a call began or spoke to."""
+    """Return the thread ids of the sub-agents that a call started or messaged."""
     threads = (call.item or {}).get("receiver_thread_ids")
     if isinstance(threads, list) and threads:
         return [str(thread) for thread in threads]
     try:
-        said = msgspec.json.decode(call.output) if isinstance(call.output, str) else None
+        answer = msgspec.json.decode(call.output) if isinstance(call.output, str) else None
     except (msgspec.DecodeError, RecursionError):
         return []
-    agent = said.get("agent_id") if isinstance(said, dict) else None
+    agent = answer.get("agent_id") if isinstance(answer, dict) else None
     return [agent] if isinstance(agent, str) else []
 
 
 def rejection(call: Call) -> str | None:
-    """Give what was answered to a call that was turned down."""
+    """Return the error message of a rejected call; such a call has no item."""
     text = call.output
     if call.item is not None or not isinstance(text, str):
         return None
@@ -334,34 +328,36 @@ def _as_item(call: Call, clock: TrialClock, turn: int | None, default_ms: float)
     )
 
 
-def _told_by(call: Call, item: Item) -> dict[str, Any]:
-    """Give what the rollout knows better than the stream's item."""
+def _rollout_fields(call: Call, item: Item) -> dict[str, Any]:
+    """Return the fields for which the rollout is more exact than the stream's item."""
     made = call.item or {}
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if call.input is not None:
-        told["input"] = call.input
+        fields["input"] = call.input
+        # A patch may come as a shell command, and an MCP call's own name lacks its server.
         if item.type not in ("file_change", "mcp_tool_call"):
-            told["name"] = call.name
+            fields["name"] = call.name
     else:
-        told |= {"name": tool_name(item), "input": tool_input(item)}
+        fields |= {"name": tool_name(item), "input": tool_input(item)}
     if item.type == "file_change" and isinstance(made.get("stdout"), str):
-        told["output"] = made["stdout"] + str(made.get("stderr") or "")
+        fields["output"] = made["stdout"] + str(made.get("stderr") or "")
     if item.type == "collab_tool_call" and call.output is not None:
-        told["output"] = call.output
+        fields["output"] = call.output
     if item.ended_ms is None or call.cut:
         output = made.get("aggregated_output")
         if isinstance(output, str):
-            told["output"] = output
+            fields["output"] = output
         elif isinstance(call.output, str):
-            told["output"] = call.output
-        told |= {"status": "cancelled", "exit_code": UNSET, "error": UNSET}
-    return told
+            fields["output"] = call.output
+        fields |= {"status": "cancelled", "exit_code": UNSET, "error": UNSET}
+    return fields
 
 
 def _bare_step(call: Call, turn: int | None, default_ms: float) -> ToolCall:
-    """Make the step of a call that became no item: turned down, or not worth one."""
+    """Make the step of a call without an item: rejected, or of a tool that has none."""
     text = call.output
     why = rejection(call)
+    # The header comes first; further down the output itself may contain such a line.
     exits = _EXIT.findall(text[:500]) if isinstance(text, str) else []
     exit_code = int(exits[0]) if exits else None
     if why is None and exit_code:
@@ -401,6 +397,7 @@ def _command_of(value: Any) -> str | None:
 
 def _changes(value: dict[str, Any]) -> list[dict[str, Any]]:
     changes = value.get("changes")
+    # The stream has a list of changes, the rollout an object by path.
     if isinstance(changes, dict):
         return [
             {"path": path, "kind": change.get("type") if isinstance(change, dict) else None}

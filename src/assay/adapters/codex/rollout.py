@@ -18,12 +18,12 @@ ITEM_TYPES = {
     "CollabAgentToolCall": "collab_tool_call",
     "WebSearch": "web_search",
 }
-"""What the items of tool calls are called here and in the stream."""
+"""Types of tool call items, in the rollout and in the stream."""
 
 
 @dataclass
 class Call:
-    """A tool call of the model, and the item that tells what became of it."""
+    """A tool call of the model, and the item that records what it did."""
 
     call_id: str
     name: str
@@ -36,23 +36,23 @@ class Call:
     started_ms: float | None = None
     ended_ms: float | None = None
     outer: str | None = None
-    """The call whose script made this one."""
+    """In code mode, the call whose script made this one."""
     cut: bool = False
     """It ended only because the agent did."""
 
 
 @dataclass
-class Said:
+class TextEntry:
     """A message or a thought."""
 
     type: str
-    """As the stream calls it: agent_message or reasoning."""
+    """The stream's name for it: agent_message or reasoning."""
     id: str | None
     text: str
     at_ms: float | None = None
 
 
-type Entry = Call | Said
+type Entry = Call | TextEntry
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Segment:
     over: bool = False
     tools: list[str] = field(default_factory=list)
     total: Tokens | None = None
-    """Of the thread at its end, where there are no records for each answer."""
+    """Of the thread, at the end of this turn; used if answers have no records of their own."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Rollout:
 
     @property
     def is_fork(self) -> bool:
-        """Whether it begins with the history of another."""
+        """Whether it starts with a copy of another thread's history."""
         return bool(self.meta.get("forked_from_id"))
 
 
@@ -90,7 +90,7 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_c
 
 
 def read_rollouts(kept: Path | None) -> dict[str, Rollout]:
-    """Read every rollout among the kept files, by the id of its thread."""
+    """Read every rollout among the kept files, keyed by thread id."""
     if kept is None:
         return {}
     found: dict[str, Rollout] = {}
@@ -103,7 +103,7 @@ def read_rollouts(kept: Path | None) -> dict[str, Rollout]:
 
 
 def read_rollout(lines: Iterable[bytes]) -> Rollout:
-    """Read the lines of one rollout; what is not understood is passed over."""
+    """Read the lines of one rollout; unknown lines are skipped."""
     rollout = Rollout()
     reader = _Reader(rollout)
     for line in lines:
@@ -120,7 +120,7 @@ class _Reader:
 
     def take(self, kind: Any, payload: dict[str, Any], at_ms: float | None) -> None:
         if kind == "session_meta":
-            if not self._rollout.id:  # a fork repeats the one it came from
+            if not self._rollout.id:  # a fork also repeats the header of its source
                 self._take_meta(payload)
         elif kind == "turn_context":
             self._segment.context = payload
@@ -149,6 +149,7 @@ class _Reader:
         kind = payload.get("type")
         segment = self._segment
         if kind == "task_started":
+            # Lines before the first task_started have already opened a segment.
             if segment.at_ms is None and not segment.entries:
                 segment.at_ms = at_ms
             else:
@@ -166,27 +167,32 @@ class _Reader:
         item, ended_ms = payload["item"], _number(payload.get("completed_at_ms"))
         kind, name = str(item.get("type")), item.get("id")
         if kind == "AgentMessage":
-            self._say("agent_message", name, _joined(item.get("content")), ended_ms)
+            self._add_text("agent_message", name, _joined(item.get("content")), ended_ms)
         elif kind == "Reasoning":
-            self._say("reasoning", name, "\n\n".join(_texts(item.get("summary_text"))), ended_ms)
+            self._add_text(
+                "reasoning", name, "\n\n".join(_texts(item.get("summary_text"))), ended_ms
+            )
         elif kind != "UserMessage":
             call = self._open_call(str(name), wants="item")
             if call is None and kind not in ITEM_TYPES:
-                return  # a note of its own, such as a compaction
+                return  # not a tool call, for example a compaction
             if call is None:
                 call = Call(str(name), str(item.get("tool") or kind), outer=self._outer())
                 self._segment.entries.append(call)
             call.item, call.ended_ms = item, ended_ms
             call.started_ms = _number(payload.get("started_at_ms"))
+            # An item that ends after its turn did was stopped along with the agent.
             call.cut = self._segment.over
 
     def _take_response(self, payload: dict[str, Any], at_ms: float | None) -> None:
         kind, name = str(payload.get("type")), str(payload.get("call_id") or payload.get("id"))
         if kind == "message" and payload.get("role") == "assistant":
-            self._say("agent_message", payload.get("id"), _joined(payload.get("content")), at_ms)
+            self._add_text(
+                "agent_message", payload.get("id"), _joined(payload.get("content")), at_ms
+            )
         elif kind == "reasoning":
             text = _joined(payload.get("summary"), "\n\n")
-            self._say("reasoning", payload.get("id"), text, at_ms)
+            self._add_text("reasoning", payload.get("id"), text, at_ms)
         elif kind in _CALLS or kind.endswith("_call"):
             self._segment.entries.append(_call(kind, name, payload, at_ms))
         elif kind.endswith("_output"):
@@ -196,24 +202,24 @@ class _Reader:
         elif kind == "additional_tools":
             self._segment.tools += _tool_names(payload.get("tools"))
 
-    def _say(self, kind: str, name: Any, text: str, at_ms: float | None) -> None:
-        """Add a text; each stands in the rollout twice, as an event and as an answer."""
+    def _add_text(self, kind: str, name: Any, text: str, at_ms: float | None) -> None:
+        """Add a text once: the rollout holds each as an event and as a response item."""
         name = name if isinstance(name, str) else None
         for entry in self._segment.entries:
-            if isinstance(entry, Said) and name is not None and entry.id == name:
+            if isinstance(entry, TextEntry) and name is not None and entry.id == name:
                 return
         if text:
-            self._segment.entries.append(Said(kind, name, text, at_ms))
+            self._segment.entries.append(TextEntry(kind, name, text, at_ms))
 
     def _open_call(self, call_id: str, wants: str) -> Call | None:
-        """Find a call by id: the last that still wants its item or output, as ids may repeat."""
+        """Find the last call with this id, unless it has its item or output already; ids repeat."""
         for entry in reversed(self._segment.entries):
             if isinstance(entry, Call) and entry.call_id == call_id:
                 return entry if getattr(entry, wants) is None else None
         return None
 
     def _outer(self) -> str | None:
-        """Give the script that is running now."""
+        """Return the call id of the script that is running now."""
         for entry in reversed(self._segment.entries):
             if isinstance(entry, Call) and entry.item is None and entry.output is None:
                 return entry.call_id
@@ -221,7 +227,7 @@ class _Reader:
 
 
 def output_text(output: Any) -> Any:
-    """Give the text of a call's output; other content stays as it is."""
+    """Return the text of a call's output; other content unchanged."""
     if isinstance(output, dict) and "content" in output:
         output = output["content"]
     if isinstance(output, list):
@@ -233,8 +239,9 @@ def output_text(output: Any) -> Any:
 
 def _call(kind: str, name: str, payload: dict[str, Any], at_ms: float | None) -> Call:
     arguments = payload.get("arguments", payload.get("input", payload.get("action")))
+    # The input of a custom tool is free text, even if it happens to be JSON.
     if kind != "custom_tool_call" and isinstance(arguments, str):
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # else as it stands
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # malformed: keep the text
             arguments = msgspec.json.decode(arguments)
     namespace = payload.get("namespace")
     return Call(
@@ -247,7 +254,7 @@ def _call(kind: str, name: str, payload: dict[str, Any], at_ms: float | None) ->
 
 
 def _fill_tokens(segments: list[Segment]) -> None:
-    """Use the running totals where there is no record for each answer."""
+    """Derive tokens from running totals where answers have no records of their own."""
     before: Tokens | None = None
     for segment in segments:
         if segment.tokens is None and segment.total and any(segment.total.values()):

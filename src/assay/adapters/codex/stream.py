@@ -18,12 +18,12 @@ TEXTS: dict[str, type[Message] | type[Thought]] = {
     "reasoning": Thought,
 }
 SHELL, PATCH = "exec_command", "apply_patch"
-"""The stream shows what a call did; these are the tools of the model that do it."""
+"""The stream shows only what a call did; these are the names of the model's tools for it."""
 
 
 @dataclass
 class Item:
-    """One item as far as it is known: its last state, and when it came and ended."""
+    """One item: its last known state, and when it started and ended."""
 
     type: str
     id: str
@@ -34,12 +34,11 @@ class Item:
 
     @property
     def is_tool(self) -> bool:
-        """Whether it is a tool call."""
         return self.type in TOOLS
 
 
 def item_step(item: Item) -> AnyStep:
-    """Make the step of a known item."""
+    """Turn an item of a known type into a step."""
     turn: Any = UNSET if item.turn is None else item.turn
     if item.type == "todo_list":
         return Plan(entries=plan_entries(item.value), timestamp=item.begun_ms, turn=turn)
@@ -57,6 +56,7 @@ def item_step(item: Item) -> AnyStep:
         input=tool_input(item),
         output=tool_output(item),
         duration=UNSET if item.ended_ms is None else item.ended_ms - item.begun_ms,
+        # Item ids start again at item_0 in each process.
         call_id=item.id if item.turn is None else f"turn{item.turn}-{item.id}",
         error=UNSET if error is None else error,
         exit_code=exit_code if isinstance(exit_code, int) else UNSET,
@@ -65,7 +65,7 @@ def item_step(item: Item) -> AnyStep:
 
 
 def plan_entries(value: dict[str, Any]) -> list[Any]:
-    """Give the entries of a to-do list, with the words that all agents' plans have here."""
+    """Return the entries of a to-do list, in the form that all agents' plans have here."""
     entries = value.get("items")
     if not isinstance(entries, list):
         return []
@@ -80,7 +80,7 @@ def plan_entries(value: dict[str, Any]) -> list[Any]:
 
 
 def tool_name(item: Item) -> str:
-    """Give the name of the model's tool."""
+    """Return the tool's name as the model uses it."""
     value = item.value
     if item.type == "mcp_tool_call":
         return f"mcp__{value.get('server')}__{value.get('tool')}"
@@ -90,7 +90,7 @@ def tool_name(item: Item) -> str:
 
 
 def tool_input(item: Item) -> Any:
-    """Give what the call was made with, as far as the stream shows it."""
+    """Return the call's input, as far as the stream shows it."""
     value = item.value
     if item.type == "command_execution":
         return {"cmd": command_text(value.get("command"))}
@@ -103,10 +103,11 @@ def tool_input(item: Item) -> Any:
 
 
 def tool_output(item: Item) -> Any:
-    """Give what came back; unset while nothing did."""
+    """Return the call's output; UNSET while there is none."""
     value = item.value
     if item.type == "command_execution":
         output = value.get("aggregated_output")
+        # While a command runs, an empty text means that nothing is known yet.
         return output if item.ended_ms is not None or output else UNSET
     if item.type == "mcp_tool_call":
         result = value.get("result")
@@ -120,7 +121,7 @@ def tool_output(item: Item) -> Any:
 
 
 def mcp_text(result: Any) -> Any:
-    """Give the text of an MCP result; the whole of it when it holds more than text."""
+    """Return the text of an MCP result, or the whole result if it holds more than text."""
     content = result.get("content") if isinstance(result, dict) else None
     if not isinstance(content, list) or not content:
         return result
@@ -136,12 +137,12 @@ def command_words(command: Any) -> list[str]:
         return [str(word) for word in command]
     try:
         return shlex.split(str(command))
-    except ValueError:
+    except ValueError:  # quoting that shlex cannot parse
         return [str(command)]
 
 
 def command_text(command: Any) -> str:
-    """Give what the shell was asked to run, without the shell and its quoting."""
+    """Return the command without the `bash -lc` and the quoting that Codex shows around it."""
     words = command_words(command)
     if len(words) == 3 and words[1] in ("-lc", "-c"):
         return words[2]
@@ -149,7 +150,7 @@ def command_text(command: Any) -> str:
 
 
 def _outcome(item: Item) -> tuple[str, str | None]:
-    """Say how the call stands, and what went wrong."""
+    """Return the call's status and error."""
     status = item.value.get("status")
     if item.ended_ms is None:
         return "in_progress", None
@@ -179,27 +180,27 @@ _KNOWN_ITEMS = frozenset(
 
 
 class CodexTurn(EventReader):
-    """Takes the lines of one turn.
+    """Reads the lines of one turn.
 
-    Codex has no limit of model turns: with max_turns the turn counts as ended when the model
-    begins one more than that, and whoever watches ends the process.
+    Codex has no limit on model turns: with max_turns the turn counts as ended when the model starts
+    one more than that, and the caller then ends the process.
     """
 
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
         super().__init__()
         self._turn = turn
         self._max_turns = max_turns
-        self._rested = True
-        """No tool is at work: what begins now comes from a new answer of the model."""
+        self._is_idle = True
+        """No tool is running: a new item belongs to a new answer of the model."""
         self._open: set[str] = set()
         self.over_limit = False
         self.items: list[Item] = []
         self.usage: dict[str, Any] | None = None
-        """Of the whole thread so far, as turn.completed tells it."""
+        """Of the whole thread so far, from turn.completed."""
         self.error: str | None = None
-        """What turn.failed says."""
+        """The message of turn.failed."""
         self.notice: str | None = None
-        """The last thing said about the provider, while nothing has followed it."""
+        """The last message about the provider, until an item or the end of the turn follows it."""
         self.retries = 0
         self.model_turns = 0
         self.warnings: list[str] = []
@@ -210,8 +211,8 @@ class CodexTurn(EventReader):
 
     def output(self) -> str:
         """The last message of the turn."""
-        said = [item.value.get("text") for item in self.items if item.type == "agent_message"]
-        return str(said[-1] or "") if said else ""
+        texts = [item.value.get("text") for item in self.items if item.type == "agent_message"]
+        return str(texts[-1] or "") if texts else ""
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind = event.get("type")
@@ -229,7 +230,7 @@ class CodexTurn(EventReader):
         elif kind == "turn.failed":
             self.error = _message(event.get("error")) or "failed"
             self.ended = True
-        elif kind == "error":
+        elif kind == "error":  # usually a retry notice; only turn.failed is fatal
             self.notice = _message(event)
             self.retries += (self.notice or "").startswith(_RETRY)
         else:
@@ -249,7 +250,7 @@ class CodexTurn(EventReader):
 
     def _take(self, value: dict[str, Any], t_ms: int, *, ended: bool) -> Sequence[AnyStep]:
         kind, name = str(value["type"]), str(value.get("id"))
-        if kind == "error":
+        if kind == "error":  # an item of this type is a warning
             self.warnings.append(_message(value) or "")
             return ()
         self.notice = None
@@ -273,20 +274,20 @@ class CodexTurn(EventReader):
         return None
 
     def _count_answer(self, kind: str, name: str, *, ended: bool) -> None:
-        """Count the model's answers: one begins when something new comes while no tool works."""
-        if kind == "todo_list":
+        """Count the model's answers: a new item while no tool is running starts the next one."""
+        if kind == "todo_list":  # its last state comes at the end of the turn, after the answer
             return
         is_new = self._find(kind, name) is None
-        if is_new and self._rested and not self._open:
+        if is_new and self._is_idle and not self._open:
             self.model_turns += 1
-            self._rested = False
+            self._is_idle = False
             if self._max_turns is not None and self.model_turns > self._max_turns:
                 self.over_limit = self.ended = True
         if kind in TEXTS:
             return
         if ended:
             self._open.discard(name)
-            self._rested = not self._open
+            self._is_idle = not self._open
         else:
             self._open.add(name)
 
@@ -306,10 +307,10 @@ _TOKENS = (
 type Tokens = dict[str, int]
 
 
-def add_tokens(several: Iterable[Tokens | None]) -> Tokens | None:
-    """Add up; None when nobody knows."""
+def add_tokens(counts: Iterable[Tokens | None]) -> Tokens | None:
+    """Add token counts; None if all are unknown."""
     total: Tokens | None = None
-    for tokens in several:
+    for tokens in counts:
         if tokens is not None:
             total = {name: (total or {}).get(name, 0) + tokens.get(name, 0) for name in _TOKENS}
     return total
@@ -323,7 +324,7 @@ def take_tokens(usage: Any) -> Tokens | None:
 
 
 def subtract_tokens(after: Tokens, before: Tokens | None) -> Tokens:
-    """Give what was added to a running total; one that began anew is taken as it is."""
+    """Return what was added to a running total; a total that was reset counts as it is."""
     if before is None or any(after.get(name, 0) < before.get(name, 0) for name in _TOKENS):
         return after
     return {name: n - before.get(name, 0) for name, n in after.items()}

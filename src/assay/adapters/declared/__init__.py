@@ -16,7 +16,7 @@ _DEFAULT_TEMPLATE = "User: {{input}}\nAssistant: {{output}}"
 
 
 class DeclaredAdapter:
-    """Built from the schema itself, so that it can travel to another machine."""
+    """Built from the schema's content, not its file, so that it can be sent to another machine."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class DeclaredAdapter:
             raise InputError(msg, hint='add "modelFlag": "--model" (or what the agent calls it)')
 
     def command(self, ask: Ask) -> Command:
-        """Put the arguments in the seed's order."""
+        """Build the command line, with its arguments in the order of the reference harness."""
         schema = self.schema
         text = self._prompt_text(ask)
         stdin: str | None = None
@@ -56,11 +56,10 @@ class DeclaredAdapter:
         return DeclaredTurn(self._mapping)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Declared agents get one process for each turn."""
+        """Return None: declared agents get one process for each turn."""
         return None
 
     def read(self, recording: Recording) -> Reading:
-        """Read every turn by the schema's mappings."""
         return read_recording(self._mapping, recording)
 
     def _options(self, ask: Ask) -> list[str]:
@@ -80,24 +79,25 @@ class DeclaredAdapter:
     def _prompt_text(self, ask: Ask) -> str:
         if self.schema.session_mode == "stream":
             return ask.text
+        # An agent without sessions gets the earlier turns in its prompt.
         template = self.schema.history_template
         if template is None:
             template = _DEFAULT_TEMPLATE
         system = template.system if isinstance(template, HistoryTemplate) else None
         turn_format = template.turn_format if isinstance(template, HistoryTemplate) else template
         parts = [system] if system else []
-        parts += [_fill(turn_format, said, answered) for said, answered in ask.history]
+        parts += [_fill(turn_format, prompt, answer) for prompt, answer in ask.history]
         return "\n\n".join([*parts, f"User: {ask.text}" if ask.history else ask.text])
 
     def _stdin(self, text: str, ask: Ask) -> str:
         if self.schema.prompt.stdin_format == "text":
             return text + "\n"
-        said = {"prompt": text} | ({"sessionId": ask.session_id} if ask.session_id else {})
-        return msgspec.json.encode(said).decode() + "\n"
+        message = {"prompt": text} | ({"sessionId": ask.session_id} if ask.session_id else {})
+        return msgspec.json.encode(message).decode() + "\n"
 
 
 def parse_schema(schema: Any, source: str) -> AdapterSchema:
-    """Check a schema; the error names file and field."""
+    """Check a schema; errors name file and field."""
     try:
         parsed = msgspec.convert(schema, AdapterSchema)
     except msgspec.ValidationError as error:
@@ -111,7 +111,7 @@ def parse_schema(schema: Any, source: str) -> AdapterSchema:
     return parsed
 
 
-def _fill(template: str, said: str, answered: str) -> str:
-    """Replace the first {{input}} and the first {{output}}, in one pass so that text stays text."""
-    values = {"{{input}}": said, "{{output}}": answered}
+def _fill(template: str, prompt: str, answer: str) -> str:
+    """Replace the first {{input}} and {{output}}, in one pass: the values may contain either."""
+    values = {"{{input}}": prompt, "{{output}}": answer}
     return re.sub(r"\{\{(?:input|output)\}\}", lambda m: values.pop(m.group(), m.group()), template)

@@ -1,4 +1,4 @@
-"""An adapter schema compiled: one event in, what it means out."""
+"""An adapter schema, compiled: maps one event to steps, result, usage and errors."""
 
 import re
 from collections.abc import Callable
@@ -18,21 +18,22 @@ from assay.records.adapter_schema import (
 
 
 class Matcher:
-    """A path and a value of a schema, compiled."""
+    """A path and the value to match, compiled."""
 
     def __init__(self, match: Match, where: str) -> None:
         self._get = compile_match(match.path, f"{where}.path")
         self._value = match.value
 
     def items(self, event: Any) -> tuple[int, list[tuple[int, Any]]] | None:
-        """Give an array's identity and the items taken with their places; None: no array."""
+        """Return the array's identity and the matching items with their indexes; None: no array."""
         found = self._get(event)
         if not isinstance(found, list):
             return None
+        # By identity: several mappings may match items of the same array.
         return id(found), [(i, item) for i, item in enumerate(found) if self._takes(item)]
 
     def fits(self, event: Any) -> bool:
-        """Whether the event matches; a string only equals a string, as in the seed."""
+        """Whether the event matches; "1" does not match 1, as in the reference harness."""
         found = self._get(event)
         if isinstance(found, list):
             return any(self._takes(item) for item in found)
@@ -50,7 +51,7 @@ _OUTPUT_NAMES = ("output", "result", "content")
 
 
 class Update:
-    """The kind of step, the part of the event it stands in, and the values found there."""
+    """The kind of a step, the part of the event that holds it, and the extracted values."""
 
     __slots__ = ("kind", "part", "values")
 
@@ -60,26 +61,26 @@ class Update:
         self.values = values
 
     def text(self, name: str) -> str | None:
-        """Give an extracted value as text."""
+        """Return an extracted value as text."""
         return as_text(self.values.get(name))
 
     def call_id(self) -> str | None:
-        """Give the call id: as declared, else under the usual names."""
+        """Return the call id: as declared, else under the usual names."""
         found = self.text("call_id") or self._guess(_CALL_ID_NAMES)
         return found if isinstance(found, str) else None
 
     def tool_input(self) -> Any:
-        """Give the tool's input: as declared, else under the usual names."""
+        """Return the tool's input: as declared, else under the usual names."""
         value = self.values.get("input")
         return self._guess(_INPUT_NAMES) if value is None else value
 
     def tool_output(self) -> Any:
-        """Give the tool's output: as declared, else under the usual names."""
+        """Return the tool's output: as declared, else under the usual names."""
         value = self.values.get("output")
         return self._guess(_OUTPUT_NAMES) if value is None else value
 
     def failed(self) -> bool:
-        """Whether the event says that the call went wrong."""
+        """Whether the event reports that the call failed."""
         error = self.values.get("error")
         if error is None:
             return isinstance(self.part, dict) and self.part.get("is_error") is True
@@ -102,6 +103,7 @@ class Extractor:
             path = getattr(extract, name)
             if path is not None:
                 self._getters[name] = compile_value(path, f"{where}.{name}")
+                # A literal is found in every event, so it is no sign of a match.
                 if path.startswith("'"):
                     self._literals.add(name)
 
@@ -120,7 +122,7 @@ type Getter = Callable[[Any], Any]
 
 
 class Several(list[Any]):
-    """What a path found in more than one place."""
+    """All values of a path that matched more than once, as opposed to one value that is a list."""
 
 
 _DOTTED = re.compile(r"\$(?:\.(?:[^.\[\]'\"*\s]+(?:\[(?:\d+|\*)\])?|\[(?:\d+|\*)\]))+")
@@ -128,9 +130,9 @@ _SEGMENT = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
 
 
 def compile_value(path: str, where: str) -> Getter:
-    """Compile a path that gives one value: None when there is nothing.
+    """Compile a path to one value; the getter returns None when there is none.
 
-    An RFC 9535 path that finds more than one gives them as Several.
+    An RFC 9535 path that matches more than once returns Several.
     """
     if _DOTTED.fullmatch(path) and "[*]" not in path.removesuffix("[*]"):
         return _walker(_steps(path))
@@ -138,14 +140,14 @@ def compile_value(path: str, where: str) -> Getter:
 
 
 def compile_match(path: str, where: str) -> Getter:
-    """Compile a path to be matched: as in the seed, [*] gives the whole array and ends the path."""
+    """Compile a path to match: as in the reference harness, [*] is the whole array and ends it."""
     if _DOTTED.fullmatch(path):
         return _walker(_steps(path))
     return _constant(path) or _rfc_9535(path, where)
 
 
 def as_text(value: Any) -> str | None:
-    """Turn an extracted value into text, as the seed does; structures become JSON."""
+    """Turn an extracted value into text, as the reference harness does; structures become JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -154,13 +156,14 @@ def as_text(value: Any) -> str | None:
         return _number(value)
     if isinstance(value, Several):
         return "\n".join(as_text(item) or "" for item in value)
+    # JavaScript joins an array with commas.
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return ",".join(as_text(item) or "" for item in value)
     return msgspec.json.encode(value).decode()
 
 
 def _constant(path: str) -> Getter | None:
-    """Compile a path that says the same of every event: nothing, or a literal."""
+    """Compile a path with the same value for every event: nothing, or a literal."""
     if not path:
         return lambda _event: None
     literal = path[1:-1]
@@ -169,7 +172,7 @@ def _constant(path: str) -> Getter | None:
 
 
 def _steps(path: str) -> list[str | int | None]:
-    """Give names, indexes, and None for the wildcard, after which nothing counts."""
+    """Split a path into names, indexes and None for the wildcard, which ends it."""
     steps: list[str | int | None] = []
     for name, index in _SEGMENT.findall(path[1:]):
         if index == "*":
@@ -180,7 +183,7 @@ def _steps(path: str) -> list[str | int | None]:
 
 def _walker(steps: list[str | int | None]) -> Getter:
     name = steps[0]
-    if len(steps) == 1 and isinstance(name, str):  # most paths, and asked of every line
+    if len(steps) == 1 and isinstance(name, str):  # most paths, and used on every line
         return lambda value: value.get(name) if isinstance(value, dict) else None
 
     def walk(value: Any) -> Any:
@@ -200,7 +203,7 @@ def _walker(steps: list[str | int | None]) -> Getter:
 
 
 def _rfc_9535(path: str, where: str) -> Getter:
-    import jsonpath
+    import jsonpath  # late: most schemas need only dotted paths
 
     try:
         query = jsonpath.compile(path, strict=True)
@@ -238,7 +241,7 @@ _SEED_TYPES: dict[str, EmitAs] = {
 
 
 class Mapping:
-    """All rules of a schema, ready to be applied to events."""
+    """All rules of a schema, compiled."""
 
     def __init__(self, schema: AdapterSchema, source: str) -> None:
         self.schema = schema
@@ -276,11 +279,11 @@ class Mapping:
         )
 
     def updates(self, event: Any) -> list[Update]:
-        """Give the steps an event holds.
+        """Return the steps of an event.
 
-        As in the seed the first mapping that matches a whole event wins. Mappings on an array
-        each take their items, an item goes to the first that wants it, and what they give stands
-        in the order of the items; a later whole-event mapping is added if it finds anything more.
+        As in the reference harness, the first mapping that matches a whole event wins. Of mappings
+        on an array, each item goes to the first that matches it, and the steps are in the order of
+        the items; a later whole-event mapping is added if it finds anything more.
         """
         if self._types is not None:
             return self._passthrough(event)
@@ -299,7 +302,7 @@ class Mapping:
         return _in_order(taken)
 
     def result(self, event: Any) -> str | None:
-        """Give the answer when this is the result event; "" when it holds none."""
+        """Return the answer if this is the result event, "" if that holds none."""
         if not self._result.fits(event):
             return None
         return as_text(self._content(event)) or ""
@@ -309,11 +312,11 @@ class Mapping:
         return is_result if self._terminal is None else self._terminal.fits(event)
 
     def is_ignored(self, event: Any) -> bool:
-        """Whether the schema knows the event as one that carries nothing."""
+        """Whether the schema lists the event as one without content."""
         return any(matcher.fits(event) for matcher in self._ignored)
 
     def error(self, event: Any) -> tuple[ErrorEvent, str] | None:
-        """Give the error an event reports."""
+        """Return the error that an event reports."""
         for entry, matcher, message in self._errors:
             if matcher.fits(event):
                 return entry, as_text(message(event)) or "the agent reported an error"
@@ -350,7 +353,7 @@ def _compile_usage(entry: UsagePaths, where: str) -> tuple[UsagePaths, Matcher, 
 
 
 def _usual_usage(result: Match) -> UsagePaths:
-    """Look under the usual names in the result event when the schema says nothing."""
+    """Return the paths to use if the schema has none: the usual names in the result event."""
     return UsagePaths(
         match=result,
         input_tokens="$.usage.input_tokens",
@@ -362,6 +365,7 @@ def _usual_usage(result: Match) -> UsagePaths:
 
 
 def _in_order(taken: dict[tuple[int, int], Update]) -> list[Update]:
+    # Arrays in the order in which mappings found them, their items by index.
     arrays = {array: n for n, array in enumerate(dict.fromkeys(array for array, _ in taken))}
     keys = sorted(taken, key=lambda key: (arrays[key[0]], key[1]))
     return [taken[key] for key in keys]

@@ -13,7 +13,10 @@ from assay.records.recording import RawLine, Recording
 
 
 class DeclaredTurn(EventReader):
-    """Takes the lines of one turn; nothing after the terminal event is part of the turn."""
+    """Reads the lines of one turn; lines after the terminal event belong to no turn.
+
+    whole: the recording is not split into turns, so read on after a terminal event.
+    """
 
     def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
         super().__init__()
@@ -32,13 +35,12 @@ class DeclaredTurn(EventReader):
         return self._steps.steps
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed."""
         return () if self.ended and not self._whole else super().feed(line)
 
     def output(self) -> str:
-        """The result, or else what the agent said."""
-        said = (step.content for step in self.steps if isinstance(step, Message))
-        return self.result or "\n".join(filter(None, said))
+        """The result, else the agent's messages."""
+        messages = (step.content for step in self.steps if isinstance(step, Message))
+        return self.result or "\n".join(filter(None, messages))
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         # A schema may map events that are arrays.
@@ -75,6 +77,7 @@ class DeclaredTurn(EventReader):
         status = update.text("status")
         if update.failed():
             status = "failed"
+        # Under a guessed name, a start has no output yet, and a result repeats no input.
         ended = status in ENDED
         error = update.values.get("error")
         exit_code = update.values.get("exit_code")
@@ -92,7 +95,7 @@ class DeclaredTurn(EventReader):
         )
 
     def _note(self, event: Any) -> bool:
-        """Take session id, model, usage and errors; say whether the event was about any cost."""
+        """Take session id, model, usage and errors; return whether it had usage or an error."""
         mapping = self.mapping
         for name in ("session_id", "model", "version"):
             get = getattr(mapping, name)
@@ -120,10 +123,11 @@ class DeclaredTurn(EventReader):
 
 
 def read_recording(mapping: Mapping, recording: Recording) -> Reading:
-    """Read all turns of a recording and put them together."""
+    """Read all turns of a recording into one reading."""
     several = len(recording.turns) > 1
     readers = []
     for number, turn in enumerate(recording.turns, 1):
+        # The live reader of this turn, if there was one, has read the same lines already.
         reader = turn.seen
         if several or not isinstance(reader, DeclaredTurn) or reader.mapping is not mapping:
             reader = DeclaredTurn(mapping, number if several else None, whole=recording.unsplit)
@@ -143,7 +147,7 @@ def read_recording(mapping: Mapping, recording: Recording) -> Reading:
 
 
 def _add_usage(readers: list[DeclaredTurn]) -> Usage | None:
-    """Add what is counted per event; of what is cumulative the last word counts."""
+    """Add counts per event; of cumulative counts only the last one is used."""
     sums: dict[str, float] = {}
     for reader in readers:
         for name, value in reader.usage.items():

@@ -30,6 +30,8 @@ def _schema(persona: str) -> dict[str, Any]:
     return {
         "version": 1,
         "name": f"demo-{persona}",
+        # -I -S: without the user's Python variables and site-packages it starts fast, and the same
+        # way everywhere.
         "command": [sys.executable, "-I", "-S", program, "--persona", persona],
         "sessionMode": "stream",
         "prompt": {"flag": "-p"},

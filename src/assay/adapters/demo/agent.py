@@ -14,21 +14,21 @@ CAPITALS = {"france": "Paris", "japan": "Tokyo", "kenya": "Nairobi", "peru": "Li
 
 
 def main() -> int:
-    """Answer the prompt behind -p; give the exit code."""
+    """Answer the prompt given with -p; return the exit code."""
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
-    persona = options.get("--persona", "steady")
-    said = options.get("-p", "")
+    persona, prompt = options.get("--persona", "steady"), options.get("-p", "")
+    # The session id holds the conversation in hex: nothing has to be stored to resume it.
     memory = bytes.fromhex(options.get("--resume", "demo-").removeprefix("demo-")).decode()
-    memory = "\n".join(filter(None, [memory, said]))
+    memory = "\n".join(filter(None, [memory, prompt]))
     session = "demo-" + memory.encode().hex()
     emit({"type": "system", "session_id": session, "model": options.get("--model", "demo-1")})
-    if "hang" in said:
+    if "hang" in prompt:
         time.sleep(600)
-    if "crash" in said:
+    if "crash" in prompt:
         sys.stderr.write("demo agent: something broke on purpose\n")
         return 3
-    say({"type": "thinking", "thinking": f"What kind of question is this: {said[:60]}"})
-    answer = solve(said, memory, persona)
+    say({"type": "thinking", "thinking": f"What kind of question is this: {prompt[:60]}"})
+    answer = solve(prompt, memory, persona)
     if persona == "flaky" and random.random() < 0.35:
         answer = "I am not sure."
     say({"type": "text", "text": answer})
@@ -45,21 +45,21 @@ def main() -> int:
     return 0
 
 
-def solve(said: str, memory: str, persona: str) -> str:
-    """Find the answer by the few rules this agent knows."""
-    if sums := re.search(r"(\d+) *([+*-]) *(\d+)", said):
+def solve(prompt: str, memory: str, persona: str) -> str:
+    """Return the answer by the few rules this agent knows."""
+    if sums := re.search(r"(\d+) *([+*-]) *(\d+)", prompt):
         return calculate(int(sums[1]), sums[2], int(sums[3]), persona)
-    if word := re.search(r"reverse the word (\w+)", said, re.IGNORECASE):
+    if word := re.search(r"reverse the word (\w+)", prompt, re.IGNORECASE):
         return word[1][::-1]
-    if country := re.search(r"capital of (\w+)", said, re.IGNORECASE):
+    if country := re.search(r"capital of (\w+)", prompt, re.IGNORECASE):
         return CAPITALS.get(country[1].lower(), "I do not know.")
-    if note := re.search(r"write (.+) into (\S+)", said, re.IGNORECASE):
+    if note := re.search(r"write (.+) into (\S+)", prompt, re.IGNORECASE):
         return write(note[1], note[2])
-    if "remember" in said.lower():
+    if "remember" in prompt.lower():
         return "Noted."
     if numbers := re.findall(r"\d+", memory):
         return f"It was {numbers[0]}."
-    return f"You said: {said}"
+    return f"You said: {prompt}"
 
 
 def calculate(left: int, sign: str, right: int, persona: str) -> str:
@@ -93,7 +93,6 @@ def say(block: dict[str, object]) -> None:
 
 
 def emit(event: dict[str, object]) -> None:
-    """Print one event."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 

@@ -13,17 +13,17 @@ from assay.adapters.gemini.session import (
     Segment,
     Session,
     Tokens,
-    assign_segments,
     read_sessions,
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, last_session, read_turns
+from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
     add_usage,
+    is_too_long,
     mcp_servers,
     start_failure,
     status_cause,
@@ -42,14 +42,14 @@ class GeminiAdapter(VendorAdapter):
     name = "gemini"
 
     def command(self, ask: Ask) -> Command:
-        """Run one prompt to its end, with every permission given."""
+        """Start Gemini CLI for one turn, with every permission."""
         return gemini_command(self._options, ask)
 
     def watch(self) -> Watch:
         return GeminiTurn()
 
     def read(self, recording: Recording) -> Reading:
-        """Read the stream, and what the session file knows besides."""
+        """Read the stream, and the session files for what it does not show."""
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda _turn: GeminiTurn())
         for turn in turns:
@@ -58,7 +58,7 @@ class GeminiAdapter(VendorAdapter):
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
         clock = TrialClock(recording)
-        segments = assign_segments(turns, main, clock)
+        segments = assign_segments(turns, main.segments if main else [], clock)
         children = {n: session for n, session in sessions.items() if session.kind == "subagent"}
         merge = Merge(clock, children)
         steps: list[AnyStep] = []
@@ -80,7 +80,7 @@ class GeminiAdapter(VendorAdapter):
         )
 
     def _setup(self, turns: list[GeminiTurn], stderr: str) -> dict[str, Any] | None:
-        """Say what the agent was given, and which MCP servers came of it."""
+        """The agent's setup, and the state of its MCP servers."""
         asked = next((turn.model for turn in turns if turn.model), None)
         if asked is None:
             return None
@@ -88,7 +88,7 @@ class GeminiAdapter(VendorAdapter):
         if self._options.mcp:
             states = server_states(self._options.mcp, turns, stderr)
             setup["mcpServers"] = [{"name": n, "status": state} for n, state in states.items()]
-        warnings = [text for turn in turns for severity, text in turn.errors]
+        warnings = [text for turn in turns for _, text in turn.errors]
         return setup | ({"warnings": list(dict.fromkeys(warnings))} if warnings else {})
 
     def _approval(self) -> str:
@@ -102,11 +102,11 @@ class GeminiAdapter(VendorAdapter):
 
 
 def _usage(turn: GeminiTurn, segment: Segment | None) -> Usage | None:
-    """Give what one process used: its result says it, else the session's answers do."""
+    """Return the usage of one turn: from its result, else from the session's answers."""
     if turn.result is not None and turn.result.stats:
         stats = turn.result.stats
         models = stats.get("models")
-        if isinstance(models, dict) and models:
+        if isinstance(models, dict) and models:  # each model has its own price
             shares = [_of_stats(share, name) for name, share in models.items()]
             return add_usage(shares)
         return _of_stats(stats, turn.model)
@@ -123,12 +123,13 @@ def _of_stats(stats: Any, model: str | None) -> Usage | None:
     tokens = {name: n for name, key in names.items() if isinstance(n := stats.get(key), int)}
     total = stats.get("total_tokens")
     known = tokens.get("input", 0) + tokens.get("output", 0)
+    # The stream does not name thoughts, but its total includes them.
     thought = total - known if isinstance(total, int) else 0
     return _counted(tokens, max(thought, 0), model)
 
 
 def _counted(tokens: Tokens, thought: int, model: str | None) -> Usage:
-    """Say it as Gemini does: input includes what was cached, output excludes thoughts."""
+    """Count as Gemini CLI does: input includes cached tokens, output excludes thoughts."""
     usage = Usage(
         input_tokens=tokens.get("input", UNSET),
         output_tokens=tokens.get("output", UNSET),
@@ -139,7 +140,7 @@ def _counted(tokens: Tokens, thought: int, model: str | None) -> Usage:
 
 
 def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
-    """Name the model that answered; what was asked for may be "auto"."""
+    """Return the model that answered; the requested one may be "auto"."""
     answers = [answer for segment in main.segments for answer in segment.answers] if main else []
     named = [answer.model for answer in answers if answer.model]
     if named:
@@ -147,6 +148,7 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     asked = next((turn.model for turn in reversed(turns) if turn.model), None)
     if asked not in (None, "auto"):
         return asked
+    # "auto" also uses a small model as router: take the one with the most tokens.
     shares: dict[str, int] = {}
     for turn in turns:
         models = turn.result.stats.get("models") if turn.result is not None else None
@@ -157,7 +159,7 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
 
 
 DEFAULT_MODEL = "gemini-2.5-pro"
-"""Without a model it asks another one which to use, so one is always named."""
+"""Without -m, Gemini CLI first asks another model which one to use."""
 _KEYS = (
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
@@ -168,14 +170,16 @@ _KEYS = (
     "GOOGLE_CLOUD_LOCATION",
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
-_ENV = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
+_ENV = {
+    "GEMINI_CLI_TRUST_WORKSPACE": "true",  # an untrusted folder ends the process with code 55
+    "GEMINI_CLI_NO_RELAUNCH": "true",  # it would start itself again, with a larger heap
+}
 _APPROVAL = ("--approval-mode", "-y", "--yolo")
-_LONGEST_ARGUMENT = 100_000
 _QUOTES = "\"'"
 
 
 def gemini_command(options: VendorOptions, ask: Ask) -> Command:
-    """Put the command line together; settings go through a file of ours, never the user's."""
+    """Build the command line; settings go into a file of the trial, never into the user's."""
     servers = mcp_servers(options, ask)
     argv = [options.program, "--output-format", "stream-json"]
     if not any(arg.split("=", 1)[0] in _APPROVAL for arg in options.args):
@@ -202,28 +206,29 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
 
 
 def _home(ask: Ask) -> tuple[dict[str, str], str, tuple[str, ...]]:
-    """Give environment, settings file and what to keep: a home of its own, or the user's."""
+    """Return environment, settings file and files to keep, for an isolated or the user's home."""
     chats = "~/.gemini/tmp/*/chats"
     if ask.home is not None:
         env = {"GEMINI_CLI_HOME": ask.home}
         keep = (f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl")
         return env, f"{ask.home}/.gemini/settings.json", keep
+    # System settings override the user's, so that the user's own file stays untouched. The name of
+    # a session file holds the first 8 characters of the session id.
     path = f"{ask.scratch}/gemini-settings.json"
     keep = (f"{chats}/session-*-{{session_id:8}}.jsonl", f"{chats}/{{session_id}}/*.jsonl")
     return {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": path}, path, keep
 
 
 def _auth_type() -> str:
-    """Name how an isolated agent logs in; left to itself it takes a base URL for a gateway."""
+    """How an isolated agent logs in; by default Gemini CLI takes a base URL for a gateway."""
     vertex = os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true"
     return "vertex-ai" if vertex else "gemini-api-key"
 
 
 def _is_unsafe(text: str) -> bool:
-    """Whether a prompt would not survive as an argument: its parser strips quotes, reads flags."""
+    """Whether the prompt is too long for an argument, or Gemini CLI's parser would change it."""
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
-    too_long = len(text.encode("utf-8", "replace")) > _LONGEST_ARGUMENT
-    return quoted or too_long or text.startswith("-")
+    return quoted or is_too_long(text) or text.startswith("-")
 
 
 def _settings(options: VendorOptions, servers: dict[str, McpServer]) -> dict[str, Any]:
@@ -240,7 +245,7 @@ def _settings(options: VendorOptions, servers: dict[str, McpServer]) -> dict[str
 
 
 def _server(server: McpServer) -> dict[str, Any]:
-    """Say a server in Gemini's words; it is trusted, since nobody is there to ask."""
+    """Write a server in Gemini's format; trusted, since nobody is there to confirm its calls."""
     if server.url is not None:
         key = "url" if server.type == "sse" else "httpUrl"
         fields: dict[str, Any] = {key: server.url, "headers": server.headers}
@@ -259,8 +264,8 @@ _TYPES = {
     "FatalToolExecutionError": Cause.AGENT_CRASH,
     "FatalCancellationError": Cause.AGENT_CRASH,
 }
-_EXITS = {41: Cause.AUTH, 42: Cause.SPAWN, 44: Cause.SPAWN, 52: Cause.SPAWN, 55: Cause.SPAWN}
-"""Codes of a process that ended before its first event."""
+_EXIT_CAUSES = {41: Cause.AUTH, 42: Cause.SPAWN, 44: Cause.SPAWN, 52: Cause.SPAWN, 55: Cause.SPAWN}
+"""Exit codes of a process that ended before its first event."""
 _WORDS: tuple[tuple[re.Pattern[str], Cause], ...] = (
     (re.compile(r"blocked", re.IGNORECASE), Cause.AGENT_REFUSED),
     (
@@ -285,7 +290,11 @@ _NOISE = re.compile(
 
 
 def failure_of_turn(turn: GeminiTurn, end: TurnEnd, stderr: str) -> Failure | None:
-    """Give what Gemini CLI itself says went wrong, None when it says nothing."""
+    """Return the failure that Gemini CLI itself reports, None when it reports none.
+
+    Exit codes do not tell: 0 after signals and blocked answers, parts of the HTTP status after API
+    errors.
+    """
     result = turn.result
     if result is not None:
         return _of_result(turn) if result.status != "success" else _stopped(turn)
@@ -295,18 +304,20 @@ def failure_of_turn(turn: GeminiTurn, end: TurnEnd, stderr: str) -> Failure | No
 
 
 def count_retries(stderr: str) -> int:
-    """Count how often it asked again, as far as the end of its stderr tells."""
+    """Count the retries, as far as the end of stderr shows them."""
+    # Earlier lines may be cut off, but each line has the number of its attempt.
     tries = [int(n) for n, rest in _ATTEMPT.findall(stderr) if "Retrying" in rest]
     return max([len(tries), *tries])
 
 
 def server_states(names: Iterable[str], turns: Sequence[GeminiTurn], stderr: str) -> dict[str, str]:
-    """Say which MCP servers were there: it tells only that some were not, never which."""
+    """Return the state of each MCP server; Gemini CLI reports that some failed, but not which."""
     names = tuple(names)
     if _MCP_ISSUES not in stderr:
         return dict.fromkeys(names, "connected")
     uses = [part for turn in turns for part in turn.parts if isinstance(part, Use)]
     answered = {name for use in uses for name in names if _has_answered(use, name)}
+    # A server whose tool has answered is up; if only one other is left, it is the one that failed.
     silent = [name for name in names if name not in answered]
     state = "failed" if len(silent) == 1 else "unknown"
     return {name: "connected" if name in answered else state for name in names}
@@ -320,14 +331,14 @@ def _has_answered(use: Use, server: str) -> bool:
 
 def _of_result(turn: GeminiTurn) -> Failure:
     error = turn.result.error if turn.result is not None else None
-    said = [message for _, message in turn.errors]
-    message = str((error or {}).get("message") or (said[-1] if said else "failed"))
+    messages = [message for _, message in turn.errors]
+    message = str((error or {}).get("message") or (messages[-1] if messages else "failed"))
     cause = _TYPES.get(str((error or {}).get("type"))) or _cause(message)
     return Failure(cause=cause, message=message[:2000])
 
 
 def _stopped(turn: GeminiTurn) -> Failure | None:
-    """A loop or a limit ends the turn with success; it is none."""
+    """Judge a turn with status success: Gemini CLI ends a detected loop or a turn limit with it."""
     for _, message in turn.errors:
         if message.startswith(_STOPS):
             return Failure(cause=Cause.AGENT_LIMIT, message=message[:2000], answered=True)
@@ -335,20 +346,20 @@ def _stopped(turn: GeminiTurn) -> Failure | None:
 
 
 def _of_start(end: TurnEnd, stderr: str) -> Failure | None:
-    words = "\n".join(line for line in stderr.splitlines() if not _NOISE.match(line))
-    failure = start_failure("gemini", end, words)
-    cause = _EXITS.get(end.exit_code or 0)
+    lines = [line for line in stderr.splitlines() if not _NOISE.match(line)]
+    failure = start_failure("gemini", end, "\n".join(lines))
+    cause = _EXIT_CAUSES.get(end.exit_code or 0)
     if failure is None or cause is None:
         api = _API_ERROR.search(stderr) or _THROWN.search(stderr)
         if failure is None or api is None:
             return failure
-        said = f"[API Error: {api[1]}]"
-        return Failure(cause=_cause(said), message=said[:2000])
+        message = f"[API Error: {api[1]}]"
+        return Failure(cause=_cause(message), message=message[:2000])
     return Failure(cause=cause, message=failure.message)
 
 
 def _of_attempts(stderr: str) -> Failure | None:
-    """It was still asking its provider again when it was ended."""
+    """Judge a turn that was killed while Gemini CLI was retrying its provider."""
     tries = _ATTEMPT.findall(stderr)
     if not tries:
         return None
@@ -370,10 +381,10 @@ def _cause(message: str) -> Cause:
 
 def _body_cause(body: str) -> Cause | None:
     try:
-        said = msgspec.json.decode(body)
+        parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    error = said.get("error") if isinstance(said, dict) else None
+    error = parsed.get("error") if isinstance(parsed, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
     return status_cause(code) if isinstance(code, int) else None
 

@@ -1,4 +1,4 @@
-"""Read Gemini CLI's own session files, and put them together with the stream."""
+"""Read Gemini CLI's own session files, and merge them with the stream."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,14 +30,13 @@ class Answer:
 
 @dataclass
 class Segment:
-    """What one process wrote."""
+    """What one process wrote into the session file."""
 
     at_ms: float | None = None
     answers: list[Answer] = field(default_factory=list)
 
     @property
     def tokens(self) -> Tokens | None:
-        """Of all its answers."""
         known = [answer.tokens for answer in self.answers if answer.tokens is not None]
         if not known:
             return None
@@ -46,7 +45,7 @@ class Segment:
 
 @dataclass
 class Session:
-    """One session, or that of a sub-agent."""
+    """The session of the agent or of a sub-agent."""
 
     id: str = ""
     kind: str = "main"
@@ -54,7 +53,7 @@ class Session:
 
 
 def read_sessions(kept: Path | None) -> dict[str, Session]:
-    """Read all session files among the kept ones, by session; one may have several files."""
+    """Read the session files among the kept ones, keyed by session id; one may have several."""
     if kept is None:
         return {}
     found: dict[str, Session] = {}
@@ -69,13 +68,14 @@ def read_sessions(kept: Path | None) -> dict[str, Session]:
 
 
 def read_session(lines: Iterable[bytes]) -> Session:
-    """Read one file: each header begins what one process wrote; a later version wins."""
+    """Read one file: each process starts with a header; later versions of an answer replace it."""
     session = Session()
     known: dict[str, Answer] = {}
     for line in lines:
         entry = parse_line(line)
         if not isinstance(entry, dict):
             continue
+        # Only a header has no type.
         if "sessionId" in entry and "type" not in entry:
             session.id = session.id or str(entry["sessionId"])
             session.kind = str(entry.get("kind", session.kind))
@@ -92,6 +92,7 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
         if not session.segments:
             session.segments.append(Segment())
         session.segments[-1].answers.append(answer)
+    # A later version may be partial: keep what it lacks.
     answer.text = _text(entry.get("content")) or answer.text
     thoughts = entry.get("thoughts")
     if isinstance(thoughts, list) and thoughts:
@@ -108,7 +109,7 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
 
 
 def _thought(thought: Any) -> str:
-    """Put subject and description together as the model wrote them."""
+    """Join subject and description as the model wrote them."""
     if isinstance(thought, str):
         return thought
     if not isinstance(thought, dict):
@@ -128,20 +129,24 @@ def _text(content: Any) -> str:
 
 @dataclass
 class Merge:
-    """How the steps of one trial are made."""
+    """Makes the steps of one trial from the stream and the session files."""
 
     clock: TrialClock
     children: dict[str, Session] = field(default_factory=dict)
     """Sessions of sub-agents that no call has claimed yet."""
 
     def steps(self, turn: GeminiTurn, segment: Segment | None, number: int | None) -> list[AnyStep]:
-        """Give the steps of one turn, nothing twice and nothing left out."""
+        """Return the steps of one turn: the stream's parts in order, and between them what only the
+        session file has.
+        """
         answers = segment.answers if segment is not None else []
         calls = {call.get("id"): call for answer in answers for call in answer.calls}
         placed: list[tuple[float, int, list[AnyStep]]] = []
         for index, part in enumerate(turn.parts):
             placed.append((index, 0, list(self._part(part, calls, number))))
         ids = {part.id: index for index, part in enumerate(turn.parts) if isinstance(part, Use)}
+        # An answer goes before the first part that shows it (thoughts precede their text), or, if
+        # the stream shows nothing of it, behind the last part seen so far.
         first, last = 0, -1
         for order, answer in enumerate(answers):
             seen = _seen(answer, turn.parts, ids, first)
@@ -194,7 +199,7 @@ class Merge:
         number: int | None,
         seen: list[int],
     ) -> Iterator[AnyStep]:
-        """Give what the stream does not show of an answer: thoughts, and all of it when cut."""
+        """Yield what the stream does not show: thoughts, and whole answers if it was cut."""
         latest = self._moment(turn.parts[seen[0]]) if seen else None
         yield from self._thoughts(answer, number, None, 0, latest)
         if not seen and not turn.ended and answer.text:
@@ -220,7 +225,7 @@ class Merge:
         default_ms: float,
         latest: float | None = None,
     ) -> Iterator[AnyStep]:
-        """Give the thoughts; they are written down with their answer but came before it."""
+        """Yield the thoughts; the file gives them the time of their answer, which they precede."""
         moments = [m for m in (self.clock.at(answer.at_ms), latest) if m is not None]
         for text in answer.thoughts:
             yield Thought(
@@ -242,22 +247,11 @@ class Merge:
         )
 
 
-def assign_segments(
-    turns: list[GeminiTurn], session: Session | None, clock: TrialClock
-) -> list[Segment | None]:
-    """Give each turn its part of the session; that may be older than the trial."""
-    segments = session.segments if session is not None else []
-    within = [segment for segment in segments if clock.at(segment.at_ms) is not None]
-    left = (within or segments)[-len(turns) :] if turns else []
-    begun = [turn for turn in turns if turn.session_id is not None]
-    by_turn = dict(zip(map(id, begun), left, strict=False))
-    return [by_turn.get(id(turn)) for turn in turns]
-
-
 def _seen(answer: Answer, parts: list[Text | Use], ids: dict[str, int], start: int) -> list[int]:
-    """Find the parts of the stream that show an answer, in order."""
+    """Return the indexes of the stream's parts that show an answer, in order."""
     found = [ids[call["id"]] for call in answer.calls if call.get("id") in ids]
     text = answer.text.strip()
+    # A part may join the texts of several answers without tool calls between them.
     for index in range(start, len(parts)) if text else ():
         part = parts[index]
         if isinstance(part, Text) and text in part.content:

@@ -14,7 +14,7 @@ from assay.records.recording import RawLine
 
 @dataclass
 class Text:
-    """A message: all pieces between two tool events."""
+    """A message: all chunks between two tool events."""
 
     pieces: list[str]
     t_ms: float
@@ -27,7 +27,7 @@ class Text:
 
 @dataclass
 class Use:
-    """A tool call and, once it came, its result."""
+    """A tool call and, once it has arrived, its result."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ class Result:
 
 
 class GeminiTurn(EventReader):
-    """Takes the lines of one turn."""
+    """Reads the lines of one turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,15 +61,12 @@ class GeminiTurn(EventReader):
         self._not_json: list[bytes] = []
 
     def output(self) -> str:
-        """What was said last, after all tools; not a word of what came before them."""
+        """The text after the last tool call."""
         last = self.parts[-1] if self.parts else None
         return last.content if isinstance(last, Text) else ""
 
     def settle(self) -> None:
-        """Read a turn whose lines are no events: all of them may be one JSON object.
-
-        That is what `--output-format json` prints.
-        """
+        """Read a turn without events as one JSON object, as `--output-format json` prints it."""
         if self.events.mapped or not self._not_json:
             return
         whole = parse_line(b"\n".join(self._not_json))
@@ -124,7 +121,7 @@ class GeminiTurn(EventReader):
         if not piece:
             return ()
         last = self.parts[-1] if self.parts else None
-        if isinstance(last, Text):
+        if isinstance(last, Text):  # messages come in chunks, without an id
             last.pieces.append(piece)
         else:
             self.parts.append(Text([piece], t_ms, at_ms))
@@ -135,7 +132,7 @@ class GeminiTurn(EventReader):
             if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
                 part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
                 return [_live(part)]
-        self._unknown("tool_result")  # of a call that nobody made
+        self._unknown("tool_result")  # no call with this id is open
         return ()
 
     def _take_result(self, event: dict[str, Any]) -> None:
@@ -164,15 +161,15 @@ def _live(use: Use) -> ToolCall:
 
 
 def _stream_stats(stats: Any) -> dict[str, Any]:
-    """Say the statistics of the JSON format as the stream's result does."""
+    """Convert the statistics of the JSON format into those of the stream's result."""
     models: dict[str, Any] = {}
     found = stats.get("models") if isinstance(stats, dict) else None
     for name, model in found.items() if isinstance(found, dict) else ():
         tokens = model.get("tokens") if isinstance(model, dict) else None
         if isinstance(tokens, dict):
-            theirs = {"total_tokens": "total", "input_tokens": "prompt", "cached": "cached"}
-            theirs |= {"output_tokens": "candidates", "input": "input"}
-            models[name] = {ours: tokens.get(key, 0) for ours, key in theirs.items()}
+            keys = {"total_tokens": "total", "input_tokens": "prompt", "cached": "cached"}
+            keys |= {"output_tokens": "candidates", "input": "input"}
+            models[name] = {ours: tokens.get(theirs, 0) for ours, theirs in keys.items()}
     names = ("total_tokens", "input_tokens", "output_tokens", "cached", "input")
     sums = {name: sum(model[name] for model in models.values()) for name in names}
     return {**sums, "models": models}
@@ -204,8 +201,7 @@ def tool_step(
     parent: str | None = None,
     default_ms: float = 0,
 ) -> ToolCall:
-    """Make the step of a call that is over: one without result was cut off with the agent."""
-    told = _told(use, call)
+    """Make the step of a call; one without a result was stopped along with the agent."""
     begun, duration = _times(use, call, clock, default_ms)
     return ToolCall(
         name=use.name if use is not None else str((call or {}).get("name")),
@@ -215,12 +211,12 @@ def tool_step(
         call_id=use.id if use is not None else str((call or {}).get("id")),
         turn=UNSET if turn is None else turn,
         parent=UNSET if parent is None else parent,
-        **told,
+        **_outcome(use, call),
     )
 
 
 def todo_step(step: ToolCall) -> Plan | None:
-    """Give the plan that a call has written."""
+    """Return the plan that a write_todos call wrote; None for any other call."""
     todos = step.input.get("todos") if isinstance(step.input, dict) else None
     if step.name != TODOS or step.status != "completed" or not isinstance(todos, list):
         return None
@@ -233,13 +229,15 @@ def todo_step(step: ToolCall) -> Plan | None:
 
 
 def is_denied(use: Use) -> bool:
-    """Whether the call was not permitted."""
     error = (use.result or {}).get("error")
     return isinstance(error, dict) and bool(_DENIED.search(str(error.get("type"))))
 
 
-def _told(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
-    """Say how the call ended: status, output, error, exit code."""
+def _outcome(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
+    """Return how the call ended: status, output, error, exit code.
+
+    The stream's output is text for display; the response to the model is in the session file.
+    """
     result = use.result if use is not None else None
     response = _response(call)
     shown = (result or {}).get("output", (call or {}).get("resultDisplay"))
@@ -265,29 +263,31 @@ def _failed(result: dict[str, Any] | None, response: Any, shown: Any) -> dict[st
 
 
 def _shell(response: Any, shown: Any) -> dict[str, Any]:
-    """Read the answer to a shell command: the stream calls a failed one a success."""
+    """Read the result of a shell command: the stream reports a failed one as success."""
     text = response if isinstance(response, str) else shown
+    # Commands with $( or backticks are not run, yet their status is "success" too.
     if isinstance(text, str) and text.startswith(_BLOCKED):
         return {"status": "failed", "output": text, "error": text}
-    said = _SHELL.match(response) if isinstance(response, str) else None
-    if said is None:
+    match = _SHELL.match(response) if isinstance(response, str) else None
+    if match is None:
         return {"status": "completed", "output": _or_unset(text)}
-    output = "" if said["output"] == _EMPTY else said["output"]
+    output = "" if match["output"] == _EMPTY else match["output"]
     if isinstance(shown, str) and len(shown) > len(output) > 0:
-        output = shown  # the model was given less than was shown
-    told: dict[str, Any] = {"status": "completed", "output": output}
-    if said["code"] is not None or said["group"] is not None:
-        told["exit_code"] = int(said["code"] or 0)
-    why = said["error"] or (f"signal {said['signal']}" if said["signal"] else None)
-    if said["code"] not in (None, "0"):
-        why = f"exit code {said['code']}"
-    if said["signal"] and said["code"] is None:
-        del told["exit_code"]
-    return told | ({"status": "failed", "error": why} if why else {})
+        output = shown  # long output is truncated for the model
+    outcome: dict[str, Any] = {"status": "completed", "output": output}
+    if match["code"] is not None or match["group"] is not None:
+        # "Exit Code" is printed only if it is not 0; the process group shows that the command ran.
+        outcome["exit_code"] = int(match["code"] or 0)
+    why = match["error"] or (f"signal {match['signal']}" if match["signal"] else None)
+    if match["code"] not in (None, "0"):
+        why = f"exit code {match['code']}"
+    if match["signal"] and match["code"] is None:
+        del outcome["exit_code"]
+    return outcome | ({"status": "failed", "error": why} if why else {})
 
 
 def _response(call: dict[str, Any] | None) -> Any:
-    """Give what the model was answered."""
+    """Return the tool's response to the model; None if there is none."""
     results = (call or {}).get("result")
     answers: list[Any] = []
     for part in results if isinstance(results, list) else [results]:
@@ -300,6 +300,7 @@ def _response(call: dict[str, Any] | None) -> Any:
     answer = answers[0] if len(answers) == 1 else answers
     if isinstance(answer, str):
         answer = _CUT.sub("", answer)
+    # Output from outside is wrapped in a tag for the model, with the closing tag escaped inside.
     wrapped = _WRAPPED.match(answer) if isinstance(answer, str) else None
     return (
         wrapped[1].replace("&lt;/untrusted_context&gt;", "</untrusted_context>")
@@ -314,6 +315,7 @@ def _times(
     begun = clock.at(use.at_ms) if use is not None else None
     ended_at = use.result_at_ms if use is not None else None
     ended = clock.at(ended_at or epoch_ms((call or {}).get("timestamp")))
+    # Prefer the agent's own clock, and never mix it with ours in one duration.
     if begun is not None:
         return begun, UNSET if ended is None else max(ended - begun, 0)
     if use is None:

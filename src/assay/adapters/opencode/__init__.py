@@ -1,4 +1,4 @@
-"""The adapter for OpenCode: `opencode run --format json`, and its database for what that lacks."""
+"""The adapter for OpenCode: the stream of `opencode run`, and its database for the rest."""
 
 import re
 from typing import Any
@@ -41,22 +41,23 @@ _NO_INSTALL = {
     "package-lock.json": '{"lockfileVersion":3,"packages":{"":{"dependencies":'
     '{"@opencode-ai/plugin":"*"}}}}',
 }
-"""With these OpenCode does not fetch its plugin package from the npm registry."""
+"""Files that keep OpenCode from installing its plugin package from the npm registry."""
 _KEPT = ("~/.local/share/opencode/opencode*.db*", "~/.local/share/opencode/log/*.log")
 
 
 class OpenCodeAdapter(VendorAdapter):
-    """One process for each turn; later turns go on with the session of the first."""
+    """One process for each turn; later turns continue the session of the first."""
 
     name = "opencode"
-    linger_s = 30.0  # it may go on after what looks like its end
+    linger_s = 30.0  # it may continue after what looks like the end of a turn
     limited_linger_s = 30.0
 
     def command(self, ask: Ask) -> Command:
-        """Run one prompt, given on stdin: as an argument it would arrive in quotes."""
+        """Start OpenCode for one turn; a prompt given as an argument would arrive in quotes."""
         options = self._options
         servers = mcp_servers(options, ask)
         argv = [options.program, "run", "--format", "json", "--thinking", "--auto"]
+        # Only the log shows retries and failed servers; a title saves the call that would make one.
         argv += ["--print-logs", "--log-level", "WARN", "--title", "assay", "--dir", ask.cwd]
         if options.model:
             argv += ["--model", options.model]
@@ -79,14 +80,14 @@ class OpenCodeAdapter(VendorAdapter):
             stdin=ask.text,
             files=files,
             pass_env=(*key_names(options.model), *variables_of(servers.values())),
-            keep=_KEPT if ask.home else (),
+            keep=_KEPT if ask.home else (),  # the user's own database holds all their sessions
         )
 
     def watch(self) -> Watch:
         return OpenCodeTurn(max_turns=self._options.max_turns)
 
     def read(self, recording: Recording) -> Reading:
-        """Read every turn from the agent's lines, and its database where it was kept."""
+        """Read every turn from the stream, and from the database if it was kept."""
         several = len(recording.turns) > 1
         database, log = read_db(recording.kept), read_log(recording.kept, recording.stderr)
         completer = Completer(database, TrialClock(recording))
@@ -122,7 +123,7 @@ class OpenCodeAdapter(VendorAdapter):
     def _setup(
         self, turns: list[OpenCodeTurn], database: OpenCodeDb, log: OpenCodeLog
     ) -> dict[str, Any] | None:
-        """Say what is known: the log names only servers that failed."""
+        """The agent's setup; the log names only MCP servers that failed."""
         started = any(turn.n_calls for turn in turns)
         names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
         setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
@@ -135,19 +136,19 @@ class OpenCodeAdapter(VendorAdapter):
 
 
 def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) -> Failure | None:
-    """Give the first turn's that failed: after some of them OpenCode could be asked again."""
-    for number, (turn, spoken) in enumerate(zip(turns, recording.turns, strict=True), 1):
+    """Return the failure of the first failed turn: the next turn may run in spite of it."""
+    for number, (turn, recorded) in enumerate(zip(turns, recording.turns, strict=True), 1):
         last = number == len(turns)
         stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog())
-        start_ms = recording.start_ms + spoken.end.start_ms
-        failure = failure_of_turn(turn, spoken.end, stderr, known, start_ms)
+        start_ms = recording.start_ms + recorded.end.start_ms
+        failure = failure_of_turn(turn, recorded.end, stderr, known, start_ms)
         if failure is not None:
             return failure
     return None
 
 
 def _n_retries(turns: list[OpenCodeTurn], log: OpenCodeLog) -> int:
-    """Every error of the provider was followed by another try, save one that was final."""
+    """Count retries: one for each provider error in the log, except an error that was final."""
     final = 1 if turns and turns[-1].error is not None else 0
     return max(0, len(log.errors) - final)
 
@@ -159,33 +160,34 @@ _KEYS = {
 
 
 def config_text(servers: dict[str, McpServer]) -> str:
-    """Allow every tool and name the MCP servers."""
+    """Return a configuration that allows every tool and has the MCP servers."""
     mcp = {name: _server(server) for name, server in servers.items()}
     config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
     return msgspec.json.encode(config | ({"mcp": mcp} if mcp else {})).decode()
 
 
 def _server(server: McpServer) -> dict[str, Any]:
-    """Translate the common form; ${NAME} is {env:NAME} here."""
+    """Translate the common format; OpenCode writes ${NAME} as {env:NAME}."""
 
-    def spelled(values: dict[str, str]) -> dict[str, str]:
+    def translated(values: dict[str, str]) -> dict[str, str]:
         return {key: spell_variables(value, "{env:NAME}") for key, value in values.items()}
 
     if server.is_remote:
-        said = {"type": "remote", "url": spell_variables(str(server.url), "{env:NAME}")}
-        return {**said, "enabled": True, "headers": spelled(server.headers)}
+        url = spell_variables(str(server.url), "{env:NAME}")
+        headers = translated(server.headers)
+        return {"type": "remote", "url": url, "enabled": True, "headers": headers}
     words = [str(server.command), *server.args]
     command = [spell_variables(word, "{env:NAME}") for word in words]
     return {
         "type": "local",
         "command": command,
         "enabled": True,
-        "environment": spelled(server.env),
+        "environment": translated(server.env),
     }
 
 
 def key_names(model: str | None) -> tuple[str, ...]:
-    """Only the key of the model's provider goes into an isolated home."""
+    """Return the variables of the provider's API key, all that an isolated agent gets."""
     provider, slash, _ = (model or "").partition("/")
     if not slash:
         return ()
@@ -211,9 +213,9 @@ _LOST_SESSION = re.compile(r"session not found", re.IGNORECASE)
 def failure_of_turn(
     turn: OpenCodeTurn, end: TurnEnd, stderr: str, log: OpenCodeLog, start_ms: float
 ) -> Failure | None:
-    """Give what OpenCode itself says went wrong, None when it says nothing.
+    """Return the failure that OpenCode itself reports, None when it reports none.
 
-    start_ms is when the turn began, since the epoch: the log may tell of earlier ones too.
+    start_ms is the start of the turn since the epoch: the log may hold earlier turns too.
     """
     if turn.over_limit or (end.lingered and not turn.ended):
         message = f"reached the limit of {turn.n_calls} model calls"
@@ -222,11 +224,13 @@ def failure_of_turn(
         return _of_error(turn.error)
     if turn.ended or (turn.reason in _REASONS and not end.timed_out):
         return _of_reason(turn)
+    # Retries after 5xx and dropped connections leave nothing in the stream.
     failure = log.waiting_failure(max(turn.last_ms, start_ms))
     if failure is not None:
         return failure
     if turn.events.total == 0:
         return _of_start(end, stderr)
+    # A refused permission ends the run with exit code 0 and no answer.
     if turn.parts.denied and not end.exit_code and end.signal is None and not end.timed_out:
         message = "stopped: a permission was asked for and nobody could give it"
         return Failure(cause=Cause.AGENT_CRASH, message=message)
@@ -252,8 +256,8 @@ def _of_error(error: dict[str, Any]) -> Failure:
         cause = status_cause(status)
     else:
         cause = text_cause(message) or (Cause.PROVIDER if name == "APIError" else Cause.AGENT_CRASH)
-    said = f"{status} {message}" if isinstance(status, int) else message
-    return Failure(cause=cause, message=f"{name}: {said}"[:2000])
+    text = f"{status} {message}" if isinstance(status, int) else message
+    return Failure(cause=cause, message=f"{name}: {text}"[:2000])
 
 
 def _of_start(end: TurnEnd, stderr: str) -> Failure | None:

@@ -18,8 +18,8 @@ from assay.adapters.reading import StepBuilder, TrialClock, epoch_ms, parse_line
 from assay.adapters.vendor import text_cause
 from assay.records.capture import AnyStep, Cause, Failure, ToolCall, Usage
 
-_COVERED = b"[redacte"
-"""Begins what stands in place of a secret."""
+_REDACTED = b"[redacte"
+"""Start of the text that replaces a secret."""
 _SESSIONS = "select id, version, agent, model from session"
 _PARTS = (
     "select p.id, p.session_id, p.time_created, p.data, m.data from part p"
@@ -44,13 +44,13 @@ class OpenCodeDb:
     version: str | None = None
     agent: str | None = None
     models: dict[str, str] = field(default_factory=dict)
-    """Of each session: provider/model."""
+    """By session id: provider/model."""
     parts: dict[str, list[StoredPart]] = field(default_factory=dict)
-    """Of each session, in order; only what the model said and did."""
+    """By session id, in order; only parts of the model's answers."""
 
 
 def read_db(kept: Path | None) -> OpenCodeDb:
-    """Read the database that was kept; an empty one when there is none or it cannot be read."""
+    """Read the kept database; the result is empty if there is none or it cannot be read."""
     database = OpenCodeDb()
     for path in sorted(kept.glob("**/opencode/opencode*.db")) if kept else []:
         with suppress(sqlite3.Error, OSError):
@@ -59,15 +59,17 @@ def read_db(kept: Path | None) -> OpenCodeDb:
 
 
 def _read(path: Path, database: OpenCodeDb) -> None:
-    """Read a copy: SQLite would write beside a file whose log is not merged yet."""
+    """Read a copy: SQLite writes to a database whose write-ahead log is not merged yet."""
     with tempfile.TemporaryDirectory(prefix="assay-db-") as folder:
         copy = Path(folder) / "opencode.db"
         copyfile(path, copy)
+        # Where a secret was replaced in the log, SQLite would ignore all frames from there on, as
+        # their checksums no longer match.
         log = path.with_name(path.name + "-wal")
         if log.exists():
             data = log.read_bytes()
             copy.with_name(copy.name + "-wal").write_bytes(
-                mend_wal(data) if _COVERED in data else data
+                mend_wal(data) if _REDACTED in data else data
             )
         with closing(sqlite3.connect(copy)) as connection:
             for session_id, version, agent, model in connection.execute(_SESSIONS):
@@ -100,14 +102,14 @@ _FIELD = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 @dataclass(frozen=True)
 class OpenCodeLog:
-    """What matters of a log: errors of the provider in order, and servers that failed."""
+    """The provider's errors in order, and the MCP servers that failed."""
 
     errors: tuple[tuple[float, str], ...] = ()
-    """When (since the epoch, ms) and what."""
+    """Time (ms since the epoch) and message."""
     failed_servers: tuple[str, ...] = ()
 
     def waiting_failure(self, since_ms: float) -> Failure | None:
-        """Judge a turn that ended while OpenCode asked its provider again and again, in silence."""
+        """Judge a turn that ended while OpenCode was silently retrying its provider."""
         if not self.errors or self.errors[-1][0] < since_ms:
             return None
         message = self.errors[-1][1]
@@ -127,9 +129,11 @@ def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
     texts = [*(path.read_text("utf-8", "replace") for path in files), stderr]
     errors: list[tuple[float, str]] = []
     failed: dict[str, None] = {}
+    # fromkeys drops the lines that are in both, and keeps their order.
     for line in dict.fromkeys(line.strip() for text in texts for line in text.splitlines()):
         fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
         message = fields.get("message")
+        # small=true: a request to the small model, for instance for a title.
         if message == "stream error" and fields.get("small") != "true":
             at = epoch_ms(fields.get("timestamp")) or 0.0
             errors.append((at, fields.get("error.error") or _last_field(fields)))
@@ -156,29 +160,30 @@ _STEPS = frozenset({"text", "reasoning", "tool"})
 
 @dataclass
 class Completed:
-    """The steps of a turn with those of its sub-agents, and what these used."""
+    """The steps of a turn with those of its sub-agents, and the sub-agents' usage."""
 
     steps: list[AnyStep] = field(default_factory=list)
     usages: list[Usage] = field(default_factory=list)
 
 
 class Completer:
-    """Goes through the turns of a trial in order; nothing is told or counted twice."""
+    """Completes the turns of a trial, in order, from the database; no part is used twice."""
 
     def __init__(self, database: OpenCodeDb, clock: TrialClock) -> None:
         self._db = database
         self._clock = clock
-        self._told: set[str] = set()
+        self._used: set[str] = set()
 
     def complete(self, turn: OpenCodeTurn, number: int | None, *, last: bool) -> Completed:
-        """Give a turn's steps, each sub-agent's behind the call that began it."""
+        """Return a turn's steps, those of a sub-agent behind the call that started it."""
         done = Completed()
-        self._told |= turn.part_ids
+        self._used |= turn.part_ids
         for step in turn.steps:
             self._put(step, turn.parts, number, done)
+        # The stream shows a call when it has ended: one that was running at a kill is only here.
         if last and turn.session_id and not turn.ended:
             reader = PartReader(StepBuilder(number))
-            missing = [p for p in self._untold(turn.session_id) if p.data.get("type") in _STEPS]
+            missing = [p for p in self._unused(turn.session_id) if p.data.get("type") in _STEPS]
             for part in missing:
                 for step in reader.read(part.data, self._moment(part, 0)):
                     self._put(step, reader, number, done)
@@ -190,16 +195,16 @@ class Completer:
         if child is None or not isinstance(step, ToolCall):
             return
         reader = PartReader(StepBuilder(number))
-        for part in self._untold(child):
+        for part in self._unused(child):
             if part.data.get("type") == "step-finish":
                 done.usages.append(with_cost(part.model, usage_of_part(part.data)))
                 continue
             for inner in reader.read(part.data, self._moment(part, step.timestamp), _id(step)):
                 self._put(inner, reader, number, done)
 
-    def _untold(self, session_id: str) -> list[StoredPart]:
-        parts = [p for p in self._db.parts.get(session_id, []) if p.id not in self._told]
-        self._told |= {part.id for part in parts}
+    def _unused(self, session_id: str) -> list[StoredPart]:
+        parts = [p for p in self._db.parts.get(session_id, []) if p.id not in self._used]
+        self._used |= {part.id for part in parts}
         return parts
 
     def _moment(self, part: StoredPart, otherwise: float) -> float:
@@ -218,19 +223,23 @@ _WORD = 0xFFFFFFFF
 
 
 def mend_wal(data: bytes) -> bytes:
-    """Give a log with its checksums made anew, as far as its frames belong to it."""
+    """Return a SQLite write-ahead log with its checksums computed again.
+
+    The format is described in "WAL Mode File Format" of SQLite's documentation.
+    """
     if len(data) < _HEADER:
         return data
     magic, _, page_size = struct.unpack(">III", data[:12])
     if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or not 512 <= page_size <= 65536:
         return data
+    # The magic number gives the byte order of the checksums; all other fields are big-endian.
     order = ">" if magic == _MAGIC_BIG else "<"
     out = bytearray(data)
     sums = _checksum(order, data[:24], (0, 0))
     out[24:32] = struct.pack(">II", *sums)
     salt, step = data[16:24], _FRAME_HEADER + page_size
     for at in range(_HEADER, len(data) - step + 1, step):
-        if data[at + 8 : at + 16] != salt:  # left over from before the log was begun anew
+        if data[at + 8 : at + 16] != salt:  # left over from before the log was restarted
             break
         sums = _checksum(order, data[at : at + 8], sums)
         sums = _checksum(order, data[at + _FRAME_HEADER : at + step], sums)
@@ -239,6 +248,7 @@ def mend_wal(data: bytes) -> bytes:
 
 
 def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    # SQLite's own Fletcher-like checksum over pairs of 32-bit words.
     one, two = sums
     for first, second in struct.iter_unpack(f"{order}II", data):
         one = (one + first + two) & _WORD

@@ -9,31 +9,33 @@ from assay.records.recording import RawLine
 
 _PARTS = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use"})
 _GOES_ON = frozenset({"tool-calls", "unknown"})
+"""Finish reasons after which OpenCode calls the model again; "unknown" is a stream that broke off,
+which it takes for an answer."""
 
 
 class OpenCodeTurn(EventReader):
-    """Takes the lines of one turn."""
+    """Reads the lines of one turn. There is no event for its end, so it follows from the parts."""
 
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
         super().__init__()
         self._builder = StepBuilder(turn)
         self._max_turns = max_turns
         self._answer: list[str] = []
-        self._said: list[str] = []
-        """Lines that are not JSON: the answer itself when another format was asked for."""
+        self._plain_lines: list[str] = []
+        """Lines that are not JSON: the answer itself if the user chose another format."""
         self.parts = PartReader(self._builder)
         self.over_limit = False
         self.usage: Usage | None = None
         self.n_calls = 0
-        """Of the model, that ended."""
+        """Model calls that have ended."""
         self.reason: str | None = None
-        """Why the last model call ended, unless another has begun."""
+        """Why the last model call ended, unless another has started."""
         self.error: dict[str, Any] | None = None
-        """The last error, while nothing has followed it."""
+        """The last error, unless another model call has started."""
         self.overflow: dict[str, Any] | None = None
-        """The error about a context that was too long."""
+        """The error for a context that was too long; OpenCode may compact it and continue."""
         self.last_ms = 0.0
-        """When the last line was written, since the epoch."""
+        """When the last line was written, in milliseconds since the epoch."""
         self.part_ids: set[str] = set()
 
     @property
@@ -41,14 +43,14 @@ class OpenCodeTurn(EventReader):
         return self._builder.steps
 
     def output(self) -> str:
-        """What was said after the last model call began, or else all that was said."""
+        """The text of the last model call, else all messages."""
         if self._answer:
             return "\n".join(self._answer)
-        said = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
-        return "\n".join(said or self._said)
+        messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
+        return "\n".join(messages or self._plain_lines)
 
     def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
-        self._said.append(line.text.decode("utf-8", "replace"))
+        self._plain_lines.append(line.text.decode("utf-8", "replace"))
         return super()._odd(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
@@ -66,22 +68,23 @@ class OpenCodeTurn(EventReader):
         return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
 
     def _error(self, error: Any) -> None:
-        said = error if isinstance(error, dict) else {"data": {"message": str(error)}}
-        self.error = said
-        if said.get("name") == "ContextOverflowError":
-            self.overflow = said
+        self.error = error if isinstance(error, dict) else {"data": {"message": str(error)}}
+        if self.error.get("name") == "ContextOverflowError":
+            self.overflow = self.error
 
     def _part(self, kind: str, part: dict[str, Any], t_ms: int) -> list[AnyStep]:
         self.part_ids.add(str(part.get("id")))
         if kind == "step_start":
+            # OpenCode compacts a context that is too long and continues after the error.
             self._answer, self.reason, self.error = [], None, None
             self.ended = self.over_limit
             return []
         if kind == "step_finish":
             self._finish(part)
             return []
-        if part.get("synthetic") is True:  # OpenCode told the model to go on
+        if part.get("synthetic") is True:  # OpenCode's own message, which makes the model continue
             self.ended = self.over_limit
+        # The line of a text or a call comes at its end: move its step back to its start.
         began = began_ms(part)
         ago_ms = self.last_ms - began if began is not None and self.last_ms else 0.0
         steps = self.parts.read(part, max(0.0, t_ms - max(0.0, ago_ms)))
@@ -94,17 +97,18 @@ class OpenCodeTurn(EventReader):
         self.ended = self.reason not in _GOES_ON
         usage = usage_of_part(part)
         self.usage = usage if self.usage is None else self.usage.plus(usage)
+        # OpenCode does not enforce its own "steps" setting.
         if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
             self.ended = self.over_limit = True
 
 
 def usage_of_part(part: dict[str, Any]) -> Usage:
-    """Read the tokens of one model call; its classes do not overlap.
+    """Read the tokens of one model call; the categories do not overlap.
 
-    A cost of 0 is what OpenCode says of a model that it knows no price of.
+    OpenCode reports a cost of 0 for a model whose price it does not know.
     """
-    said = part.get("tokens")
-    tokens: dict[str, Any] = said if isinstance(said, dict) else {}
+    counted = part.get("tokens")
+    tokens: dict[str, Any] = counted if isinstance(counted, dict) else {}
     cached = tokens.get("cache")
     cache: dict[str, Any] = cached if isinstance(cached, dict) else {}
     counts = {
@@ -127,34 +131,34 @@ _REJECTED = "rejected permission"
 
 
 class PartReader:
-    """Puts parts into steps; t_ms is the moment of the trial at which a part began."""
+    """Turns parts into steps; t_ms is when a part started, since the start of the trial."""
 
     def __init__(self, builder: StepBuilder) -> None:
         self.builder = builder
         self.children: dict[str, str] = {}
-        """Sessions of sub-agents, by the call that began them."""
+        """Sessions of sub-agents, by the id of the call that started them."""
         self.denied: set[str] = set()
-        """Calls that were refused a permission."""
+        """Calls that were denied a permission."""
 
     def read(self, part: dict[str, Any], t_ms: float, parent: str | None = None) -> list[AnyStep]:
-        """Give the steps of a text, a thought or a tool call; others have none."""
+        """Return the steps of a text, a thought or a tool call; other parts have none."""
         kind = part.get("type")
         if kind == "tool":
             return self._tool(part, t_ms, parent)
         text = part.get("text")
         if part.get("synthetic") is True or not isinstance(text, str) or not text:
-            return []  # synthetic: said by OpenCode to the model
+            return []  # synthetic: OpenCode's own message to the model
         if kind == "reasoning":
             return [self.builder.thought(text, round(t_ms), parent)]
         return [self.builder.message(text, round(t_ms), parent)] if kind == "text" else []
 
     def _tool(self, part: dict[str, Any], t_ms: float, parent: str | None) -> list[AnyStep]:
-        said = part.get("state")
-        state: dict[str, Any] = said if isinstance(said, dict) else {}
+        found = part.get("state")
+        state: dict[str, Any] = found if isinstance(found, dict) else {}
         name, call_id = str(part.get("tool") or "unknown"), str(part.get("callID"))
         given = state.get("input")
         error = tool_error(name, state)
-        if name == "invalid" and isinstance(given, dict):
+        if name == "invalid" and isinstance(given, dict):  # unknown tool or malformed input
             name = str(given.get("tool") or name)
         if error is not None and _REJECTED in error:
             self.denied.add(call_id)
@@ -181,16 +185,16 @@ class PartReader:
 
 
 def _output(state: dict[str, Any], error: str | None) -> Any:
-    """Give what a call brought; cut-off output may stand whole only in the metadata."""
-    told, more = state.get("output", error), _metadata(state).get("output")
+    """Return a call's output; if it was truncated, the metadata may hold more of it."""
+    output, more = state.get("output", error), _metadata(state).get("output")
     cut = _metadata(state).get("truncated") is True
-    if cut and isinstance(told, str) and isinstance(more, str) and len(more) > len(told):
-        return f"{told}\n{more}"
-    return told
+    if cut and isinstance(output, str) and isinstance(more, str) and len(more) > len(output):
+        return f"{output}\n{more}"
+    return output
 
 
 def tool_error(name: str, state: dict[str, Any]) -> str | None:
-    """Say how a call failed: a command that exits with 3 or runs too long is "completed" here."""
+    """Return how a call failed; OpenCode reports failed and timed-out commands as completed."""
     if state.get("status") == "error":
         return str(state.get("error") or "failed")
     given, metadata = state.get("input"), _metadata(state)
@@ -199,14 +203,14 @@ def tool_error(name: str, state: dict[str, Any]) -> str | None:
     if "exit" not in metadata or state.get("status") != "completed":
         return None
     exit_code = metadata["exit"]
-    if exit_code is None:
+    if exit_code is None:  # timed out
         _, found, tail = str(state.get("output")).rpartition(_TIMED_OUT)
         return tail.split("</")[0].strip()[:500] if found else None
     return f"exit code {exit_code}" if exit_code != 0 else None
 
 
 def began_ms(part: dict[str, Any]) -> float | None:
-    """Give the moment since the epoch at which a part began, by OpenCode's clock."""
+    """Return when a part started, in milliseconds since the epoch, by OpenCode's clock."""
     state = part.get("state")
     holder = state if isinstance(state, dict) else part
     return _number(holder, "start")

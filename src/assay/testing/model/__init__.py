@@ -1,4 +1,4 @@
-"""A scripted model server: one JSON script, spoken in the words of four providers."""
+"""A scripted model server: plays one JSON script in the protocols of four providers."""
 
 from assay.testing.model.answering import Request
 from assay.testing.model.script import (

@@ -1,4 +1,4 @@
-"""Answer one request as the model: which thread, which step, which fault before it."""
+"""Answer one request as the model: choose the thread, the step and the fault before it."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ _HIDDEN = "<hidden>"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One request as the server saw it, and what it got."""
+    """One request as the server saw it, and how it was answered."""
 
     method: str
     path: str
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class RequestLog:
-    """All requests in the order in which they came."""
+    """All requests in the order in which they arrived."""
 
     def __init__(
         self, path: Path | None, clock: Callable[[], float], *, with_bodies: bool = False
@@ -78,7 +78,6 @@ class RequestLog:
         self._file: IO[bytes] | None = path.open("ab") if path else None
 
     def add(self, request: Request) -> None:
-        """Remember a request."""
         with self._changed:
             at_s = round(self._clock() - self._start_s, 4)
             number = len(self._requests) + 1
@@ -95,12 +94,12 @@ class RequestLog:
             return list(self._requests)
 
     def wait_for(self, n_requests: int, timeout_s: float) -> bool:
-        """Wait until so many requests have come; False when time is up."""
+        """Wait until there are so many requests; False when time is up."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._requests) >= n_requests, timeout_s)
 
     def close(self) -> None:
-        """Close the file; what is in memory stays."""
+        """Close the file; the requests in memory stay."""
         with self._changed:
             if self._file is not None:
                 self._file.close()
@@ -108,14 +107,14 @@ class RequestLog:
 
 
 def hide_secrets(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Give the headers by lower-case name, those that may hold a key without their value."""
+    """Return the headers by lower-case name, without the values that may be keys."""
     return {
         name.lower(): _HIDDEN if _SECRET_HEADER.search(name) else value for name, value in headers
     }
 
 
 def hide_query(url: str) -> str:
-    """Give the URL without the key that some clients put into it."""
+    """Return the URL without the key that some clients put into its query."""
     return _SECRET_QUERY.sub(rf"\1{_HIDDEN}", url)
 
 
@@ -126,18 +125,18 @@ _EXHAUSTED = Step(text="The script has no further step.")
 
 @dataclass(frozen=True)
 class Question:
-    """A request with what the choice needs beside the conversation."""
+    """A request: the conversation, and what else the choice of an answer needs."""
 
     conversation: Conversation
     haystack: str
-    """All texts of the request, decoded and as they came."""
+    """All texts of the request, decoded, and its raw body."""
     session: str = ""
     """The agent's own session id, where it sends one."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a request gets, and why."""
+    """The answer to a request, and why it was chosen."""
 
     served: Served
     step: Step
@@ -150,7 +149,7 @@ class Choice:
 
 
 class Player:
-    """Plays one script to one base URL; many requests may come at once."""
+    """Plays one script at one base URL; requests may come from several threads at once."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -169,6 +168,8 @@ class Player:
             return self._step(question, thread, steps)
 
     def _step(self, question: Question, thread: str, steps: list[Step]) -> Choice:
+        # By history, retries and resumed sessions get the right step: it follows from the number of
+        # answers in the request, not from how many requests there were.
         counted = self.play.select == "counter"
         number = self._answered[thread] if counted else question.conversation.turns
         ordinal = 1 if counted else self._ordinal(thread, question)
@@ -183,15 +184,15 @@ class Player:
         attempt = self._attempts[thread, ordinal, number]
         self._attempts[thread, ordinal, number] += 1
         fault = _fault_at(step, attempt)
-        if fault is None:
+        if fault is None:  # an agent retries after a fault: the step is still to come
             self._answered[thread] += 1
         served: Served = "fault" if fault else "step"
         return Choice(served, step, thread, number, attempt, label, fault)
 
     def _ordinal(self, thread: str, question: Question) -> int:
         """Number the conversations of a thread, so that each has its own attempts and ids."""
-        said = f"{question.session}\n{question.conversation.first_user}"
-        key = hashlib.sha256(said.encode(errors="replace")).hexdigest()
+        identity = f"{question.session}\n{question.conversation.first_user}"
+        key = hashlib.sha256(identity.encode(errors="replace")).hexdigest()
         known = self._known.setdefault(thread, [])
         if key not in known:
             known.append(key)
@@ -270,7 +271,7 @@ _MODELS = re.compile(r"(^|/)models(/[^/:]+)?$")
 
 @dataclass(frozen=True)
 class Route:
-    """Where a request goes."""
+    """What a request asks for, according to its method and URL."""
 
     kind: Kind
     lane: str = ""
@@ -282,10 +283,9 @@ class Route:
 
 
 def find_route(method: str, url: str, *, upgrade: bool = False) -> Route:
-    """Read the method and the URL of a request."""
     parts = urlsplit(url)
     lane, path = _split_lane(parts.path)
-    if upgrade:
+    if upgrade:  # Codex tries a WebSocket first, and falls back to HTTP when refused
         return Route("websocket", lane)
     if method in ("GET", "HEAD"):
         probe = method == "HEAD" or not path.strip("/") or path.endswith("/hello")
@@ -317,20 +317,20 @@ _POLL_S = 0.1
 
 
 class Sender:
-    """Writes to one connection; the server's closing ends every wait."""
+    """Writes to one connection; when the server closes, every wait ends."""
 
     def __init__(self, handler: BaseHTTPRequestHandler, closing: Flag) -> None:
         self._handler = handler
         self._closing = closing
 
     def send_json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-        """Answer in one piece."""
+        """Send a complete JSON response."""
         data = self._start_json(status, value, headers or {})
         if self._handler.command != "HEAD":
             self._handler.wfile.write(data)
 
     def send_half(self, value: Any, fault: Fault) -> None:
-        """Begin an answer in one piece and break it in the middle."""
+        """Send the first half of a JSON response, then break off."""
         data = self._start_json(200, value, {})
         self._handler.wfile.write(data[: len(data) // 2])
         self.break_off(fault)
@@ -338,7 +338,7 @@ class Sender:
     def send_events(
         self, frames: Iterable[bytes], pause_s: float = 0, broken: Fault | None = None
     ) -> None:
-        """Stream events, each in its own chunk; a broken stream never gets its end."""
+        """Stream events, each in its own HTTP chunk; a broken stream gets no last chunk."""
         self._start(200, {"content-type": "text/event-stream; charset=utf-8"}, chunked=True)
         for frame in frames:
             self.wait(pause_s)
@@ -348,14 +348,14 @@ class Sender:
         return self._chunk(b"")
 
     def break_off(self, fault: Fault) -> None:
-        """Hang if the fault says so, then cut the connection."""
+        """Hang if the fault demands it, then close the connection."""
         if fault.hang:
             self._hang(fault.for_s)
         self._handler.close_connection = True
         cut_off(self._handler.connection)
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not longer than the server lives."""
+        """Wait, but only until the server closes."""
         if seconds:
             self._closing.wait(seconds)
 
@@ -378,6 +378,7 @@ class Sender:
         self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _hang(self, for_s: float | None) -> None:
+        # Polling: both the server's closing and the client's disconnect end the wait.
         end_s = None if for_s is None else time.monotonic() + for_s
         while not self._closing.is_set() and not self._client_left():
             if end_s is not None and time.monotonic() >= end_s:
@@ -386,6 +387,7 @@ class Sender:
 
     def _client_left(self) -> bool:
         try:
+            # A closed connection is readable and has no data; MSG_PEEK leaves a pipelined request.
             readable, _, _ = select.select([self._handler.connection], [], [], 0)
             return bool(readable) and not self._handler.connection.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
@@ -393,7 +395,7 @@ class Sender:
 
 
 def sse_frame(event: Event, *, named: bool) -> bytes:
-    """Write one server-sent event."""
+    """Encode one server-sent event."""
     if isinstance(event, str):
         return f"data: {event}\n\n".encode()
     head = f"event: {event['type']}\n" if named and "type" in event else ""
@@ -401,8 +403,9 @@ def sse_frame(event: Event, *, named: bool) -> bytes:
 
 
 def cut_off(connection: socket.socket) -> None:
-    """End a connection that may have ended already."""
+    """Shut down a connection, which may be closed already."""
     try:
+        # Unlike close(), shutdown() wakes a thread that is blocked in a read.
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
         return
@@ -414,7 +417,7 @@ _UNEXPECTED = 418
 
 @dataclass(frozen=True)
 class Incoming:
-    """A request that wants the model's answer."""
+    """A request for an answer of the model."""
 
     method: str
     path: str
@@ -430,7 +433,7 @@ class Incoming:
 
 
 def answer(incoming: Incoming, player: Player, log: RequestLog, sender: Sender) -> None:
-    """Give the request what the script says."""
+    """Answer the request as the script says."""
     provider = incoming.route.provider
     assert provider is not None  # a route of kind "answer" always has one
     wire = WIRES[provider]
@@ -440,6 +443,7 @@ def answer(incoming: Incoming, player: Player, log: RequestLog, sender: Sender) 
         log.add(_entry(incoming, status=400, served="unknown", problems=(problem,)))
         return sender.send_json(400, wire.error_body(Fault(status=400, message=problem)))
     conversation = wire.read(Asked(body, incoming.route.model, incoming.route.stream))
+    # Decoded strings as well as the raw text: JSON escapes quotes and line ends.
     haystack = "\n".join([*strings_in(body), incoming.text])
     choice = player.choose(Question(conversation, haystack, incoming.session))
     log.add(_entry(incoming, **_facts(conversation, choice), body=body))
@@ -461,12 +465,14 @@ class _Answer:
             return self.sender.send_json(_UNEXPECTED, self.wire.error_body(refusal))
         self.sender.wait(step.delay_s)
         streams = self.conversation.stream and as_sse
+        # A response that is not streamed has no events to break after: it fails as a whole.
         if fault is not None and (fault.after_events is None or not streams):
             return self._fail(fault)
         if streams:
             broken = fault if fault and fault.status is None else None
             return self.sender.send_events(self._frames(fault), step.chunk_delay_s, broken)
         reply = self._reply()
+        # Only Gemini streams without SSE: its events come as one JSON array.
         whole = self.wire.events(reply) if self.conversation.stream else self.wire.whole(reply)
         return self.sender.send_json(200, whole)
 
@@ -563,7 +569,7 @@ class ServerContext:
         self._lock = threading.Lock()
 
     def player(self, lane: str) -> Player | None:
-        """Find who plays to this URL prefix; each prefix counts for itself."""
+        """Return the player of a URL prefix, None if it names no script; each has own counters."""
         play = self._play(lane)
         if play is None:
             return None
@@ -572,7 +578,7 @@ class ServerContext:
 
     @property
     def names(self) -> list[str]:
-        """The names that `/s/NAME` may take; none means any."""
+        """The valid names in `/s/NAME`; if there are none, any name is valid."""
         return sorted(self._script.scripts)
 
     def _play(self, lane: str) -> Play | None:

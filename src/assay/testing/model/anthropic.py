@@ -51,7 +51,8 @@ def read(asked: Asked) -> Conversation:
 
 
 def events(reply: Reply) -> list[Event]:
-    """Stream an answer."""
+    """Return the events that stream an answer."""
+    # The API sends a preliminary count at the start, and the final one in message_delta.
     message = {**_message(reply, []), "stop_reason": None, "usage": _usage(reply, n_output=1)}
     out: list[Event] = [{"type": "message_start", "message": message}, {"type": "ping"}]
     for index, (start, deltas) in enumerate(_streamed_blocks(reply)):
@@ -65,7 +66,6 @@ def events(reply: Reply) -> list[Event]:
 
 
 def whole(reply: Reply) -> JsonObject:
-    """Answer in one piece."""
     content: list[JsonObject] = []
     if reply.thinking:
         thought = "".join(reply.thinking)
@@ -77,14 +77,14 @@ def whole(reply: Reply) -> JsonObject:
 
 
 def error_body(fault: Fault) -> JsonObject:
-    """Say an error as the body of an HTTP answer."""
+    """Return the body of an HTTP error response."""
     kind = fault.type or _ERROR_TYPES.get(fault.status or 0, "api_error")
     error = {"type": kind, "message": error_message(fault)}
     return {"type": "error", "error": error, "request_id": "req_scripted"}
 
 
 def error_event(fault: Fault) -> Event:
-    """Say an error in mid-stream."""
+    """Return the event for an error in the middle of a stream."""
     return {"type": "error", "error": error_body(fault)["error"]}
 
 
@@ -151,6 +151,7 @@ def _stop(reply: Reply) -> str:
 
 def _usage(reply: Reply, n_output: int | None = None) -> JsonObject:
     usage = reply.usage
+    # Here input excludes cached tokens, and output includes thinking.
     total = usage.output + usage.reasoning
     return {
         "input_tokens": usage.input,

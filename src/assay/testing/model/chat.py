@@ -32,7 +32,7 @@ _TYPES_AND_CODES = {
 
 
 def error_body(fault: Fault) -> JsonObject:
-    """Say an error as the body of an HTTP answer."""
+    """Return the body of an HTTP error response."""
     kind, code = _TYPES_AND_CODES.get(fault.status or 0, ("server_error", "server_error"))
     if fault.type:
         kind = code = fault.type
@@ -58,7 +58,7 @@ def read(asked: Asked) -> Conversation:
 
 
 def events(reply: Reply) -> list[Event]:
-    """Stream an answer."""
+    """Return the events that stream an answer."""
     out: list[Event] = [_chunk(reply, {"role": "assistant", "content": ""})]
     out += [_chunk(reply, {"reasoning_content": piece}) for piece in reply.thinking]
     out += [_chunk(reply, {"content": piece}) for piece in reply.text]
@@ -69,7 +69,7 @@ def events(reply: Reply) -> list[Event]:
             part = {"index": index, "function": {"arguments": piece}}
             out.append(_chunk(reply, {"tool_calls": [part]}))
     out.append(_chunk(reply, {}, _STOP.get(reply.stop, reply.stop)))
-    if reply.wants_usage:
+    if reply.wants_usage:  # only on request (stream_options), in a last chunk without choices
         head = {**_head(reply, "chat.completion.chunk"), "choices": []}
         out.append({**head, "usage": _usage(reply)})
     out.append("[DONE]")
@@ -77,7 +77,6 @@ def events(reply: Reply) -> list[Event]:
 
 
 def whole(reply: Reply) -> JsonObject:
-    """Answer in one piece."""
     message: JsonObject = {"role": "assistant", "content": "".join(reply.text) or None}
     message["refusal"] = None
     if reply.thinking:

@@ -1,4 +1,4 @@
-"""A request and its answer, whichever provider's protocol they came in."""
+"""A request and its answer, independent of the provider's protocol."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _REMINDER = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTAL
 
 @dataclass(frozen=True)
 class Item:
-    """One piece of the history: who said what."""
+    """One text of the history and its author."""
 
     role: Role
     text: str
@@ -48,24 +48,26 @@ class Conversation:
 
     @property
     def turns(self) -> int:
-        """How often the model has answered: runs of its items, cut by anyone else's."""
+        """How often the model has answered: the number of runs of assistant items.
+
+        One answer may be several items (reasoning, text, calls) in the history.
+        """
         roles = [item.role for item in self.items if item.role != "system"]
         starts = zip(["user", *roles], roles, strict=False)
         return sum(now == "assistant" != before for before, now in starts)
 
     @property
     def system(self) -> str:
-        """All that the system said."""
         return "\n".join(item.text for item in self.items if item.role == "system")
 
     @property
     def first_user(self) -> str:
-        """What the user said before the model's first answer."""
+        """The user's texts before the model's first answer."""
         return _until_answer(self.items)
 
     @property
     def last_user(self) -> str:
-        """What the user said since the model's last answer; agents add their own context to it."""
+        """The user's texts since the model's last answer, with the context that agents add."""
         return _until_answer(reversed(self.items))
 
     @property
@@ -83,7 +85,7 @@ class Conversation:
 
 
 def texts_of(content: Any) -> Iterator[str]:
-    """Give each text in a message's content: a string, a part or a list of parts."""
+    """Yield each text in a message's content: a string, a part or a list of parts."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
@@ -94,15 +96,16 @@ def texts_of(content: Any) -> Iterator[str]:
 
 
 def items_of(role: Role, texts: Iterable[str]) -> Iterator[Item]:
-    """Make an item of each text, without the reminders that agents slip in."""
+    """Make an item of each text, without the reminders that agents add."""
     for text in texts:
         bare = _REMINDER.sub("", text) if role in ("user", "tool") else text
+        # An empty answer still counts as a turn, and an empty tool result as the last result.
         if bare or role in ("assistant", "tool"):
             yield Item(role, bare)
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """Give every string anywhere in a JSON value."""
+    """Yield every string anywhere in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -115,13 +118,13 @@ def strings_in(value: Any) -> Iterator[str]:
 
 
 def _until_answer(items: Iterable[Item]) -> str:
-    said = []
+    texts = []
     for item in items:
         if item.role == "assistant":
             break
         if item.role == "user":
-            said.append(item.text)
-    return "\n".join(said)
+            texts.append(item.text)
+    return "\n".join(texts)
 
 
 _EMPTY: dict[str, Any] = {
@@ -134,7 +137,7 @@ _EMPTY: dict[str, Any] = {
 
 
 def minimal_value(schema: dict[str, Any]) -> Any:
-    """Make a value with only what the schema requires; first choices everywhere."""
+    """Make a value with only what the schema requires, always with the first choice."""
     if "const" in schema:
         return schema["const"]
     if schema.get("enum"):
@@ -143,6 +146,7 @@ def minimal_value(schema: dict[str, Any]) -> Any:
         if schema.get(choice):
             return minimal_value(schema[choice][0])
     kind = schema.get("type", "object" if "properties" in schema else "string")
+    # Gemini writes type names in upper case.
     kind = str(kind[0] if isinstance(kind, list) else kind).lower()
     if kind == "object":
         properties = schema.get("properties") or {}
@@ -156,7 +160,7 @@ def minimal_value(schema: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A call in the agent's own words."""
+    """A call of one of the agent's own tools."""
 
     name: str
     arguments: dict[str, Any]
@@ -199,7 +203,7 @@ _EDIT = (
 
 
 def choose_tool(call: Call, conversation: Conversation) -> ToolUse:
-    """Find the offered tool that does what the call says; without one, the shell does it."""
+    """Find the offered tool for a neutral call; without one, use the shell."""
     if call.tool is None:
         return _named_use(call, conversation)
     if call.tool == "mcp":
@@ -214,6 +218,7 @@ def choose_tool(call: Call, conversation: Conversation) -> ToolUse:
 
 
 def _named_use(call: Call, conversation: Conversation) -> ToolUse:
+    # Only OpenAI Responses has custom tools with free text as input.
     if call.input is not None and conversation.provider != "responses":
         return ToolUse(call.name or "", {"input": call.input, **call.arguments})
     return ToolUse(call.name or "", call.arguments, call.namespace, call.input)
@@ -232,8 +237,10 @@ def _arguments(call: Call, tool: OfferedTool) -> dict[str, Any]:
         if value is None:
             continue
         name = next((word for word in spellings if word in properties), spellings[0])
+        # Some shell tools take the command as a list of words.
         as_list = (properties.get(name) or {}).get("type") == "array"
         arguments[name] = ["bash", "-lc", value] if as_list else value
+    # Agents reject a call that lacks a required argument.
     for name in tool.parameters.get("required") or []:
         arguments.setdefault(name, minimal_value(properties.get(name) or {}))
     return {**arguments, **call.arguments}
@@ -244,6 +251,7 @@ def _mcp_use(call: Call, conversation: Conversation) -> ToolUse:
     for tool in conversation.tools:
         if tool.namespace == f"mcp__{server}" and tool.name == name:
             return ToolUse(name, call.arguments, tool.namespace)
+    # How Claude Code, Gemini CLI and OpenCode name the tools of MCP servers.
     spellings = {
         "anthropic": f"mcp__{server}__{name}",
         "gemini": f"mcp_{server}_{name}",
@@ -258,7 +266,7 @@ def _mcp_use(call: Call, conversation: Conversation) -> ToolUse:
 
 
 def _patch(call: Call) -> str | None:
-    """A patch for agents that edit by patches; those always end a file with a newline."""
+    """Return a patch for agents that edit with patches, which always end a file with a newline."""
     if call.tool == "write_file" and (call.content or "").endswith("\n"):
         body = [f"*** Add File: {call.path}", *_marked("+", call.content)]
     elif call.tool == "edit_file":
@@ -295,11 +303,12 @@ def _as_command(call: Call) -> str:
 
 
 FIXED_TIME_S = 1_700_000_000
+"""The time in all answers, so that the same script gives the same bytes."""
 
 
 @dataclass(frozen=True)
 class ReplyCall:
-    """A tool call with its id and its arguments as they go over the wire."""
+    """A tool call with its id and its arguments as they are sent."""
 
     id: str
     use: ToolUse
@@ -317,7 +326,7 @@ class ReplyCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says in one answer."""
+    """One answer of the model."""
 
     label: str
     model: str
@@ -336,7 +345,7 @@ def make_reply(step: Step, conversation: Conversation, label: str) -> Reply:
         _make_call(call, conversation, f"{label}_{number:02d}")
         for number, call in enumerate(step.calls)
     )
-    # Gemini streams each thought whole, and its clients keep every piece as a thought of its own.
+    # Gemini streams each thought in one piece; its clients take every piece for a thought.
     n_thoughts = 1 if conversation.provider == "gemini" else step.chunks
     return Reply(
         label=label,
@@ -352,7 +361,7 @@ def make_reply(step: Step, conversation: Conversation, label: str) -> Reply:
 
 
 def cut(text: str, n_pieces: int) -> list[str]:
-    """Cut a text into at most so many pieces of about one size."""
+    """Cut a text into at most n_pieces pieces of about the same size."""
     size = max(1, -(-len(text) // n_pieces))
     return [text[start : start + size] for start in range(0, len(text), size)]
 
@@ -396,12 +405,12 @@ def _filled(text: str, conversation: Conversation) -> str:
 
 
 Event = JsonObject | str
-"""One server-sent event; a string is its data as it stands."""
+"""One server-sent event; a string is sent as its data unchanged."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came: the parsed body, and what only the URL says."""
+    """A request as it arrived: the parsed body, and what only the URL holds."""
 
     body: JsonObject
     model: str | None = None
@@ -422,5 +431,5 @@ class Wire:
 
 
 def error_message(fault: Fault) -> str:
-    """Say what went wrong, in the script's words if it has any."""
+    """Return the script's error message, or a default one."""
     return fault.message or f"scripted error {fault.status}"

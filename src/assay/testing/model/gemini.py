@@ -49,7 +49,7 @@ def read(asked: Asked) -> Conversation:
 
 
 def events(reply: Reply) -> list[Event]:
-    """Stream an answer, one part in each event; the last has the end and the usage."""
+    """Return the events that stream an answer; the last one has finish reason and usage."""
     parts = _parts(reply)
     return [
         *(_response(reply, [part]) for part in parts[:-1]),
@@ -58,13 +58,12 @@ def events(reply: Reply) -> list[Event]:
 
 
 def whole(reply: Reply) -> JsonObject:
-    """Answer in one piece."""
     joined = replace(reply, thinking=_joined(reply.thinking), text=_joined(reply.text))
     return _response(reply, _parts(joined), last=True)
 
 
 def error_body(fault: Fault) -> JsonObject:
-    """Say an error as the body of an HTTP answer."""
+    """Return the body of an HTTP error response."""
     status = fault.type or _STATUSES.get(fault.status or 0, "INTERNAL")
     return {"error": {"code": fault.status, "message": error_message(fault), "status": status}}
 
@@ -108,7 +107,7 @@ def _parts(reply: Reply) -> list[JsonObject]:
     parts: list[JsonObject] = [{"text": piece, "thought": True} for piece in reply.thinking]
     parts += [{"text": piece} for piece in reply.text]
     for number, call in enumerate(reply.calls):
-        if call.arguments is None:
+        if call.arguments is None:  # args is an object here: it cannot be malformed JSON
             continue
         function = {"id": call.id, "name": call.use.name, "args": call.arguments}
         part: JsonObject = {"functionCall": function}
@@ -139,6 +138,7 @@ def _response(reply: Reply, parts: list[JsonObject], *, last: bool = False) -> J
 
 def _usage(reply: Reply) -> JsonObject:
     usage = reply.usage
+    # Here the prompt includes cached tokens, and candidates exclude thoughts.
     n_prompt = usage.input + usage.cache_read + usage.cache_write
     return {
         "promptTokenCount": n_prompt,

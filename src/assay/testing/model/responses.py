@@ -26,7 +26,7 @@ from assay.testing.model.script import Fault
 
 @dataclass(frozen=True)
 class StreamedItem:
-    """One output item: as it is in the end, and the events that lead there."""
+    """One output item: its final form, and the events that stream it."""
 
     done: JsonObject
     events: list[JsonObject]
@@ -129,7 +129,7 @@ def read(asked: Asked) -> Conversation:
 
 
 def events(reply: Reply) -> list[Event]:
-    """Stream an answer."""
+    """Return the events that stream an answer."""
     blank = _response(reply, "in_progress", [])
     out: list[JsonObject] = [
         {"type": "response.created", "response": blank},
@@ -144,15 +144,14 @@ def events(reply: Reply) -> list[Event]:
 
 
 def whole(reply: Reply) -> JsonObject:
-    """Answer in one piece."""
     return _final(reply, streamed_items(reply))
 
 
 def error_event(fault: Fault) -> Event:
-    """Say an error in mid-stream."""
+    """Return the event for an error in the middle of a stream."""
     error = error_body(fault)["error"]
-    said = {"code": error["code"], "message": error["message"]}
-    response = {"id": "resp_error", "object": "response", "status": "failed", "error": said}
+    details = {"code": error["code"], "message": error["message"]}
+    response = {"id": "resp_error", "object": "response", "status": "failed", "error": details}
     return {"type": "response.failed", "response": response}
 
 
@@ -183,6 +182,7 @@ def _output_text(output: Any) -> str:
 
 def _tools(tools: Any, namespace: str | None = None) -> Iterator[OfferedTool]:
     for tool in tools or []:
+        # Codex groups the tools of an MCP server in a namespace.
         kind, name = tool.get("type"), tool.get("name")
         if kind == "namespace":
             yield from _tools(tool.get("tools"), name)
@@ -222,6 +222,7 @@ def _response(reply: Reply, status: str, output: list[JsonObject]) -> JsonObject
 
 def _usage(reply: Reply) -> JsonObject:
     usage = reply.usage
+    # Here input includes cached tokens, and output includes reasoning.
     n_input = usage.input + usage.cache_read + usage.cache_write
     n_output = usage.output + usage.reasoning
     details = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}

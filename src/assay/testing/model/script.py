@@ -1,4 +1,4 @@
-"""The script of a scripted model: provider-neutral, and checked when it is loaded."""
+"""The script of a scripted model: independent of the provider, and checked when loaded."""
 
 import difflib
 import re
@@ -27,11 +27,11 @@ _NEUTRAL_FIELDS = ("command", "path", "content", "old", "new", "server")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What all parts of a script share: camelCase on disk, unknown fields refused."""
+    """The base of all parts of a script: camelCase on disk, unknown fields rejected."""
 
 
 class Usage(_Part, frozen=True):
-    """Tokens of one answer, in classes that do not overlap; each provider adds them its own way."""
+    """Tokens of one answer, in categories that do not overlap; providers add them differently."""
 
     input: Count = 100
     output: Count = 20
@@ -47,9 +47,9 @@ class Call(_Part, frozen=True):
     name: str | None = None
     id: str | None = None
     arguments: dict[str, Any] = {}
-    """Explicit call: its arguments. Neutral tool: further arguments, sent as they are."""
+    """Explicit call: its arguments. Neutral tool: further arguments, sent unchanged."""
     raw_arguments: str | None = None
-    """Sent instead of JSON made from the arguments; may be broken on purpose."""
+    """Sent instead of the arguments' JSON; may be malformed on purpose."""
     input: str | None = None
     """Free text of a custom tool (OpenAI Responses)."""
     namespace: str | None = None
@@ -63,7 +63,7 @@ class Call(_Part, frozen=True):
     """Another call for some providers."""
 
     def __post_init__(self) -> None:
-        """Refuse a call that is neither a known neutral tool nor an explicit name."""
+        """Check that the fields fit the tool."""
         if self.tool is None and self.name is None:
             message = 'a call needs "tool" (shell, write_file, …) or "name"'
             raise ValueError(message)
@@ -79,24 +79,23 @@ class Call(_Part, frozen=True):
 
 
 class Fault(_Part, frozen=True):
-    """One way to go wrong, played `times` times before the step succeeds."""
+    """One failure, played `times` times before the step succeeds."""
 
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
     message: str | None = None
     type: str | None = None
     body: Any = None
-    """The whole JSON body, instead of one in the provider's shape."""
+    """The whole JSON body, instead of the provider's usual one."""
     headers: dict[str, str] = {}
     hang: bool = False
     drop: bool = False
     after_events: Count | None = None
-    """Go wrong in mid-stream, after so many events."""
+    """Fail in the middle of the stream, after so many events."""
     for_s: Seconds | None = None
-    """How long to hang; without it until the client leaves or the server stops."""
+    """How long to hang; by default until the client disconnects or the server stops."""
     times: Annotated[int, msgspec.Meta(ge=1)] | Literal["always"] = 1
 
     def __post_init__(self) -> None:
-        """Refuse a fault that is none or two things at once."""
         if (self.status is not None) + self.hang + self.drop != 1:
             message = 'a fault is exactly one of "status", "hang", "drop"'
             raise ValueError(message)
@@ -111,40 +110,39 @@ class Step(_Part, frozen=True):
     calls: list[Call] = []
     usage: Usage = Usage()
     stop: str | None = None
-    """end, tool, length, refusal, or a word of the provider's own; follows the calls by default."""
+    """end, tool, length, refusal, or a provider's own value; by default it follows from calls."""
     chunks: Annotated[int, msgspec.Meta(ge=1)] = 2
     delay_s: Seconds = 0
     chunk_delay_s: Seconds = 0
     faults: list[Fault] = []
     raw_sse: list[str | dict[str, Any]] | None = None
-    """Streamed instead of the answer: an object becomes one event, a string goes out as it is."""
+    """Streamed instead of the answer: an object becomes one event, a string is sent unchanged."""
     expect: list[str] = []
-    """The request must hold each of these texts, else it gets a 418."""
+    """The request must contain each of these texts; otherwise it gets status 418."""
     refuse: list[str] = []
-    """The request must hold none of these."""
+    """The request must contain none of these."""
 
 
 class When(_Part, frozen=True):
-    """Conditions on a request; all that are given must hold."""
+    """Conditions on a request; all given ones must be met."""
 
     first_user_contains: str | None = None
-    """In what the user said before the model's first answer."""
+    """In the user's texts before the model's first answer."""
     last_user_contains: str | None = None
-    """In what the user said since the model's last answer."""
+    """In the user's texts since the model's last answer."""
     system_contains: str | None = None
     model_contains: str | None = None
     body_contains: str | None = None
     provider: Provider | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a condition that says nothing."""
         if not any(getattr(self, field) for field in self.__struct_fields__):
             message = '"when" needs at least one condition'
             raise ValueError(message)
 
 
 class Thread(_Part, frozen=True):
-    """A conversation of its own, for instance a sub-agent's."""
+    """A separate conversation, for instance a sub-agent's."""
 
     when: When
     steps: list[Step]
@@ -152,26 +150,26 @@ class Thread(_Part, frozen=True):
 
 
 class Side(_Part, frozen=True):
-    """A request beside the conversations (a title, a router): its answer uses up no step."""
+    """A request outside the conversations (a title, a router): its answer uses no step."""
 
     when: When
     answer: Step
 
 
 class Play(_Part, frozen=True):
-    """What is played to one base URL."""
+    """What is played at one base URL."""
 
     steps: list[Step] = []
     threads: list[Thread] = []
     side: list[Side] = []
     select: Literal["history", "counter"] = "history"
-    """history: by the number of answers in the request. counter: by requests answered so far."""
+    """history: step by the number of answers in the request; counter: of requests so far."""
     toolless: Literal["side", "step"] = "side"
     """Whether a request that offers no tools is a side request."""
     aux: Step | None = None
-    """The answer to side requests that no `side` names."""
+    """The answer to side requests that no `side` matches."""
     exhausted: Step | None = None
-    """The answer past the last step."""
+    """The answer after the last step."""
     models: tuple[str, ...] = ("scripted-model",)
 
 
@@ -181,7 +179,6 @@ class Script(Play, frozen=True):
     scripts: dict[Name, Play] = {}
 
     def __post_init__(self) -> None:
-        """Refuse a script that says nothing."""
         if not (self.steps or self.threads or self.side or self.scripts):
             message = 'the script has none of "steps", "threads", "side", "scripts"'
             raise ValueError(message)
@@ -194,7 +191,7 @@ _KNOWN_FIELDS = sorted({field for struct in _STRUCTS for field in struct.__struc
 
 
 class ScriptError(InputError):
-    """The script of a scripted model is wrong; the message says where."""
+    """A script is invalid; the message says where."""
 
 
 def load_script(source: ScriptSource) -> Script:
@@ -220,8 +217,8 @@ def _parsed(raw: bytes, path: Path) -> Any:
         raise ScriptError(message) from error
 
 
-def _line_of(raw: bytes, said: str) -> str:
-    found = re.search(r"byte (\d+)", said)
+def _line_of(raw: bytes, error: str) -> str:
+    found = re.search(r"byte (\d+)", error)
     return f":{raw[: int(found[1])].count(b'\n') + 1}" if found else ""
 
 
@@ -233,7 +230,7 @@ def _checked(data: Any, where: str) -> Script:
         raise ScriptError(message) from error
 
 
-def _suggestion(said: str) -> str:
-    found = re.search(r"unknown field `(\w+)`", said)
+def _suggestion(error: str) -> str:
+    found = re.search(r"unknown field `(\w+)`", error)
     near = difflib.get_close_matches(found[1], _KNOWN_FIELDS, n=1) if found else []
     return f'; did you mean "{near[0]}"?' if near else ""

@@ -1,4 +1,4 @@
-"""A model that plays a script over HTTP on loopback, in threads of this process."""
+"""A model that plays a script over HTTP on the loopback interface, in threads."""
 
 import gzip
 import signal
@@ -33,7 +33,7 @@ _HOST = "127.0.0.1"
 
 
 class ScriptedModel:
-    """Plays a script to any number of agents: `with ScriptedModel(script) as model: model.url`."""
+    """Plays a script for any number of agents: `with ScriptedModel(script) as model: model.url`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ScriptedModel:
         ).start()
 
     def stop(self) -> None:
-        """Stop listening and end every connection, also those that hang."""
+        """Stop listening and close all connections, also those that hang."""
         if self._server is not None and self._log is not None:
             self._server.end()
             self._log.close()
@@ -85,16 +85,16 @@ class ScriptedModel:
         return f"http://{_HOST}:{self._server.server_port}"
 
     def url_for(self, name: str, run: str = "") -> str:
-        """Give the base URL of one named script, with counters of its own for each run."""
+        """Return the base URL of one named script; each run has its own counters."""
         return f"{self.url}/s/{quote(f'{name}@{run}' if run else name)}"
 
     @property
     def requests(self) -> list[Request]:
-        """All requests so far, in the order in which they came; also after the end."""
+        """All requests so far, in order of arrival; also available after stop()."""
         return self._log.all() if self._log else []
 
     def wait_for(self, n_requests: int, timeout_s: float = 10) -> bool:
-        """Wait until so many requests have come; False when time is up."""
+        """Wait until there are so many requests; False when time is up."""
         return self._log.wait_for(n_requests, timeout_s) if self._log else False
 
 
@@ -109,7 +109,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((_HOST, port), type("_Handler", (Handler,), {"context": context}))
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are."""
+        """Bind without the reverse DNS lookup of HTTPServer, which can take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = _HOST, self.server_address[1]
 
@@ -124,11 +124,12 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        # Agents drop connections when they are killed or give up; that is no error here.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def end(self) -> None:
-        self.context.closing.set()
+        self.context.closing.set()  # first: handlers may be waiting in a scripted hang
         self.shutdown()
         with self._lock:
             open_now = list(self._connections)
@@ -148,7 +149,7 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `on_ready` gets the URL once it listens.
 
-    Call it from the main thread: only that one may take signals.
+    Call it from the main thread, the only one that can install signal handlers.
     """
     script = load_script(script_path)
     with (
@@ -175,7 +176,7 @@ def _stop_signals() -> Iterator[threading.Event]:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write so that a reader sees nothing or all of it."""
+    """Write atomically: a reader sees nothing or all of it."""
     beside = path.with_name(path.name + ".part")
     beside.write_text(text)
     beside.replace(path)
@@ -189,22 +190,19 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     disable_nagle_algorithm = True
     context: ServerContext
-    """Set by the server on a subclass of its own."""
+    """Set on a subclass that each server makes for itself."""
 
     def do_HEAD(self) -> None:
-        """Answer a probe."""
         self._handle()
 
     def do_GET(self) -> None:
-        """Answer a probe or list the models."""
         self._handle()
 
     def do_POST(self) -> None:
-        """Answer as the model."""
         self._handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Stay silent; the request log has it all."""
+        """Print nothing; every request is in the request log."""
 
     def _handle(self) -> None:
         try:
@@ -241,6 +239,7 @@ class Handler(BaseHTTPRequestHandler):
     def _read_bytes(self) -> bytes:
         if "chunked" not in self.headers.get("transfer-encoding", "").lower():
             return self.rfile.read(int(self.headers.get("content-length") or 0))
+        # Chunked encoding, which http.server does not decode.
         data = b""
         while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
             data += self.rfile.read(size)
@@ -263,6 +262,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _plain_answer(route: Route, text: str, models: Sequence[str]) -> tuple[int, Any]:
+    # Values hold the fields of all providers at once; clients ignore those they do not know.
     if route.kind == "probe":
         return 200, {}
     if route.kind == "websocket":
