@@ -284,6 +284,7 @@ def test_the_session_file_adds_thoughts_outputs_and_exit_codes(tmp_path: Path) -
          "completed"),
         ("Output: x\nError: spawn failed", "x", None, "failed"),
         ("Output: x\nSignal: SIGKILL\nProcess Group PGID: 9", "x", None, "failed"),
+        ("Output: x\nSignal: SIGKILL", "x", None, "failed"),
         ("Command injection detected: no", "Command injection detected: no", None, "failed"),
         ("Command moved to background (PID: 5).", "Command moved to background (PID: 5).", None,
          "completed"),

@@ -282,7 +282,7 @@ def _shell(response: Any, shown: Any) -> dict[str, Any]:
     if match["code"] not in (None, "0"):
         why = f"exit code {match['code']}"
     if match["signal"] and match["code"] is None:
-        del outcome["exit_code"]
+        outcome.pop("exit_code", None)
     return outcome | ({"status": "failed", "error": why} if why else {})
 
 
