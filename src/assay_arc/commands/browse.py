@@ -147,7 +147,7 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
     click.echo(draw(frame))
     click.echo("\nHistory:")
     past, _ = past_of_games(place.store)
-    lines = [one.words() for one in past.get(info.game_id, [])]
+    lines = [one.line() for one in past.get(info.game_id, [])]
     for line in lines or ["No previous benchmark results found for this game."]:
         click.echo(f"  {line}")
 
