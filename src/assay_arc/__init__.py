@@ -16,7 +16,7 @@ class LogProblem(ArcProblem):
 
 
 class ServeProblem(ArcProblem):
-    """A game process that cannot start: bad settings, a socket folder others can read, a log in use."""
+    """A game process that cannot start: bad settings, a folder others can read, a log in use."""
 
 
 class StoreProblem(ArcProblem):

@@ -159,9 +159,11 @@ def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
         for n, what in ((limits.max_steps, "actions"), (limits.max_resets, "resets"))
         if n is not None
     ]
-    bound = f"You have at most {' and '.join(budgets)}." if budgets else "There is no limit on actions."
+    text = "There is no limit on actions."
+    if budgets:
+        text = f"You have at most {' and '.join(budgets)}."
     access = [MCP, SHELL] if mcp else [SHELL]
-    return "\n\n".join([TASK.format(limits=bound), *access, END])
+    return "\n\n".join([TASK.format(limits=text), *access, END])
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class ArcGrader:
         return self.code_version if is_default else f"{self.code_version}-{self.formula}"
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Grade by the evidence; a game without usable baselines is scored by levels, and says so."""
+        """Grade by the evidence; without usable baselines by levels, and the reasoning says so."""
         evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
         if evidence.get("benchmark") != "arc":
             msg = "this trial has no evidence of an ARC game"

@@ -143,7 +143,7 @@ def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict
 
 
 def _is_orphan(config: ServeConfig, parent: int) -> bool:
-    """Whether the process that started us is gone (a new parent adopts us); then the game must end."""
+    """Whether the process that started us is gone: then we have another parent, and must end."""
     return not config.stay_when_orphaned and os.getppid() != parent
 
 

@@ -83,10 +83,10 @@ def instructions(plan: HarnessPlan) -> str:
     ids = [info.game_id for info in plan.games]
     if plan.with_games:
         note, env_dir = f", and `{GAMES}/` with the games", GAMES
-        games_text = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
+        where = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
     else:
         note, env_dir = "", "<folder of your environment files>"
-        games_text = "Have the games' files on this machine and tell the driver where they are:"
+        where = "Have the games' files on this machine and tell the driver where they are:"
     values = {
         "harness": plan.harness,
         "generated": plan.generated,
@@ -98,7 +98,7 @@ def instructions(plan: HarnessPlan) -> str:
         "game_ids_text": ", ".join(ids),
         "game_ids_json": msgspec.json.encode(ids).decode(),
         "games_note": note,
-        "games_text": games_text,
+        "games_text": where,
         "env_dir": env_dir,
     }
     guidance = (TEMPLATES / f"guidance_{plan.harness}.md").read_text(encoding="utf-8")

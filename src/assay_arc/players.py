@@ -296,7 +296,7 @@ class Searcher:
         return self._seen
 
     def _next_path(self) -> list[Move] | None:
-        """The path to an untried move; a reset if there is none from here but one from the start."""
+        """The path to an untried move; a reset if there is none from here, but from the start."""
         if self._seen["state"] != "GAME_OVER":
             path = self._map.path_to_untried(self._seen["grid"])
             if path is not None or self._fresh:

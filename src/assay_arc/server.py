@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class Listener:
-    """Serves all players of a game in one thread; a player that goes away is just a closed connection."""
+    """Serves all players in one thread; a player that goes away is just a closed connection."""
 
     def __init__(self, path: Path, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
         self._answer = answer
@@ -29,7 +29,7 @@ class Listener:
         self._selector.register(self._server, selectors.EVENT_READ)
 
     def serve(self, should_stop: Callable[[], bool]) -> None:
-        """Answer requests until should_stop, which is called twice a second and after each request."""
+        """Answer requests until should_stop, which is asked twice a second and after each one."""
         while not should_stop():
             for key, mask in self._selector.select(POLL_S):
                 if key.fileobj is self._server:
@@ -98,7 +98,7 @@ class PlayerConnection:
             self._closing = True
 
     def next_line(self) -> bytes | None:
-        """Return the next whole line; one that grows too long is returned unfinished, to be refused."""
+        """Return the next whole line; one that grows too long unfinished, to be refused."""
         # A player that does not read its answers gets no more of them.
         if self.gone or len(self._outgoing) > 16 * MAX_REQUEST_BYTES:
             return None
@@ -240,7 +240,7 @@ class PlayerRequest(msgspec.Struct, frozen=True, kw_only=True):
     op: Operation
     token: str = ""
     id: Short | None = None
-    """Chosen by the player; no id is done twice, so a request can be repeated after a lost answer."""
+    """Chosen by the player; no id is done twice, so a request may be sent again."""
     action: Short | None = None
     x: Coordinate | None = None
     y: Coordinate | None = None

@@ -78,7 +78,7 @@ class GameWorld:
         return GameConnection(str(config.socket), config.token)
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        """Close the game and derive everything from its log, nothing from the agent's own claims."""
+        """Close the game and derive everything from its log, nothing from the agent's claims."""
         self._finish(*_reason(last))
         if self._broken is not None:
             raise ServeProblem(self._broken)
