@@ -249,7 +249,7 @@ class _Row(msgspec.Struct, rename="camel"):
 
 def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
     """Return every measured trial of a run, and why each of the others is not measured."""
-    if (folder / PLAYED).is_file():
+    if (folder / PLAYED).is_file():  # an imported run
         data = (folder / PLAYED).read_bytes()
         stored = msgspec.json.decode(data, type=list[PlayedTrial])
         return [_derive_again(folder, one) for one in stored], {}
@@ -260,6 +260,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
     for place, line in read_lines(folder / RESULTS):
         row, _ = decode_row(place, line, _Row)
         failure = row.failure
+        # A failure that is not the agent's is never a score of zero.
         if failure is not None and not failure.cause.measures_agent:
             lost[row.id] = f"{failure.cause}: {failure.message}"
             continue

@@ -132,6 +132,7 @@ def silence_toolkit() -> logging.Logger:
     """Import arc_agi so that it reads no .env and prints nothing; return a logger for it."""
     for name in SETTINGS:
         os.environ.pop(name, None)
+    # arc_agi loads .env files when it is imported, unless this variable is set.
     before = os.environ.get("PYTHON_DOTENV_DISABLED")
     os.environ["PYTHON_DOTENV_DISABLED"] = "1"
     try:
@@ -140,7 +141,7 @@ def silence_toolkit() -> logging.Logger:
         os.environ.pop("PYTHON_DOTENV_DISABLED")
         if before is not None:
             os.environ["PYTHON_DOTENV_DISABLED"] = before
-    _mute(arc_agi.scorecard.logger)
+    _mute(arc_agi.scorecard.logger)  # it prints, whatever logger the toolkit is given
     logger = logging.getLogger("assay.arc_agi.toolkit")
     _mute(logger)
     return logger

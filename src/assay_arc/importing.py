@@ -447,7 +447,7 @@ def _check_top(data: dict[str, Any]) -> Iterator[str]:
         yield "seed must be a whole number"
     if "metadata" in data and not isinstance(data["metadata"], dict):
         yield "metadata must be an object"
-    rows = data.get("games", [{}])
+    rows = data.get("games", [{}])  # _missing reports a result without games
     if not isinstance(rows, list):
         yield '"games" must be an array'
     elif not rows:

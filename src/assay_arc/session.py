@@ -317,7 +317,7 @@ def resume_session(
         raise LogProblem(message)
     session = GameSession(engine, writer, log.header.limits, now, seen)
     session.resume(log)
-    if not log.events:
+    if not log.events:  # killed between the header and the first event
         session.begin()
     return session
 

@@ -148,7 +148,7 @@ class GameWorld:
     def _finish(self, reason: Any, message: str) -> None:
         if self._closing.is_set():
             return
-        self._closing.set()
+        self._closing.set()  # first, so that the watcher restarts nothing
         if self._watcher is not None:
             self._watcher.join(START_S)  # it may be in the middle of a restart
         if self._process is not None:

@@ -110,6 +110,7 @@ def _judge(
         "agent_timeout": "it did not answer in time; try a higher -t",
     }.get(failure.cause, "see its stderr below")
     lines = [advice, *notes]
+    # Claude Code does not run unattended as root.
     if "root" in (captured.stderr or "") and "privileges" in (captured.stderr or ""):
         lines.insert(0, "it refuses to run as root: use another user, or set IS_SANDBOX=1")
     if captured.stderr:

@@ -117,6 +117,7 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         with _Batch(sink) as batch:
             waits = rows_wait(options.rows)
             for row in grade_all(lines, graders, options.concurrency, waits):
+                # From a pipe that is slower than the graders, each row is written at once.
                 batch.add(row.line, at_once=not waits())
                 tally.add(row)
                 if options.progress:

@@ -68,7 +68,7 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
-    """What capture and trials take besides: graders, and prompts from elsewhere."""
+    """What capture and trials also take: graders, and prompts from stdin or a benchmark."""
 
     graders: Sequence[str]
     grader_timeout: float

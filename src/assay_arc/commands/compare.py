@@ -100,7 +100,7 @@ def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
     if not everything:
         return completed[-2:]
     latest: dict[tuple[bool, str], StoredRun] = {}
-    for run in completed:
+    for run in completed:  # oldest first, so the latest one remains
         latest[run.imported, run.meta.harness] = run
     return [latest[key] for key in sorted(latest)]
 

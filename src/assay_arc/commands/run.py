@@ -282,6 +282,7 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
         "games": [info.game_id for info in games],
         "games_dir": str(place.games.resolve()),
         "seed": config.default_seed if seed is None else seed,
+        # 0 steps on the command line means no limit; 0 resets means none.
         "max_steps": config.default_max_steps if steps is None else steps or None,
         "max_resets": config.default_max_resets if resets is None else resets,
         "mcp": options.mcp,
@@ -308,7 +309,7 @@ class ArcRun:
         batch = Batch(
             specs=self._specs(),
             run_token=self._token,
-            resume=True,
+            resume=True,  # a new run has no rows yet
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
