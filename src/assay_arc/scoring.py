@@ -235,7 +235,7 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
 def official_rows(
     actions: int, marks: Sequence[tuple[int, int]], baselines: Sequence[int]
 ) -> list[LevelRow]:
-    """One row for each baseline; as in the toolkit, each mark completes one level."""
+    """One row for each baseline; as in arc_agi, a mark completes one level, whatever its number."""
     rows, before = [], 0
     for i, baseline in enumerate(baselines):
         completed = i < len(marks)

@@ -323,7 +323,7 @@ def resume_session(
 
 
 def _check_header(logged: Header, expected: Header) -> None:
-    """Refuse a log of another game, version or limits; only the start time may differ."""
+    """Refuse a log of another game, version, seed or limits; only the start time may differ."""
     ours = msgspec.structs.replace(expected, started_at=logged.started_at)
     for field in Header.__struct_fields__:
         if getattr(logged, field) != getattr(ours, field):

@@ -97,7 +97,7 @@ class GameWorld:
         self._finish("crash", "the trial was given up")
 
     def keep_log(self, folder: Path | None) -> None:
-        """Move the log to its final folder, which the player could not find while it ran."""
+        """Move the log to the raw streams; while the player ran, nothing it had open led to it."""
         if folder is not None and folder.is_dir() and self._log.is_file():
             shutil.move(self._log, folder / self._log.name)
 
