@@ -4,7 +4,7 @@ from assay.errors import InputError
 
 
 class ArcProblem(InputError):
-    """Something about ARC-AGI-3 input or files that the operator has to mend."""
+    """A fault in ARC-AGI-3 input or files that the user has to fix."""
 
 
 class GameProblem(ArcProblem):
@@ -24,4 +24,4 @@ class StoreProblem(ArcProblem):
 
 
 class ResultProblem(ArcProblem):
-    """A result of another harness that cannot be imported; says everything that is wrong."""
+    """A result of another harness that cannot be imported; lists everything that is wrong."""

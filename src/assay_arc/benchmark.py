@@ -39,12 +39,12 @@ class ArcBenchmark:
     mcp: bool = True
     """Offer the MCP server to the agent, not only the command."""
     logs_dir: str | None = None
-    """Where event logs are written; without it they are kept with the raw streams."""
+    """Where event logs are written. Default: with the raw streams."""
     logs_prefix: str = ""
-    """The same as the rows of the output name it."""
+    """Prefix of a log's name in the rows of the output."""
 
     def prompts(self) -> Iterable[PromptRow]:
-        """Give a prompt for each game; its metadata pins the game's version and the rules."""
+        """Yield a prompt for each game; its metadata pins the game's version and the limits."""
         text = player_prompt(self._limits, mcp=self.mcp)
         for info in self.chosen_games():
             metadata = {
@@ -57,19 +57,18 @@ class ArcBenchmark:
             yield Prompt(id=info.game_id, input=text, metadata=metadata), {}
 
     def chosen_games(self) -> list[GameInfo]:
-        """Give the games that are meant, each once, in the order asked for."""
-        folder = self._folder
-        known = list_games(folder).games
+        """Return the games asked for, each once, in that order."""
+        known = list_games(self._folder).games
         if not self.games:
             return list(known)
-        found = [pick_game(name, known, folder) for name in self.games]
+        found = [pick_game(name, known, self._folder) for name in self.games]
         return list({info.game_id: info for info in found}.values())
 
     @contextmanager
     def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Iterator[GameWorld]:
-        """Run the trial's game in a process of its own, in a folder nothing else is in."""
+        """Run the trial's game in a process and a temporary folder of its own."""
         info = self._game_of(spec)
-        log, prefix = self._log_path(spec)
+        log, log_name = self._log_path(spec)
         with tempfile.TemporaryDirectory(prefix="arc-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             world = GameWorld(
@@ -81,8 +80,9 @@ class ArcBenchmark:
                 limits=self._limits,
                 mcp=self.mcp,
             )
+            # The random player: the trials of a game differ, and each can be repeated.
             world.env["ARC_PLAYER_SEED"] = str(spec.number)
-            world.log_name = prefix
+            world.log_name = log_name
             try:
                 world.open()
                 yield world
@@ -153,15 +153,17 @@ look for the game's files or source; play it."""
 
 
 def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
-    """Write the prompt for any game; it says nothing of which one."""
-    most = [
+    """Write the prompt, which is the same for every game."""
+    budgets = [
         f"{n} {what}"
         for n, what in ((limits.max_steps, "actions"), (limits.max_resets, "resets"))
         if n is not None
     ]
-    bound = f"You have at most {' and '.join(most)}." if most else "There is no limit on actions."
+    text = "There is no limit on actions."
+    if budgets:
+        text = f"You have at most {' and '.join(budgets)}."
     access = [MCP, SHELL] if mcp else [SHELL]
-    return "\n\n".join([TASK.format(limits=bound), *access, END])
+    return "\n\n".join([TASK.format(limits=text), *access, END])
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,12 @@ class ArcGrader:
 
     @property
     def version(self) -> str:
-        """Of the code and the formula; the usual formula is not named."""
-        usual = self.formula == type(self).formula
-        return self.code_version if usual else f"{self.code_version}-{self.formula}"
+        """The version of the code, followed by the formula unless it is the default."""
+        is_default = self.formula == type(self).formula
+        return self.code_version if is_default else f"{self.code_version}-{self.formula}"
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Give the verdict; a game without usable baselines is scored by levels, and says so."""
+        """Grade by the evidence; without usable baselines by levels, and the reasoning says so."""
         evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
         if evidence.get("benchmark") != "arc":
             msg = "this trial has no evidence of an ARC game"
@@ -195,10 +197,10 @@ class ArcGrader:
             "scorePercent": percent,
             "formula": self.formula,
         }
-        said = f"{done} of {total} levels, {result['stopReason']}"
+        reasoning = f"{done} of {total} levels, {result['stopReason']}"
         if percent is None:
-            said += f"; no {self.formula} score ({score.get('reason')}): scored by levels"
+            reasoning += f"; no {self.formula} score ({score.get('reason')}): scored by levels"
             percent = 100 * done / total
         return Grade(
-            pass_=bool(result["won"]), score=percent / 100, reasoning=said, outcome=outcome
+            pass_=bool(result["won"]), score=percent / 100, reasoning=reasoning, outcome=outcome
         )

@@ -1,4 +1,4 @@
-"""scorecard.json and environment-scores.json in the seed's fields, built from logs alone."""
+"""scorecard.json and environment-scores.json with the reference's fields, built from logs alone."""
 
 import hashlib
 import uuid
@@ -19,7 +19,6 @@ from assay_arc.scoring import (
     GameResult,
     Score,
     derive_result,
-    mean_percent,
     score_game,
 )
 from assay_arc.store import (
@@ -39,7 +38,7 @@ from assay_arc.store import (
 
 
 class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial of one game: its result, and what is known around it."""
+    """One trial of one game: its result, where it comes from, and what it cost."""
 
     result: GameResult
     trial: int = 1
@@ -57,7 +56,7 @@ def build_card(run_id: str, played: Sequence[PlayedTrial], formula: str = OFFICI
     by_game: dict[str, list[PlayedTrial]] = {}
     for one in sorted(played, key=lambda one: (one.result.game_id, one.trial)):
         by_game.setdefault(one.result.game_id, []).append(one)
-    games = [_game_row(game_id, ones, formula) for game_id, ones in by_game.items()]
+    games = [_game_row(game_id, trials, formula) for game_id, trials in by_game.items()]
     trials = [trial for game in games for trial in game.trials]
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     known = [game.score_percent for game in games if game.score_percent is not None]
@@ -102,16 +101,16 @@ def progress_of(result: GameResult) -> list[int]:
     return reached
 
 
-def _game_row(game_id: str, ones: Sequence[PlayedTrial], formula: str) -> GameRow:
-    first = ones[0]
-    scores = [score_game(one.result, formula) for one in ones]
-    fractions = [score_game(one.result, SEED).score_fraction for one in ones]
+def _game_row(game_id: str, played: Sequence[PlayedTrial], formula: str) -> GameRow:
+    first = played[0]
+    scores = [score_game(one.result, formula) for one in played]
+    fractions = [score_game(one.result, SEED).score_fraction for one in played]
     reasons = [score.reason for score in scores if score.reason]
     percents = [_percent(score) for score in scores]
     return GameRow(
         id=game_id,
         score=_mean(fractions),
-        runs=[row for one in ones for row in _play_rows(one, formula)],
+        runs=[row for one in played for row in _play_rows(one, formula)],
         title=first.title or game_id,
         tags=list(first.tags),
         score_percent=_mean(percents),
@@ -121,7 +120,7 @@ def _game_row(game_id: str, ones: Sequence[PlayedTrial], formula: str) -> GameRo
         baselines=list(first.result.baselines) if first.result.baselines else None,
         trials=[
             _trial_row(one, percent, fraction)
-            for one, percent, fraction in zip(ones, percents, fractions, strict=True)
+            for one, percent, fraction in zip(played, percents, fractions, strict=True)
         ],
     )
 
@@ -132,7 +131,7 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
         trial=one.trial,
         score_percent=percent,
         score_fraction=fraction,
-        first_play_percent=mean_percent([score_game(result, FIRST_PLAY)]),
+        first_play_percent=score_game(result, FIRST_PLAY).score_percent,
         levels_completed=result.levels_completed,
         total_levels=result.level_count,
         won=result.won,
@@ -151,24 +150,25 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
 
 
 def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
-    """Give the plays of a trial; a guid follows from log and place, so it is always the same."""
+    """The plays of a trial; their guids are derived, so that rescoring does not change them."""
     result = one.result
     rows = []
     for play in result.plays:
+        # score_game takes the best of all plays, so each is scored alone.
         alone = msgspec.structs.replace(result, plays=(play,))
-        seed, ours = score_game(alone, SEED), score_game(alone, formula)
+        reference, ours = score_game(alone, SEED), score_game(alone, formula)
         name = f"{result.game_id}/{result.started_at}/{one.trial}/{play.index}"
         rows.append(
             PlayRow(
                 id=result.game_id,
                 guid=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
-                score=seed.score_fraction,
+                score=reference.score_fraction,
                 levels_completed=play.levels_completed,
                 actions=play.actions,
                 resets=play.resets,
                 state=play.state,
                 completed=play.state == "WIN",
-                level_scores=list(seed.level_scores_fraction or [0.0] * result.level_count),
+                level_scores=list(reference.level_scores_fraction or [0.0] * result.level_count),
                 level_actions=[level.actions for level in play.levels],
                 level_baseline_actions=[level.baseline for level in play.levels],
                 number_of_levels=result.level_count,
@@ -239,7 +239,7 @@ class _Usage(msgspec.Struct, rename="camel"):
 
 
 class _Row(msgspec.Struct, rename="camel"):
-    """As much of a capture as is needed here."""
+    """The part of a capture that is needed here."""
 
     id: str
     metadata: dict[str, Any] = {}
@@ -248,11 +248,11 @@ class _Row(msgspec.Struct, rename="camel"):
 
 
 def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
-    """Give every measured trial of a run, and the others with what kept them from being one."""
-    if (folder / PLAYED).is_file():
+    """Return every measured trial of a run, and why each of the others is not measured."""
+    if (folder / PLAYED).is_file():  # an imported run
         data = (folder / PLAYED).read_bytes()
         stored = msgspec.json.decode(data, type=list[PlayedTrial])
-        return [_again(folder, one) for one in stored], {}
+        return [_derive_again(folder, one) for one in stored], {}
     if not (folder / RESULTS).is_file():
         msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
@@ -260,6 +260,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
     for place, line in read_lines(folder / RESULTS):
         row, _ = decode_row(place, line, _Row)
         failure = row.failure
+        # A failure that is not the agent's is never a score of zero.
         if failure is not None and not failure.cause.measures_agent:
             lost[row.id] = f"{failure.cause}: {failure.message}"
             continue
@@ -286,6 +287,7 @@ def _from_log(
     folder: Path, name: str, trial: int, cost: float | None, verified: str | None
 ) -> PlayedTrial:
     path = folder / name
+    # The name was read from a file: it must not lead out of the run's folder.
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         msg = f"{path}: the log of a trial is missing"
         raise StoreProblem(msg)
@@ -302,9 +304,9 @@ def _from_log(
     )
 
 
-def _again(folder: Path, one: PlayedTrial) -> PlayedTrial:
-    """Derive an imported game from its log where it has one."""
+def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
+    """Derive an imported game from its log again; without one, the claims stand."""
     if one.log is None:
         return one
-    fresh = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
-    return msgspec.structs.replace(fresh, tags=one.tags, title=one.title)
+    derived = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
+    return msgspec.structs.replace(derived, tags=one.tags, title=one.title)

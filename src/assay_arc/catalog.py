@@ -29,7 +29,7 @@ class GameInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def age(self) -> tuple[bool, float]:
-        """Sorts versions as the toolkit does: the newest last, no date being newest of all."""
+        """Sorts versions as the toolkit does: oldest first, those without a date last."""
         try:
             return False, datetime.fromisoformat(self.date_downloaded).timestamp()
         except ValueError:
@@ -88,7 +88,7 @@ def _read_metadata(path: Path) -> _Metadata:
 
 
 def _find_source(folder: Path, metadata: _Metadata) -> Path:
-    """Find the file as the toolkit does: the class name in small letters, then as it is."""
+    """Find the file as the toolkit does: the class name in lower case, then as written."""
     first = metadata.game_id[:4]
     name = metadata.class_name or first[0].upper() + first[1:]
     if not name.isidentifier():
@@ -105,14 +105,14 @@ BUILT_IN = Path(__file__).parent / "games"
 
 
 class GameListing(msgspec.Struct, frozen=True, kw_only=True):
-    """The games of a folder in order of their ids, and what could not be read, each with why."""
+    """The games of a folder in order of their ids, and why others could not be read."""
 
     games: tuple[GameInfo, ...]
     problems: tuple[str, ...] = ()
 
 
 def list_games(folder: Path = BUILT_IN) -> GameListing:
-    """Read every metadata.json below a folder; a broken game is a problem, not an end."""
+    """Read every metadata.json below a folder; a broken game is listed as a problem."""
     if not folder.is_dir():
         message = f"{folder}: no such folder of games"
         raise GameProblem(message, hint="give a folder with <game>/<version>/metadata.json in it")
@@ -137,7 +137,7 @@ def find_game(name: str, folder: Path = BUILT_IN) -> GameInfo:
 
 
 def pick_game(name: str, games: Sequence[GameInfo], folder: Path) -> GameInfo:
-    """Choose a game from a listing, or say which ids come near."""
+    """Choose a game from a listing, or raise with similar ids as a hint."""
     exact = [info for info in games if info.game_id == name]
     versions = exact or [info for info in games if info.base_id == name]
     if versions:
@@ -153,7 +153,7 @@ ALL = "all"
 
 
 def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
-    """Give the games that are meant, each once; a tag means all games that have it."""
+    """Return the games asked for, each once; a tag means all games that have it."""
     games = list_games(folder).games
     if not games:
         msg = f"No ARC-AGI environments found in {folder}."
@@ -169,21 +169,21 @@ def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
 
 
 def tagged(games: Sequence[GameInfo], tag: str) -> list[GameInfo]:
-    """Give the games with a tag, unless it is the name of a game."""
+    """Return the games with a tag; none if it is the name of a game."""
     if any(tag in (info.game_id, info.base_id) for info in games):
         return []
     wanted = tag.lower()
     return [info for info in games if wanted in (known.lower() for known in info.tags)]
 
 
-# Asks the engine about some games; gives {sha256 of source: levels or None if it fails}.
+# Asks the engine about some games; returns {sha256 of source: levels or None if it fails}.
 Probe = Callable[[Sequence[GameInfo]], Mapping[str, int | None]]
 
 
 def level_counts(
     games: Sequence[GameInfo], cache: Path, probe: Probe | None = None
 ) -> dict[str, int | None]:
-    """Give the levels of each game id; ask the probe only about sources never seen before."""
+    """Return the levels of each game id; the probe is asked only about sources not in the cache."""
     known = _read_cache(cache)
     unknown = [info for info in games if info.source_sha256 not in known]
     if unknown and probe is not None:
@@ -193,7 +193,7 @@ def level_counts(
 
 
 def _read_cache(path: Path) -> dict[str, int | None]:
-    """Read the cache; one that is missing or damaged is only an empty one."""
+    """Read the cache; a missing or damaged one counts as empty."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int | None])
     except (OSError, msgspec.DecodeError):
@@ -202,6 +202,7 @@ def _read_cache(path: Path) -> dict[str, int | None]:
 
 def _write_cache(path: Path, known: Mapping[str, int | None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_bytes(msgspec.json.encode(dict(sorted(known.items()))))
-    fresh.replace(path)
+    # Renamed into place: another command may read or write the cache at the same time.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_bytes(msgspec.json.encode(dict(sorted(known.items()))))
+    temporary.replace(path)

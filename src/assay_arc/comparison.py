@@ -24,6 +24,7 @@ from assay_arc.report import (
 )
 from assay_arc.store import GameRow, Scorecard, StoredRun
 
+# Of the resampling, so that the same runs give the same numbers.
 SEED = 20260414
 ORDER = ("Regressed", "Improved", "New", "Unchanged", "Missing", "Not scored")
 REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED = ORDER
@@ -45,7 +46,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
     cost_per_level_usd: float | None
     actions_per_baseline: float | None
     progress: dict[str, float | None]
-    """Mean share of levels completed within so many actions."""
+    """Mean share of levels completed within each budget of actions."""
 
 
 class LevelDelta(msgspec.Struct, kw_only=True):
@@ -85,7 +86,7 @@ class RunPair(msgspec.Struct, kw_only=True):
 
 
 class Comparison(msgspec.Struct, kw_only=True):
-    """The seed's comparison file, ours behind it."""
+    """The reference's comparison file, followed by our own fields."""
 
     comparison_id: str
     timestamp: str
@@ -121,13 +122,13 @@ def compare_runs(
     tolerance: float,
     rank_all: bool,
 ) -> Comparison:
-    """Compare every run with the first; the seed's tables are of the first two."""
+    """Compare every run with the first; the reference's tables are of the first two."""
     first, second = entries[0], entries[1]
     deltas = game_deltas(first, second, tolerance)
     return Comparison(
         comparison_id=comparison_id,
         timestamp=timestamp,
-        runs=[_side(entry) for entry in entries],
+        runs=[_summarize_run(entry) for entry in entries],
         overall_delta=_overall(first, second),
         environment_deltas=deltas,
         config_diff=config_diff(first.run, second.run),
@@ -140,18 +141,18 @@ def compare_runs(
 
 
 def rank(entries: Sequence[ComparedRun], *, rank_all: bool) -> list[ComparedRun]:
-    """Order runs by score; one that nobody could check stands below all that were checked."""
+    """Order runs by score, unverified ones below all others."""
 
-    def place(entry: ComparedRun) -> tuple[bool, bool, float]:
+    def sort_key(entry: ComparedRun) -> tuple[bool, bool, float]:
         percent = entry.card.percent
         below = is_unverified(entry.run) and not rank_all
         return below, percent is None, -(percent or 0.0)
 
-    return sorted(entries, key=place)
+    return sorted(entries, key=sort_key)
 
 
 def game_deltas(first: ComparedRun, second: ComparedRun, tolerance: float) -> list[GameDelta]:
-    """Compare two runs game by game, in the seed's order."""
+    """Compare two runs game by game, in the reference's order."""
     before, now = first.games, second.games
     deltas = [
         _game_delta(game_id, before.get(game_id), now.get(game_id), tolerance)
@@ -161,7 +162,7 @@ def game_deltas(first: ComparedRun, second: ComparedRun, tolerance: float) -> li
 
 
 def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
-    """Say what was set up differently: model, plugins, skills and MCP servers."""
+    """Return what was configured differently: model, plugins, skills and MCP servers."""
     old, new = first.meta.harness_config, second.meta.harness_config
     diff: dict[str, Any] = {
         "model_changed": old.model != new.model,
@@ -176,7 +177,7 @@ def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
 
 
 def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
-    """Say everything that makes runs less comparable than their numbers look."""
+    """List everything that makes the runs less comparable than their numbers suggest."""
     first, warnings = entries[0], []
     for other in entries[1:]:
         names = f"{first.run.label} and {other.run.label}"
@@ -218,13 +219,13 @@ def _game_warnings(first: ComparedRun, other: ComparedRun, names: str) -> list[s
 
 
 def same_version(a: GameRow, b: GameRow) -> bool | None:
-    """Whether two rows are of the same source; None when one does not say."""
+    """Whether two rows are of the same source; None when it is unknown."""
     if not a.source_sha256 or not b.source_sha256:
         return None
     return a.source_sha256 == b.source_sha256
 
 
-def _side(entry: ComparedRun) -> RunSummary:
+def _summarize_run(entry: ComparedRun) -> RunSummary:
     meta, card = entry.run.meta, entry.card
     curve = progress_curve(card)
     return RunSummary(
@@ -307,6 +308,7 @@ def _level_deltas(before: GameRow, now: GameRow) -> list[LevelDelta]:
 def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
     first = entries[0]
     compared = [_paired(first, other) for other in entries[1:]]
+    # Comparisons without a p-value take no part in the adjustment.
     known = [one.p_value for one in compared if one.p_value is not None]
     adjusted = iter(adjust_holm(known).tolist() if known else [])
     pairs = []
@@ -316,6 +318,7 @@ def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
         verdict = judge_difference(
             paired, margin=min(tolerance / 100, 0.99), adjusted_p=p_value, names=names
         )
+        # The statistics speak of prompts; here each is a game.
         words = verdict.words.replace("prompts", "games").replace("prompt", "game")
         pairs.append(
             RunPair(
@@ -330,7 +333,7 @@ def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
 
 
 def _paired(first: ComparedRun, other: ComparedRun) -> PairedDifference:
-    """RunPair by game; only games of the same version that both have a score for."""
+    """Pair by game; only games of the same version that have a score in both."""
     mine, theirs = first.games, other.games
     both = [
         (a, b)
@@ -387,15 +390,15 @@ def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str
     rows = []
     for place, run_id in enumerate(comparison.ranking, 1):
         entry = by_id[run_id]
-        side = next(side for side in comparison.runs if side.run_id == run_id)
+        summary = next(one for one in comparison.runs if one.run_id == run_id)
         rows.append(
             [
                 f"{place}. {_name(entry)}",
                 entry.run.meta.timestamp[:16],
-                number(side.overall_percent, 2),
-                f"{side.games_scored}/{len(entry.card.games)}",
-                f"{side.levels_completed}/{side.total_levels}",
-                side.verified or "-",
+                number(summary.overall_percent, 2),
+                f"{summary.games_scored}/{len(entry.card.games)}",
+                f"{summary.levels_completed}/{summary.total_levels}",
+                summary.verified or "-",
             ]
         )
     return table(["Run", "Date", "Score / 100", "Games scored", "Levels", "Verified"], rows)
@@ -425,10 +428,10 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
         )
     delta = comparison.overall_delta["score_delta_points"]
     relative = comparison.overall_delta["score_delta_percent"]
-    words = f" ({signed(relative)}% of the first)" if relative is not None else ""
+    share = f" ({signed(relative)}% of the first)" if relative is not None else ""
     lines.append(
         f"- Overall, {entries[1].run.label} against {entries[0].run.label}: "
-        f"{signed(delta, 2)} points{words}"
+        f"{signed(delta, 2)} points{share}"
     )
     return lines
 
@@ -503,7 +506,7 @@ def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]
 
 
 def _trend(entries: Sequence[ComparedRun]) -> list[str]:
-    """The seed's two tables for three runs and more."""
+    """The reference's two tables for three or more runs."""
     if len(entries) < 3:
         return []
     rows: list[list[str]] = []

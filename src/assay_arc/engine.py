@@ -11,11 +11,11 @@ import msgspec
 
 from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo
-from assay_arc.log import FRAME_BYTES, SIDE, Answer, frames_digest, pack_frames
+from assay_arc.log import SIDE, Answer, frames_digest, pack_frames
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a game stands; frames are 4096 bytes each, the last one is what is seen now."""
+    """The state of a game; frames are 4096 bytes each, the last one is the current picture."""
 
     state: str
     levels_completed: int
@@ -46,9 +46,9 @@ def toolkit_versions() -> tuple[str, str]:
 
 
 class ToolkitEngine:
-    """One game of one folder; keeps the toolkit's own scorecard beside it.
+    """One game of one folder, with the toolkit's own scorecard.
 
-    seen is its last answer. An action gives None when the game itself broke on it.
+    seen is the last observation. An action returns None when the game itself broke on it.
     """
 
     def __init__(self, info: GameInfo, seed: int = 0) -> None:
@@ -68,10 +68,11 @@ class ToolkitEngine:
             raise GameProblem(
                 message, hint="does the file define the class named in metadata.json?"
             )
+        # The toolkit passes the seed only to games that take one, and does not say which do.
         self.seed_used = "seed" in inspect.signature(type(self._env._game)).parameters
 
     def _make(self, info: GameInfo, seed: int) -> Any:
-        """Run the game's file and make its class; both are a stranger's code."""
+        """Run the game's file and make its class, both of them third-party code."""
         try:
             return self._arcade.make(info.game_id, seed=seed, scorecard_id=self._card)
         except Exception as error:
@@ -79,7 +80,7 @@ class ToolkitEngine:
             raise GameProblem(message) from error
 
     def start(self) -> Observation | None:
-        """Give the observation of the reset that the toolkit did by itself."""
+        """Return the observation of the reset that the toolkit did when it made the game."""
         return self._see(self._env.observation_space)
 
     def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
@@ -94,18 +95,15 @@ class ToolkitEngine:
         return seen
 
     def official_scorecard(self) -> Any:
-        """Give the toolkit's own scorecard of this process; a test oracle, never a source."""
+        """The toolkit's own scorecard: an oracle for tests, never a source of scores."""
         return self._arcade.get_scorecard(self._card)
 
 
 def _observe(raw: Any) -> Observation | None:
-    """Read an answer; one without frames is not an answer (the toolkit gives it after the end)."""
+    """Read an answer; None for one without frames, which the toolkit gives after the end."""
     if raw is None or not raw.frame:
         return None
     if any(frame.shape != (SIDE, SIDE) for frame in raw.frame):
-        return None
-    frames = tuple(frame.astype("uint8").tobytes() for frame in raw.frame)
-    if any(len(frame) != FRAME_BYTES for frame in frames):
         return None
     return Observation(
         state=raw.state.name,
@@ -113,7 +111,7 @@ def _observe(raw: Any) -> Observation | None:
         win_levels=int(raw.win_levels),
         full_reset=bool(raw.full_reset),
         available_actions=tuple(int(action) for action in raw.available_actions),
-        frames=frames,
+        frames=tuple(frame.astype("uint8").tobytes() for frame in raw.frame),
     )
 
 
@@ -131,9 +129,10 @@ SETTINGS = (
 
 
 def silence_toolkit() -> logging.Logger:
-    """Import arc_agi so that it reads no .env and prints nothing; give the logger to hand to it."""
+    """Import arc_agi so that it reads no .env and prints nothing; return a logger for it."""
     for name in SETTINGS:
         os.environ.pop(name, None)
+    # arc_agi loads .env files when it is imported, unless this variable is set.
     before = os.environ.get("PYTHON_DOTENV_DISABLED")
     os.environ["PYTHON_DOTENV_DISABLED"] = "1"
     try:
@@ -142,14 +141,14 @@ def silence_toolkit() -> logging.Logger:
         os.environ.pop("PYTHON_DOTENV_DISABLED")
         if before is not None:
             os.environ["PYTHON_DOTENV_DISABLED"] = before
-    _mute(arc_agi.scorecard.logger)
+    _mute(arc_agi.scorecard.logger)  # it prints, whatever logger the toolkit is given
     logger = logging.getLogger("assay.arc_agi.toolkit")
     _mute(logger)
     return logger
 
 
 def shut_network() -> None:
-    """Refuse every connection of this process but local sockets, for as long as it lives."""
+    """Refuse all connections of this process except local sockets; a hook cannot be removed."""
     sys.addaudithook(_refuse_network)
 
 
@@ -157,6 +156,7 @@ def _refuse_network(event: str, args: tuple[object, ...]) -> None:
     if event in ("socket.getaddrinfo", "socket.gethostbyname"):
         message = "a game process has no network"
         raise PermissionError(message)
+    # The address of a Unix socket is a path, that of any other a tuple.
     if event in ("socket.connect", "socket.bind", "socket.sendto") and not isinstance(
         args[1], str | bytes
     ):
@@ -187,6 +187,6 @@ PASSED = (
 
 
 def engine_env() -> dict[str, str]:
-    """Give the variables a game process gets; a game is a stranger's code."""
+    """Return the environment of a game process, which runs third-party code: no keys."""
     passed = {name: os.environ[name] for name in PASSED if name in os.environ}
     return {**passed, "PYTHONDONTWRITEBYTECODE": "1"}

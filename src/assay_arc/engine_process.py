@@ -41,7 +41,7 @@ PR_SET_DUMPABLE = 4
 
 
 def main(argv: Sequence[str]) -> int:
-    """Do one command; 2 when there is no such command."""
+    """Run one command; return 2 when there is no such command."""
     match list(argv):
         case ["serve"]:
             return _serve()
@@ -58,10 +58,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve() -> int:
-    """Serve one game to its end; 1 when it could not start or its log could not be written."""
+    """Serve one game to its end; return 1 if it cannot start or its log cannot be written."""
     try:
         config = read_config(os.environ, sys.stdin)
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(VARIABLE, None)  # it holds the tokens, and the game runs in this process
         _hide_process()
         open_socket_folder(config.socket)
         os.chdir(config.socket.parent)
@@ -74,7 +74,7 @@ def _serve() -> int:
 
 
 def serve(config: ServeConfig) -> None:
-    """Open log and game, then answer requests until the game is closed or the owner is gone."""
+    """Open log and game, then answer requests until the game is closed or its owner is gone."""
     parent = os.getppid()
     with LogWriter(config.log) as log:
         session = _open_session(config, log)
@@ -121,7 +121,7 @@ def _header(config: ServeConfig, info: GameInfo, engine: ToolkitEngine, n_levels
 
 
 def _answer(line: bytes, session: GameSession, config: ServeConfig) -> tuple[bytes, bool]:
-    """Answer one line: the answer, and whether the connection may stay."""
+    """Answer one line; also whether the connection may stay open."""
     reply, keep = _reply(line, session, config)
     return msgspec.json.encode(reply), keep
 
@@ -130,6 +130,7 @@ def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict
     try:
         request, received = parse_request(line)
     except BadRequest as bad:
+        # Without the token nothing is logged, and no more is said.
         if same_token(bad.token, config.token):
             return session.reject(bad.message, bad.received), True
         return {"ok": False, "error": bad.message, "text": bad.message}, False
@@ -142,7 +143,7 @@ def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict
 
 
 def _is_orphan(config: ServeConfig, parent: int) -> bool:
-    """Say whether the one who started us is gone; without an owner a game must not go on."""
+    """Whether the process that started us is gone: then we have another parent, and must end."""
     return not config.stay_when_orphaned and os.getppid() != parent
 
 
@@ -151,9 +152,10 @@ def _now() -> str:
 
 
 def _stop_on_signal() -> list[int]:
-    """End cleanly on SIGTERM, without an end record: nobody said why."""
+    """End cleanly on SIGTERM, without an end record, since the reason is unknown."""
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
+    # Ctrl-C reaches every process of a terminal; the owner ends the game.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return stopped
 
@@ -161,13 +163,14 @@ def _stop_on_signal() -> list[int]:
 def _hide_process() -> None:
     """Keep other processes of this user from reading our memory, environment and open files."""
     if sys.platform == "linux":
+        # A process that is not dumpable cannot be traced, and its /proc files belong to root.
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # whatever the game prints goes to stderr
 
 
 def _look(folder: Path, seed: int) -> int:
-    """Show how a game begins; 1 when it does not start."""
-    out = _enter()
+    """Write the first observation; return 1 when the game does not start."""
+    out = _isolate_game()
     try:
         engine = ToolkitEngine(read_game(folder), seed)
         first = engine.start()
@@ -183,12 +186,12 @@ def _look(folder: Path, seed: int) -> int:
 
 def _probe() -> int:
     """Count the levels of every game; null for one that does not start."""
-    out = _enter()
+    out = _isolate_game()
     counts: dict[str, int | None] = {}
     for line in sys.stdin:
         try:
             info = read_game(Path(line.rstrip("\n")))
-            counts[info.source_sha256] = None
+            counts[info.source_sha256] = None  # if the engine fails
             first = ToolkitEngine(info).start()
             counts[info.source_sha256] = first.win_levels if first else None
         except GameProblem as problem:
@@ -198,8 +201,8 @@ def _probe() -> int:
 
 
 def _verify() -> int:
-    """ReplayResult logs; 1 when one differs or cannot be read."""
-    out = _enter()
+    """Replay logs; return 1 when one differs or cannot be read."""
+    out = _isolate_game()
     all_replayed = True
     for line in sys.stdin:
         log, game = msgspec.json.decode(line, type=tuple[str, str])
@@ -213,8 +216,9 @@ def _verify() -> int:
 
 
 def verify(log_path: Path, game: Path) -> ReplayResult:
-    """ReplayResult one log with our copy of its game."""
+    """Replay one log with our copy of its game."""
     log, info = read_log(log_path), read_game(game)
+    # Checked before the engine is made: that runs the source, which may be another game's.
     difference = header_difference(log.header, info)
     if difference:
         return ReplayResult(replayed=False, n_actions=0, difference=difference)
@@ -229,8 +233,8 @@ def _version_note(header: Header) -> str | None:
     return f"logged with arc_agi {logged[0]}, arcengine {logged[1]}; here {ours[0]}, {ours[1]}"
 
 
-def _enter() -> int:
-    """Keep what a game prints out of our stdout and its network shut; give our own stdout."""
+def _isolate_game() -> int:
+    """Send what a game prints to stderr and shut its network; return our own stdout."""
     out = os.dup(1)
     os.dup2(2, 1)
     shut_network()

@@ -17,7 +17,7 @@ GAMES = "environment_files"
 
 
 class HarnessPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The games and rules that another harness is to play by."""
+    """What another harness is to play, and under which limits."""
 
     harness: str
     games: tuple[GameInfo, ...]
@@ -30,7 +30,7 @@ class HarnessPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
-    """Write all files; give the seed's summary of them."""
+    """Write all files; return the reference's summary of them."""
     settings = {
         "harness": plan.harness,
         "seed": plan.seed,
@@ -57,7 +57,7 @@ def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
 
 
 def fill_program(template: Path, settings: dict[str, Any]) -> bytes:
-    """Put the settings into a program; as a Python literal, so that nothing in it is ever run."""
+    """Put the settings into a program, as a Python literal, so that none of them is executed."""
     text = template.read_text(encoding="utf-8")
     before, mark, after = text.partition(MARK)
     if not mark:
@@ -67,7 +67,7 @@ def fill_program(template: Path, settings: dict[str, Any]) -> bytes:
 
 
 def copy_games(games: Sequence[GameInfo], target: Path) -> None:
-    """Copy games for a machine that does not have them; their baselines stay here."""
+    """Copy games for a machine that does not have them, without their baselines."""
     shutil.rmtree(target, ignore_errors=True)
     for info in games:
         home = target / info.base_id / info.folder.name
@@ -79,26 +79,26 @@ def copy_games(games: Sequence[GameInfo], target: Path) -> None:
 
 
 def instructions(plan: HarnessPlan) -> str:
-    """Fill in the instructions; placeholders are replaced as text, nothing is interpreted."""
+    """Fill in the instructions by replacing placeholders as text."""
     ids = [info.game_id for info in plan.games]
     if plan.with_games:
         note, env_dir = f", and `{GAMES}/` with the games", GAMES
-        text = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
+        where = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
     else:
         note, env_dir = "", "<folder of your environment files>"
-        text = "Have the games' files on this machine and tell the driver where they are:"
+        where = "Have the games' files on this machine and tell the driver where they are:"
     values = {
         "harness": plan.harness,
         "generated": plan.generated,
         "ref_run_id": plan.ref_run_id,
         "game_count": str(len(ids)),
         "seed": str(plan.seed),
-        "max_steps": _most(plan.max_steps),
-        "max_resets": _most(plan.max_resets),
+        "max_steps": _limit_text(plan.max_steps),
+        "max_resets": _limit_text(plan.max_resets),
         "game_ids_text": ", ".join(ids),
         "game_ids_json": msgspec.json.encode(ids).decode(),
         "games_note": note,
-        "games_text": text,
+        "games_text": where,
         "env_dir": env_dir,
     }
     guidance = (TEMPLATES / f"guidance_{plan.harness}.md").read_text(encoding="utf-8")
@@ -110,9 +110,9 @@ def instructions(plan: HarnessPlan) -> str:
 
 
 def is_built_in(folder: Path) -> bool:
-    """Whether games come from the package, so that no other machine has them."""
+    """Whether games come from the package, so that other machines may not have them."""
     return folder.resolve() == BUILT_IN.resolve()
 
 
-def _most(limit: int | None) -> str:
+def _limit_text(limit: int | None) -> str:
     return "no limit" if limit is None else str(limit)

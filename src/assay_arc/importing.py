@@ -60,7 +60,7 @@ class KnownGame(GameInfo, frozen=True, kw_only=True):
 
 
 class ClaimedGame(msgspec.Struct, frozen=True, kw_only=True):
-    """What a result says of one game, after all checks."""
+    """What a result claims about one game, after all checks."""
 
     game: KnownGame
     state: str
@@ -73,7 +73,7 @@ class ClaimedGame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that was copied into the run, and what follows from it."""
+    """A log that was copied into the run, and the result derived from it."""
 
     claim: ClaimedGame
     path: Path
@@ -106,11 +106,13 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
         lines = "\n".join(f"  - {error}" for error in errors)
         msg = f"Schema validation errors:\n{lines}"
         raise ResultProblem(msg)
+    # Of the content, not of the bytes: other spacing makes no other result.
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
     run_id = str(uuid.uuid4())
     parent = store.import_dir(source.harness)
     staging = parent / f"{STAGING}{run_id}"
+    # Written aside and renamed at the end, so that a run is there whole or not at all.
     try:
         _clear_old(parent)
         staging.mkdir(parents=True)
@@ -135,7 +137,7 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
 
 
 def read_result(path: Path) -> tuple[Any, bytes]:
-    """Read the file; JSON proper, so that NaN and Infinity are refused."""
+    """Read the file as strict JSON: NaN and Infinity are refused."""
     if path.is_symlink():
         msg = f"{path} is a symbolic link; give the file itself"
         raise ResultProblem(msg)
@@ -149,8 +151,8 @@ def read_result(path: Path) -> tuple[Any, bytes]:
     try:
         return msgspec.json.decode(raw), raw
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        words = "NaN and Infinity are not JSON; " if b"NaN" in raw or b"Infinity" in raw else ""
-        msg = f"Invalid JSON in result file: {words}{error}"
+        note = "NaN and Infinity are not JSON; " if b"NaN" in raw or b"Infinity" in raw else ""
+        msg = f"Invalid JSON in result file: {note}{error}"
         raise ResultProblem(msg) from error
 
 
@@ -192,7 +194,7 @@ def _meta(
         seed=data["seed"],
         max_steps=limits.max_steps if limits else _limit(about, data, "max_steps"),
         max_resets=limits.max_resets if limits else _limit(about, data, "max_resets"),
-        harness_config=HarnessConfig(model=_words(about.get("model"), "unknown")),
+        harness_config=HarnessConfig(model=_text_or(about.get("model"), "unknown")),
         status="completed",
         arc_agi_version=headers[0].toolkit_version if headers else "unknown",
         games_total=len(claims),
@@ -200,7 +202,7 @@ def _meta(
         verification=why,
         game_sources={c.game.game_id: c.game.source_sha256 for c in claims},
         content_sha256=content,
-        notes=_words(about.get("notes"), "") or None,
+        notes=_text_or(about.get("notes"), "") or None,
     )
 
 
@@ -253,12 +255,12 @@ def _limit(about: dict[str, Any], data: dict[str, Any], name: str) -> int | None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _words(value: Any, fallback: str) -> str:
+def _text_or(value: Any, fallback: str) -> str:
     return value[:2000] if isinstance(value, str) and value else fallback
 
 
 def _clear_old(parent: Path) -> None:
-    """Throw away what an import that was killed left aside; nobody ever saw it."""
+    """Remove what killed imports left behind; it never was a run."""
     if parent.is_dir():
         for path in parent.glob(f"{STAGING}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -292,7 +294,7 @@ def import_logs(
 
 
 def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> None:
-    """Do every action again in the real engine; refuse at the first difference."""
+    """Repeat every action in the real engine; refuse at the first difference."""
     replays = check_logs([session.path for session in sessions], games, host)
     for session, replay in zip(sessions, replays, strict=True):
         if not replay.replayed:
@@ -303,6 +305,7 @@ def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> N
 
 def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
     """Copy a log; one without baselines gets ours, one with others is refused."""
+    # Not through a link, even if one was put there after the check.
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(fd, "rb") as file:
         if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES:
@@ -315,6 +318,7 @@ def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     header = read_log(target).header
+    # The generated driver is not told the baselines, so its logs have none.
     if header.baselines is None and claim.game.baselines is not None:
         ours = msgspec.structs.replace(header, baselines=claim.game.baselines)
         rest = data.partition(b"\n")[2]
@@ -357,7 +361,7 @@ def best_play(result: GameResult) -> PlayResult | None:
 
 
 def claimed_result(claim: ClaimedGame, seed: int, timestamp: str) -> GameResult:
-    """Make the result of one game from what was claimed; levels and baselines are ours."""
+    """Make a result from a claim; the number of levels and the baselines are ours."""
     game = claim.game
     count = game.level_count or len(claim.actions)
     plays = () if claim.state == "NOT_PLAYED" else (_play(claim, count),)
@@ -408,7 +412,7 @@ def _play(claim: ClaimedGame, count: int) -> PlayResult:
 def check_result(
     data: Any, harness: str, games: Mapping[str, KnownGame]
 ) -> tuple[list[ClaimedGame], list[str], list[str]]:
-    """Give the claims, the errors and the warnings; claims mean nothing while there are errors."""
+    """Return claims, errors and warnings; with errors the claims are not complete."""
     if not isinstance(data, dict):
         return [], ["the result must be an object"], []
     errors = [*_missing(data, TOP, ""), *_check_top(data)]
@@ -443,7 +447,7 @@ def _check_top(data: dict[str, Any]) -> Iterator[str]:
         yield "seed must be a whole number"
     if "metadata" in data and not isinstance(data["metadata"], dict):
         yield "metadata must be an object"
-    rows = data.get("games", [{}])
+    rows = data.get("games", [{}])  # _missing reports a result without games
     if not isinstance(rows, list):
         yield '"games" must be an array'
     elif not rows:
@@ -453,9 +457,9 @@ def _check_top(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _warnings(data: dict[str, Any], harness: str) -> Iterator[str]:
-    said = data.get("harness")
-    if isinstance(said, str) and said != harness:
-        yield f'Harness field in result ("{said[:80]}") does not match argument ("{harness}")'
+    claimed = data.get("harness")
+    if isinstance(claimed, str) and claimed != harness:
+        yield f'Harness field in result ("{claimed[:80]}") does not match argument ("{harness}")'
     version = data.get("schema_version")
     if isinstance(version, str) and version != SCHEMA_VERSION:
         yield f"Schema version {version[:80]} may not be fully supported (expected 1.0.0)"
@@ -471,7 +475,7 @@ def _check_game(row: dict[str, Any], place: str, games: Mapping[str, KnownGame])
         yield f"{place}.game_id: unknown game {str(game_id)[:80]!r}"
     if "state" in row and row["state"] not in STATES:
         yield f"{place}.state must be one of {', '.join(STATES)}"
-    for name in GAME[2:6]:
+    for name in GAME[2:6]:  # the counts
         if name in row and not _is_int(row[name], 0, MOST):
             yield f"{place}.{name} must be a whole number from 0 to {MOST}"
     levels = row.get("levels")
@@ -504,7 +508,7 @@ def _level(level: Any, place: str, j: int) -> Iterator[str]:
 
 
 def _check_sense(row: dict[str, Any], place: str, game: KnownGame) -> Iterator[str]:
-    """Check that the numbers of a game fit each other and the game as we have it."""
+    """Check that the numbers of a game agree with each other and with our copy of it."""
     done, total, levels = row["levels_completed"], row["total_levels"], row["levels"]
     played = row["state"] != "NOT_PLAYED"
     if (played or total) and game.level_count is not None and total != game.level_count:
@@ -537,7 +541,7 @@ def _check_baselines(levels: list[dict[str, Any]], place: str, game: KnownGame) 
     for j, level in enumerate(levels):
         claimed = level["baseline_actions"]
         known = ours[j] if j < len(ours) else None
-        # A game without baselines was given zeros by the seed's driver.
+        # The reference's driver writes zeros for a game without baselines.
         if claimed is not None and claimed != (known or 0):
             yield (
                 f"{place}.levels[{j}].baseline_actions is {claimed}, "
@@ -564,10 +568,12 @@ def _missing(row: dict[str, Any], names: tuple[str, ...], place: str) -> list[st
 
 
 def _is_counted(row: dict[str, Any]) -> bool:
+    """Whether state and counts are valid, so that they can be checked against each other."""
     return row.get("state") in STATES and all(_is_int(row.get(n), 0, MOST) for n in GAME[2:6])
 
 
 def _is_int(value: Any, low: int, high: int) -> bool:
+    # JSON's true is a bool, which Python takes for an int.
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 

@@ -22,14 +22,14 @@ StopReason = Literal[
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How much a player may do; null means as much as it likes."""
+    """How much a player may do; null means no limit."""
 
     max_steps: int | None = None
     max_resets: int | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the engine said after one action; frames are its pixels, packed (see pack_frames)."""
+    """The engine's answer to one action; frames are its pixels, packed (see pack_frames)."""
 
     state: str
     levels_completed: int
@@ -74,7 +74,7 @@ class Header(_LogRecord, frozen=True, kw_only=True, tag="header"):
 
 
 class Event(_LogRecord, frozen=True, kw_only=True, tag="event", omit_defaults=True):
-    """One command as received, and what became of it.
+    """One command as received, and its outcome.
 
     executed: the engine did it; failed: the engine broke on it; rejected: the engine never saw
     it; shown: the player only looked. The engine's own first reset is an executed RESET, seq 0.
@@ -102,7 +102,7 @@ class Resumed(_LogRecord, frozen=True, kw_only=True, tag="resumed"):
 
 
 class End(_LogRecord, frozen=True, kw_only=True, tag="end"):
-    """The game was closed on purpose; why is known only to the one who closed it."""
+    """The game was closed on purpose, with the reason given by the one who closed it."""
 
     seq: int
     at: str
@@ -119,19 +119,20 @@ MAX_PACKED_FRAMES = 2000
 
 
 def pack_frames(frames: Sequence[bytes]) -> str:
-    """Write frames as compressed text that fits in a JSON line."""
+    """Compress frames to text for a JSON line."""
     return base64.b64encode(zlib.compress(b"".join(frames), 1)).decode("ascii")
 
 
 def unpack_frames(text: str) -> list[bytes]:
-    """Read what pack_frames wrote; refuse what would grow without bound."""
+    """Read what pack_frames wrote, at most MAX_PACKED_FRAMES of them."""
+    # A log may be a stranger's, and a few kilobytes can decompress to gigabytes.
     bound = MAX_PACKED_FRAMES * FRAME_BYTES
     data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), bound)
     return [data[i : i + FRAME_BYTES] for i in range(0, len(data), FRAME_BYTES)]
 
 
 def frames_digest(frames: Sequence[bytes]) -> str:
-    """Name a list of frames by its content."""
+    """Return the sha256 of all frames together."""
     return hashlib.sha256(b"".join(frames)).hexdigest()
 
 
@@ -139,7 +140,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 
 
 class GameLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole log in memory; torn says that its last line was cut off and left out."""
+    """A whole log in memory; torn if its last line was cut off, and left out."""
 
     header: Header
     records: tuple[Event | Resumed | End, ...] = ()
@@ -151,7 +152,7 @@ class GameLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(path: Path) -> GameLog:
-    """Read a log file; raise LogProblem with the line when it is not one."""
+    """Read a log file; raise LogProblem with the line number if it is not one."""
     lines = list(_whole_lines(path))
     torn = bool(lines) and lines[-1][1] is None
     records = [_decode(path, number, line) for number, line in lines if line is not None]
@@ -166,7 +167,7 @@ def read_log(path: Path) -> GameLog:
 
 
 def has_header(path: Path) -> bool:
-    """Say whether a log was begun; a file killed inside its first line counts as not begun."""
+    """Whether a log was begun; a header cut off by a kill does not count."""
     try:
         with path.open("rb") as file:
             return file.readline(MAX_LINE_BYTES).endswith(b"\n")
@@ -175,7 +176,7 @@ def has_header(path: Path) -> bool:
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Give each line with its number; a last line without its end as None."""
+    """Yield each line with its number; a last line without a newline as None."""
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
@@ -219,6 +220,7 @@ class LogWriter:
     """Open a log for appending; a torn last line, left by a kill, is cut off first."""
 
     def __init__(self, path: Path) -> None:
+        # O_NOFOLLOW: never write through a link that somebody put in the log's place.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         is_new = not path.exists()
         self._path = path
@@ -226,7 +228,7 @@ class LogWriter:
         self._encode = msgspec.json.Encoder().encode
         self._lock()
         self._repair()
-        if is_new:
+        if is_new:  # the name of a new file is on disk only when its folder is synced
             _sync_folder(path.parent)
 
     def append(self, record: Record) -> None:
@@ -239,7 +241,7 @@ class LogWriter:
                 raise OSError(message)
             _sync_data(self._fd)
         except OSError:
-            os.ftruncate(self._fd, size)
+            os.ftruncate(self._fd, size)  # no half record on a full disk
             raise
 
     def close(self) -> None:
@@ -263,12 +265,14 @@ class LogWriter:
 
     def _repair(self) -> None:
         """Cut the file after its last whole line; a file that is no log is left as it is."""
+        # An empty file, and one cut off in its first line, hold a prefix of HEAD.
         head = os.pread(self._fd, len(HEAD), 0)
         if not HEAD.startswith(head):
             os.close(self._fd)
             message = f"{self._path}: exists and is not an ARC event log; choose another path"
             raise LogProblem(message)
         end = os.fstat(self._fd).st_size
+        # Look for the last newline backwards, a block at a time: a log may be large.
         while end > 0:
             start = max(0, end - 65536)
             newline = os.pread(self._fd, end - start, start).rfind(b"\n")

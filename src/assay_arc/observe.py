@@ -33,8 +33,8 @@ def find_blocks(frames: Sequence[bytes], box: Box = WHOLE) -> Blocks:
 
 
 def changed_boxes(before: bytes, now: bytes) -> list[Box]:
-    """Give boxes round the pixels that differ, split wherever a whole row or column is equal."""
-    masks = {}
+    """Return boxes round the pixels that differ, split wherever a whole row or column is equal."""
+    masks = {}  # for each changed row, one bit for each changed column
     for y in range(SIDE):
         old, new = before[y * SIDE : (y + 1) * SIDE], now[y * SIDE : (y + 1) * SIDE]
         if old != new:
@@ -51,13 +51,15 @@ def _row(frames: Sequence[bytes], y: int, x0: int, x1: int) -> bytes:
 
 
 def _cut(lines: Sequence[bytes], start: int, end: int) -> tuple[tuple[int, ...], int]:
-    """Find the size of blocks along one axis, and where each begins."""
+    """Find where each block along one axis begins, and the size of blocks."""
     edges = [i for i in range(1, len(lines)) if lines[i] != lines[i - 1]]
     if not edges:
         return (start,), end - start
+    # The largest size that fits all edges is the greatest common divisor of their distances.
     size = 0
     for edge in edges:
         size = gcd(size, edge - edges[0])
+    # A single edge has no distances: the longer side of it is one block.
     size = size or max(edges[0], len(lines) - edges[0])
     first = edges[0] % size
     starts = ([start] if first else []) + list(range(start + first, end, size))
@@ -65,7 +67,7 @@ def _cut(lines: Sequence[bytes], start: int, end: int) -> tuple[tuple[int, ...],
 
 
 def _split(masks: dict[int, int]) -> list[Box]:
-    """Cut changed rows, each a mask of columns, at empty rows and columns until none is left."""
+    """Cut at unchanged rows and columns until none is left (a recursive X-Y cut)."""
     bands = _runs(sorted(masks))
     if len(bands) > 1:
         return [box for y0, y1 in bands for box in _split({y: masks[y] for y in range(y0, y1)})]
@@ -83,7 +85,7 @@ def _split(masks: dict[int, int]) -> list[Box]:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Join numbers that follow each other into spans."""
+    """Join consecutive numbers into half-open spans."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number:
@@ -136,7 +138,7 @@ def _scale_line(blocks: Blocks) -> str:
 
 
 def _starts(xs: Sequence[int]) -> str:
-    """Say where columns begin; the first may be narrower when the picture is not aligned."""
+    """Where columns begin; the first may be narrower when the picture is not aligned."""
     if len(xs) < 4:
         return ", ".join(map(str, xs))
     return f"{xs[0]}, {xs[1]}, {xs[2]}, ... {xs[-1]}"
@@ -208,8 +210,9 @@ def frame_png(frame: bytes, scale: int = SCALE) -> bytes:
     for y in range(SIDE):
         pixels = bytes(min(value, len(RGB) - 1) for value in frame[y * SIDE : (y + 1) * SIDE])
         wide = b"".join(pixels[x : x + 1] * scale for x in range(SIDE))
-        rows.append((b"\x00" + wide) * scale)
+        rows.append((b"\x00" + wide) * scale)  # every row begins with its filter: 0, none
     side = SIDE * scale
+    # 8 bits a pixel, colour type 3: indices into the palette.
     header = struct.pack(">IIBBBBB", side, side, 8, 3, 0, 0, 0)
     palette = b"".join(bytes(rgb) for rgb in RGB)
     data = zlib.compress(b"".join(rows), 9)
@@ -222,6 +225,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
 
 
+# Upper half block: the foreground colours one pixel, the background the one below it.
 UPPER = "\u2580"
 RESET = "\x1b[0m"
 UNKNOWN = (0xFF, 0x00, 0xFF)
@@ -243,7 +247,7 @@ def frame_ansi(frame: bytes) -> str:
 
 
 def grid_frame(grid: str) -> bytes:
-    """Read a grid of hex digits, as a game's answers have it, back into a frame."""
+    """Read a grid of hex digits, as in a game's answer, back into a frame."""
     return bytes(int(digit, 16) if digit != "?" else 255 for digit in grid)
 
 

@@ -1,4 +1,4 @@
-"""The built-in players, random and search: their adapters, and the programs that these start.
+"""The built-in players, random and search: their adapters, and the program that these start.
 
 `python -m assay_arc.players random|search` plays through the same socket as any other agent.
 """
@@ -26,7 +26,7 @@ VERSION = "1"
 
 
 def random_player(argument: str | None = None, args: Sequence[str] = ()) -> "PlayerAdapter":
-    """Build the random player; random:7 fixes its seed, else each trial has its own."""
+    """Build the random player; random:7 fixes its seed, otherwise each trial has its own."""
     seed = ("--seed", argument) if argument is not None else ()
     if argument is not None and not argument.isdigit():
         msg = f"random:{argument}: the seed must be a number"
@@ -88,7 +88,7 @@ class PlayerAdapter:
     linger_s: float = 10.0
 
     def command(self, ask: Ask) -> Command:
-        """Start the player; where its game is stands in the environment."""
+        """Start the player; it finds its game through environment variables."""
         return Command(argv=(*PROGRAM, self.name, "--events", *self.args))
 
     def watch(self) -> Watch:
@@ -122,7 +122,7 @@ MOVES = ("act", "click", "reset")
 
 
 class NarratedGame:
-    """Passes requests on to a game and prints each move with what became of it."""
+    """Passes requests on to a game and prints each move with its outcome."""
 
     def __init__(self, game: GameConnection) -> None:
         self._game = game
@@ -130,12 +130,12 @@ class NarratedGame:
     def ask(self, **request: Any) -> dict[str, Any]:
         reply = self._game.ask(**request)
         if request.get("op") in MOVES:
-            said = {key: value for key, value in request.items() if key not in ("op", "grid")}
+            arguments = {key: value for key, value in request.items() if key not in ("op", "grid")}
             emit(
                 {
                     "type": "move",
                     "op": request["op"],
-                    "input": said,
+                    "input": arguments,
                     "ok": reply["ok"],
                     "state": reply["state"],
                     "levelsCompleted": reply["levelsCompleted"],
@@ -149,7 +149,7 @@ def emit(event: dict[str, Any]) -> None:
 
 
 def emit_result(seen: dict[str, Any]) -> None:
-    """Print how it ended: the terminal event."""
+    """Print the terminal event: how the game ended."""
     emit({"type": "result", "text": seen["text"].split("\ngrid")[0], "state": seen["state"]})
     sys.stdout.flush()
 
@@ -161,7 +161,7 @@ SEED = "ARC_PLAYER_SEED"
 def play_randomly(
     game: GameConnection | NarratedGame, rng: random.Random, max_actions: int
 ) -> dict[str, Any]:
-    """Act until the game is won, refused further, or the budget is spent; give the last answer."""
+    """Act until the game is won, refuses, or the budget is spent; return the last answer."""
     seen = game.ask(op="status")
     for _ in range(max_actions):
         if seen["state"] == "WIN":
@@ -187,7 +187,7 @@ MAX_CLICKS = 48
 
 
 class LevelMap:
-    """Pictures as nodes, moves as edges; finds the shortest known way to an untried move."""
+    """Pictures as nodes, moves as edges; finds the shortest known path to an untried move."""
 
     def __init__(self, start: str) -> None:
         self.start = start
@@ -195,7 +195,7 @@ class LevelMap:
         self.untried: dict[str, list[Move]] = {}
 
     def add(self, picture: str, moves: list[Move]) -> None:
-        """Note a picture and what could be tried in it, unless it is known already."""
+        """Add a picture and the moves to try in it, unless it is known already."""
         if picture not in self.untried:
             self.untried[picture] = list(moves)
             self.edges[picture] = {}
@@ -205,35 +205,36 @@ class LevelMap:
         if move in self.untried[picture]:
             self.untried[picture].remove(move)
 
-    def way_to_untried(self, picture: str) -> list[Move] | None:
-        """Give the shortest known way to a picture with an untried move, that move included."""
+    def path_to_untried(self, picture: str) -> list[Move] | None:
+        """Search breadth first for the nearest untried move; the path ends with it."""
         queue: deque[str] = deque([picture])
-        came: dict[str, tuple[str, Move] | None] = {picture: None}
+        came_from: dict[str, tuple[str, Move] | None] = {picture: None}
         while queue:
             here = queue.popleft()
             if self.untried.get(here):
-                return [*_way(came, here), self.untried[here][0]]
+                return [*_path_to(came_from, here), self.untried[here][0]]
             for move, there in self.edges.get(here, {}).items():
-                if there not in came:
-                    came[there] = (here, move)
+                if there not in came_from:
+                    came_from[there] = (here, move)
                     queue.append(there)
         return None
 
 
 def possible_moves(picture: str, actions: list[str]) -> list[Move]:
-    """List what can be tried in a picture: plain actions, and a click in each patch of colour."""
-    moves: list[Move] = [(name, -1, -1) for name in actions if name != "ACTION6"]
-    if "ACTION6" in actions:
-        moves += [("ACTION6", x, y) for x, y in patches(picture)[:MAX_CLICKS]]
+    """List the moves to try in a picture: plain actions, and a click in each patch of colour."""
+    moves: list[Move] = [(name, -1, -1) for name in actions if name != CLICK]
+    if CLICK in actions:
+        moves += [(CLICK, x, y) for x, y in patches(picture)[:MAX_CLICKS]]
     return moves
 
 
 def patches(picture: str) -> list[tuple[int, int]]:
-    """Give one pixel of each patch of equal colour, small patches first."""
+    """Return one pixel of each patch of equal colour, small patches first."""
     unseen = set(range(SIDE * SIDE))
     found = []
     while unseen:
         patch = _flood(picture, unseen)
+        # One of its own pixels: the centre of a ring would lie outside it.
         middle = sorted(patch)[len(patch) // 2]
         found.append((len(patch), middle % SIDE, middle // SIDE))
     return [(x, y) for _, x, y in sorted(found)]
@@ -261,49 +262,50 @@ def _neighbours(at: int) -> list[int]:
     return [n for n in near if 0 <= n < SIDE * SIDE]
 
 
-def _way(came: dict[str, tuple[str, Move] | None], end: str) -> list[Move]:
-    way: list[Move] = []
-    step = came[end]
+def _path_to(came_from: dict[str, tuple[str, Move] | None], end: str) -> list[Move]:
+    path: list[Move] = []
+    step = came_from[end]
     while step is not None:
-        way.append(step[1])
-        step = came[step[0]]
-    return way[::-1]
+        path.append(step[1])
+        step = came_from[step[0]]
+    return path[::-1]
 
 
 RESET: Move = ("RESET", -1, -1)
 
 
 class Searcher:
-    """Explores a level as a graph of pictures: always the nearest move never tried."""
+    """Explores a level as a graph of pictures: always tries the nearest move never tried."""
 
     def __init__(self, game: GameConnection | NarratedGame, max_actions: int) -> None:
         self._game = game
         self._left = max_actions
         self._seen = game.ask(op="look", grid=True)
         self._map = LevelMap(self._seen["grid"])
+        # No action since the last reset: another one would restart the whole game.
         self._fresh = True
         self._note()
 
     def play(self) -> dict[str, Any]:
         """Search until the game is won, nothing is left to try, or the budget is spent."""
         while self._seen["ok"] and self._seen["state"] != "WIN" and self._left > 0:
-            way = self._next_way()
-            if way is None:
+            path = self._next_path()
+            if path is None:
                 break
-            self._walk(way)
+            self._follow(path)
         return self._seen
 
-    def _next_way(self) -> list[Move] | None:
-        """Go on from here if anything is reachable; else reset the level and go on from there."""
+    def _next_path(self) -> list[Move] | None:
+        """The path to an untried move; a reset if there is none from here, but from the start."""
         if self._seen["state"] != "GAME_OVER":
-            way = self._map.way_to_untried(self._seen["grid"])
-            if way is not None or self._fresh:
-                return way
-        return [RESET] if self._map.way_to_untried(self._map.start) else None
+            path = self._map.path_to_untried(self._seen["grid"])
+            if path is not None or self._fresh:
+                return path
+        return [RESET] if self._map.path_to_untried(self._map.start) else None
 
-    def _walk(self, way: list[Move]) -> None:
+    def _follow(self, path: list[Move]) -> None:
         """Do the moves; stop when one leads elsewhere than it did before, or ends the level."""
-        for move in way:
+        for move in path:
             before, level = self._seen["grid"], self._seen["levelsCompleted"]
             expected = self._map.edges.get(before, {}).get(move)
             self._seen = reply = self._do(move)
@@ -330,11 +332,11 @@ class Searcher:
         return self._game.ask(op="act", action=name, grid=True)
 
     def _note(self) -> None:
-        """Put the picture on the map; a lost game has nothing to try in it."""
+        """Put the picture on the map; in a lost game there is nothing to try."""
         over = self._seen["state"] == "GAME_OVER"
         actions = [] if over else self._seen["availableActions"]
         picture = self._seen["grid"]
-        if picture not in self._map.untried:
+        if picture not in self._map.untried:  # finding the patches of a known one is wasted
             self._map.add(picture, possible_moves(picture, actions))
 
 

@@ -1,4 +1,4 @@
-"""Plays the actions of a log again in the real engine and says where the two first differ."""
+"""Plays the actions of a log again in the real engine and reports the first difference."""
 
 import hashlib
 import sys
@@ -14,6 +14,7 @@ from assay_arc.engine import Observation, ToolkitEngine, engine_env
 from assay_arc.log import Answer, Event, GameLog, Header, read_log
 from assay_arc.scoring import Tally
 
+# Every field of an answer but the frames, which are compared by their digest.
 COMPARED = (
     "state",
     "levels_completed",
@@ -32,11 +33,11 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     n_actions: int
     difference: str | None = None
     note: str | None = None
-    """Said beside the verdict: another toolkit than the one that wrote the log."""
+    """Set when the log was written with another version of the toolkit."""
 
 
 def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
-    """Check that a log is what this engine answers to the same actions in our copy of the game."""
+    """Check that our copy of the game answers the same actions as the log says."""
     difference = header_difference(log.header, info)
     if difference:
         return ReplayResult(replayed=False, n_actions=0, difference=difference)
@@ -44,7 +45,7 @@ def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayRes
 
 
 def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
-    """Do every action of the log again, comparing answers and counters."""
+    """Repeat every action of the log, comparing answers and counters."""
     tally, n = Tally(), 0
     for event in log.events:
         difference = _replay_event(event, engine, tally, is_first=n == 0)
@@ -59,7 +60,7 @@ def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
 
 
 def header_difference(header: Header, info: GameInfo) -> str | None:
-    """Compare what the log says of its game with the game we have."""
+    """Compare the header's description of the game with our copy."""
     pairs = (
         ("game id", header.game_id, info.game_id),
         ("sha256 of the game's source", header.source_sha256, info.source_sha256),
@@ -78,6 +79,7 @@ def _replay_event(
         tally.rejected += 1
     if event.outcome not in ("executed", "failed") or event.action is None:
         return _differ("counters", event.counters, tally.counters())
+    # The toolkit resets a game when it makes it, so the first record needs no action.
     seen = engine.start() if is_first else engine.act(event.action, event.x, event.y)
     if event.outcome == "failed" or seen is None or event.answer is None:
         return _failure_difference(event, seen)
@@ -111,7 +113,7 @@ FIRST_S, EACH_S = 60.0, 120.0
 
 
 def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayResult]:
-    """ReplayResult logs with our copies of their games; one engine process does them all."""
+    """Replay logs with our copies of their games, all in one engine process."""
     folders = {info.game_id: info.folder for info in list_games(games).games}
     found = [_game_of(log, folders) for log in logs]
     pairs = [
@@ -127,7 +129,7 @@ def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayR
 
 
 def changed_logs(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
-    """Say which logs are missing or not those that were written when the run was played."""
+    """Find logs that are missing or that were changed after the run was played."""
     changed = {}
     for name, sha256 in expected.items():
         path = folder / name
@@ -147,14 +149,14 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
 
 
 def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
-    said = b"\n".join(pairs) + b"\n"
     limit_s = FIRST_S + EACH_S * len(pairs)
-    done = host.run(ARGV, stdin=said, env=engine_env(), timeout_s=limit_s)
+    stdin = b"\n".join(pairs) + b"\n"
+    done = host.run(ARGV, stdin=stdin, env=engine_env(), timeout_s=limit_s)
     lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
     replays = [msgspec.json.decode(line, type=ReplayResult) for line in lines]
     if len(replays) < len(pairs):
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
-        missing = _broken(f"the engine process ended early: {words[0]}")
+        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
+        missing = _broken(f"the engine process ended early: {reason[0]}")
         replays += [missing] * (len(pairs) - len(replays))
     return replays
 

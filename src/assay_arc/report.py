@@ -1,4 +1,4 @@
-"""A report on one run in the seed's sections: Markdown, JSON, HTML, or a few lines."""
+"""A report on one run, in the sections of the reference: Markdown, JSON, HTML, or a few lines."""
 
 import html
 import re
@@ -31,7 +31,6 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
 
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:
-    """Write the report in a few lines."""
     mark = " [unverified]" if is_unverified(run) else ""
     lines = [
         f"{run.label}{mark}: {number(card.percent, 2)} / 100",
@@ -43,7 +42,7 @@ def report_summary(run: StoredRun, card: Scorecard) -> str:
 
 
 def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
-    """Give the seed's report.json, scores in percent, and ours behind it."""
+    """The fields of the reference's report.json, scores in percent, and our own."""
     meta = run.meta
     return {
         "run_id": meta.run_id,
@@ -81,7 +80,7 @@ def is_unverified(run: StoredRun) -> bool:
 
 
 def verified_words(run: StoredRun) -> str:
-    """Say how far a run can be believed."""
+    """Describe how far a run can be trusted."""
     words = {
         "recorded": "recorded (logs written by Assay's own game process)",
         "replayed": "replayed (every action gave the same answer in the real engine here)",
@@ -165,8 +164,8 @@ def _analysis(card: Scorecard) -> list[str]:
     lines = ["**Top**: " + (_named(top) or "none")]
     lines.append("**Bottom**: " + (_named(rest[-3:][::-1]) or "none"))
     spent = efficiency(card.games)
-    words = f"{spent.actions} actions where a person needs {spent.baseline}"
-    lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({words})"]
+    detail = f"{spent.actions} actions where a person needs {spent.baseline}"
+    lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({detail})"]
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
         lines.append(f"- Level {level}: {done}/{of} ({100 * done / of:.0f}%)")
@@ -220,8 +219,8 @@ class Efficiency(NamedTuple):
 
 
 def all_trials(card: Scorecard) -> list[TrialRow]:
-    """Give every trial of a card; a card of the seed has one for each game."""
-    return [trial for game in card.games for trial in game.trials or _seed_trial(game)]
+    """Every trial of a card; a card of the reference has one for each game."""
+    return [trial for game in card.games for trial in game.trials or _reference_trial(game)]
 
 
 def efficiency(games: Sequence[GameRow]) -> Efficiency:
@@ -231,14 +230,14 @@ def efficiency(games: Sequence[GameRow]) -> Efficiency:
 
 
 def completed_levels(play: PlayRow) -> list[tuple[int, int]]:
-    """Give actions and baseline of each completed level that has both."""
+    """Actions and baseline of each completed level that has both."""
     pairs = zip(play.level_actions, play.level_baseline_actions, strict=False)
     done = list(pairs)[: play.levels_completed]
     return [(taken, usual) for taken, usual in done if taken > 0 and usual]
 
 
 def level_reach(card: Scorecard) -> list[tuple[int, int, int]]:
-    """Give for each level: its number, trials that completed it, trials whose game has it."""
+    """For each level: its number, trials that completed it, trials whose game has it."""
     trials = all_trials(card)
     most = max((trial.total_levels for trial in trials), default=0)
     return [
@@ -252,7 +251,7 @@ def level_reach(card: Scorecard) -> list[tuple[int, int, int]]:
 
 
 def progress_curve(card: Scorecard, budgets: Sequence[int] = BUDGETS) -> list[float | None]:
-    """Give the mean share of levels completed within so many actions."""
+    """The mean share of levels completed within each budget of actions."""
     trials = [trial for game in card.games for trial in game.trials if trial.total_levels]
     if not trials:
         return [None for _ in budgets]
@@ -263,13 +262,13 @@ def progress_curve(card: Scorecard, budgets: Sequence[int] = BUDGETS) -> list[fl
 
 
 def cost_per_level(card: Scorecard) -> float | None:
-    """Give what one completed level cost; None when nobody said or none was completed."""
+    """The cost of a completed level; None when it is unknown or none was completed."""
     if card.cost_usd is None or card.total_levels_completed == 0:
         return None
     return card.cost_usd / card.total_levels_completed
 
 
-def _seed_trial(game: GameRow) -> list[TrialRow]:
+def _reference_trial(game: GameRow) -> list[TrialRow]:
     play = game.best
     if not game.runs:
         return []
@@ -290,7 +289,7 @@ def _seed_trial(game: GameRow) -> list[TrialRow]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write a Markdown table with columns lined up; all but the first are set right."""
+    """Write a Markdown table with aligned columns, all but the first to the right."""
     cells = [[_safe(cell) for cell in row] for row in (head, *rows)]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
 
@@ -306,7 +305,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """Write a number; what is not known is a dash, never a zero."""
+    """Format a number; an unknown one is a dash, never a zero."""
     return "-" if value is None else f"{value:.{digits}f}{unit}"
 
 
@@ -360,6 +359,7 @@ def _blocks(lines: list[str]) -> list[str]:
 
 
 def _table(lines: list[str]) -> str:
+    # A pipe behind a backslash belongs to the cell: see _safe.
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
     head = "".join(f"<th>{_text(cell)}</th>" for cell in rows[0])
     body = "".join(
@@ -381,8 +381,8 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
     run: StoredRun
     game: GameRow
 
-    def words(self) -> str:
-        """Say it in the seed's line."""
+    def line(self) -> str:
+        """The game in one line, worded as in the reference."""
         meta, game = self.run.meta, self.game
         mark = " [unverified]" if is_unverified(self.run) else ""
         return (
@@ -393,7 +393,7 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def past_of_games(store: Store) -> tuple[dict[str, list[PastGame]], list[str]]:
-    """Give the history of each game, oldest first, and the runs whose card can not be read."""
+    """Return the history of each game, oldest first, and the runs whose card cannot be read."""
     past: dict[str, list[PastGame]] = {}
     problems = []
     for run in store.completed():
@@ -408,6 +408,6 @@ def past_of_games(store: Store) -> tuple[dict[str, list[PastGame]], list[str]]:
 
 
 def best_percent(past: list[PastGame]) -> float | None:
-    """Give the best score that can be believed."""
+    """The best score of all runs that are not unverified."""
     known = [p.game.percent for p in past if not is_unverified(p.run)]
     return max((percent for percent in known if percent is not None), default=None)

@@ -36,7 +36,7 @@ class PlayTally:
         self.observe(answer)
 
     def observe(self, answer: Answer) -> None:
-        """Note where the game stands now."""
+        """Update the state and the levels completed."""
         self.state = answer.state
         if answer.levels_completed != self.levels_completed:
             self.marks.append((answer.levels_completed, self.actions))
@@ -53,6 +53,7 @@ class Tally:
         self.rejected = 0
 
     def execute(self, seq: int, action: str, answer: Answer) -> None:
+        # The toolkit's own reset at the start opens the first play and costs nothing.
         is_first = not self.plays
         if action == RESET:
             self.resets += not is_first
@@ -158,7 +159,7 @@ def tally_events(events: tuple[Event, ...]) -> Tally:
 
 
 def stop_reason(log: GameLog, tally: Tally) -> StopReason:
-    """Say why the game ended: first what the game says, then the limits, then who closed it."""
+    """Why the game ended: first by its state, then by the limits, then by the end record."""
     limits, events = log.header.limits, log.events
     if tally.state == "WIN":
         return "win"
@@ -168,6 +169,7 @@ def stop_reason(log: GameLog, tally: Tally) -> StopReason:
     if limits.max_steps is not None and tally.steps >= limits.max_steps:
         return "step_limit"
     if tally.state == "GAME_OVER":
+        # A lost game can continue only with a reset, so a refused one was the end.
         last = engine_events[-1].seq if engine_events else -1
         refused = any(e.limit == "resets" and e.seq > last for e in events)
         return "reset_limit" if refused else "game_over"
@@ -190,7 +192,7 @@ def _play(index: int, play: PlayTally, header: Header) -> PlayResult:
 
 
 def _levels(play: PlayTally, header: Header) -> list[LevelResult]:
-    """Share the actions out among the levels; two levels won in one action give the second none."""
+    """Divide the actions among the levels; of two levels won in one action, the second has none."""
     spent = [0] * header.level_count
     done, before = 0, 0
     for reached, actions in play.marks:
@@ -233,7 +235,7 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
 def official_rows(
     actions: int, marks: Sequence[tuple[int, int]], baselines: Sequence[int]
 ) -> list[LevelRow]:
-    """Give one row for each baseline; each mark completes one level, whatever number it says."""
+    """One row for each baseline; as in arc_agi, a mark completes one level, whatever its number."""
     rows, before = [], 0
     for i, baseline in enumerate(baselines):
         completed = i < len(marks)
@@ -245,7 +247,7 @@ def official_rows(
 
 
 def baseline_problem(baselines: Sequence[int] | None, level_count: int) -> str | None:
-    """Say why these baselines can not be scored with, or None when they can."""
+    """Why these baselines cannot be used for scoring, or None when they can."""
     if not baselines:
         return "the game's metadata has no baselines"
     if len(baselines) != level_count:
@@ -264,6 +266,7 @@ def rhae_squared_115(rows: Sequence[LevelRow]) -> tuple[float, list[float]]:
     """Since 2026-04-14: squared, a level at most 115, a game at most its completed share."""
     scores = [_level_percent(row, power=2, cap=115.0) for row in rows]
     weight = sum(row.index for row in rows)
+    # As in the toolkit, a completed level with baseline 0 scores 0 and does not raise the cap.
     earned = sum(row.index for row, score in zip(rows, scores, strict=True) if score > 0)
     return min(_weighted(rows, scores), earned / weight * 100), scores
 
@@ -334,6 +337,7 @@ def score_game(result: GameResult, formula: str = OFFICIAL) -> Score:
             formula=formula, scorer=_scorer(formula), reason=reason, toolkit_percent=toolkit
         )
     scores = [_score_play(formula, play, result) for play in plays]
+    # Only one of the two is set, so the sum is that one.
     return max(scores, key=lambda s: (s.score_percent or 0.0) + (s.score_fraction or 0.0))
 
 
@@ -341,14 +345,8 @@ def score_all(result: GameResult) -> dict[str, Score]:
     return {formula: score_game(result, formula) for formula in FORMULAS}
 
 
-def mean_percent(scores: Sequence[Score]) -> float | None:
-    """Average the games that have a score; None when none has."""
-    known = [score.score_percent for score in scores if score.score_percent is not None]
-    return sum(known) / len(known) if known else None
-
-
 def toolkit_play_percent(play: PlayResult, baselines: Sequence[int] | None) -> float:
-    """Give what arc_agi's scorecard prints for a play, with its zeros for unusable baselines."""
+    """What arc_agi's scorecard prints for a play, including its zeros for unusable baselines."""
     if not baselines or len(baselines) < len(play.marks):
         return 0.0
     return rhae_squared_115(official_rows(play.actions, play.marks, baselines))[0]
@@ -389,7 +387,7 @@ def _scorer(formula: str) -> str:
 
 
 def seed_game_fraction(rows: Sequence[LevelRow], total_levels: int) -> float:
-    """Weigh the levels by their place; levels without a row count as not completed."""
+    """The reference's formula: levels weighted by index; one without a row is not completed."""
     n = max(len(rows), total_levels)
     if n == 0:
         return 0.0

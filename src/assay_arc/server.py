@@ -1,4 +1,4 @@
-"""The game process listens on a private Unix socket: JSON lines in, JSON lines out."""
+"""The game process's side of its private Unix socket: JSON lines in, JSON lines out."""
 
 import hmac
 import os
@@ -19,7 +19,7 @@ POLL_S = 0.5
 
 
 class Listener:
-    """Serves until it is to stop; a player that goes away is only a closed connection."""
+    """Serves all players in one thread; a player that goes away is just a closed connection."""
 
     def __init__(self, path: Path, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
         self._answer = answer
@@ -29,7 +29,7 @@ class Listener:
         self._selector.register(self._server, selectors.EVENT_READ)
 
     def serve(self, should_stop: Callable[[], bool]) -> None:
-        """Answer requests until should_stop says so; it is asked twice a second and after each."""
+        """Answer requests until should_stop, which is asked twice a second and after each one."""
         while not should_stop():
             for key, mask in self._selector.select(POLL_S):
                 if key.fileobj is self._server:
@@ -39,7 +39,7 @@ class Listener:
                     self._serve_one(connection, mask, should_stop)
 
     def close(self) -> None:
-        """Send what is still owed, then close everything and take the socket away."""
+        """Send the remaining answers, then close everything and remove the socket."""
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, PlayerConnection):
                 key.data.flush_and_close()
@@ -51,7 +51,7 @@ class Listener:
         try:
             peer, _ = self._server.accept()
         except OSError:
-            return  # whoever knocked has gone again
+            return  # the client is gone already
         if len(self._selector.get_map()) > MAX_CONNECTIONS or not _is_ours(peer):
             peer.close()
             return
@@ -66,7 +66,7 @@ class Listener:
                 connection.read()
             while not should_stop() and (line := connection.next_line()) is not None:
                 reply, keep = self._answer(line)
-                connection.owe(reply, keep)
+                connection.queue(reply, keep=keep)
             connection.write()
         except (ConnectionError, TimeoutError):
             connection.gone = True
@@ -74,7 +74,7 @@ class Listener:
             self._selector.unregister(connection.peer)
             connection.peer.close()
         else:
-            self._selector.modify(connection.peer, connection.wanted(), connection)
+            self._selector.modify(connection.peer, connection.events(), connection)
 
 
 class PlayerConnection:
@@ -83,22 +83,23 @@ class PlayerConnection:
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
         self.gone = False
-        self._last = False
+        self._closing = False
         self._incoming = b""
         self._outgoing = b""
 
     def read(self) -> None:
-        """Take what has arrived; an end without a line end is no request."""
+        """Take what has arrived; bytes after the last newline are no request."""
         try:
             data = self.peer.recv(MAX_REQUEST_BYTES)
         except BlockingIOError:
             return
         self._incoming += data
         if not data:
-            self._last = True
+            self._closing = True
 
     def next_line(self) -> bytes | None:
-        """Give the next whole line; one that grows too long is given as it is, to be refused."""
+        """Return the next whole line; one that grows too long unfinished, to be refused."""
+        # A player that does not read its answers gets no more of them.
         if self.gone or len(self._outgoing) > 16 * MAX_REQUEST_BYTES:
             return None
         line, newline, rest = self._incoming.partition(b"\n")
@@ -106,15 +107,15 @@ class PlayerConnection:
             self._incoming = rest
             return line
         if len(self._incoming) > MAX_REQUEST_BYTES:
-            self._incoming, self._last = b"", True
+            self._incoming, self._closing = b"", True
             return line
         return None
 
-    def owe(self, reply: bytes, keep: bool) -> None:
-        """Queue an answer; keep says whether the player may go on."""
+    def queue(self, reply: bytes, *, keep: bool) -> None:
+        """Queue an answer; without keep it is the last one."""
         self._outgoing += reply + b"\n"
         if not keep:
-            self._incoming, self._last = b"", True
+            self._incoming, self._closing = b"", True
 
     def write(self) -> None:
         if self._outgoing:
@@ -123,16 +124,17 @@ class PlayerConnection:
             except BlockingIOError:
                 return
             self._outgoing = self._outgoing[sent:]
-        if self._last and not self._outgoing:
+        if self._closing and not self._outgoing:
             self.gone = True
 
-    def wanted(self) -> int:
+    def events(self) -> int:
+        """What the selector is to wait for."""
         if self._outgoing:
             return selectors.EVENT_READ | selectors.EVENT_WRITE
         return selectors.EVENT_READ
 
     def flush_and_close(self) -> None:
-        """Give the last answers a second to leave."""
+        """Send the last answers, but wait no longer than a second."""
         try:
             self.peer.settimeout(1.0)
             self.peer.sendall(self._outgoing)
@@ -144,6 +146,7 @@ class PlayerConnection:
 def _bind(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # By umask, not chmod: the socket must be private from the moment it exists.
     before = os.umask(0o177)
     try:
         server.bind(str(path))
@@ -155,7 +158,7 @@ def _bind(path: Path) -> socket.socket:
 
 
 def _is_ours(peer: socket.socket) -> bool:
-    """Check that the other side runs as the same user, where the system can tell."""
+    """Whether the other side runs as the same user; True where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -164,7 +167,7 @@ def _is_ours(peer: socket.socket) -> bool:
 
 
 VARIABLE = "ASSAY_ARC_GAME"
-MAX_SOCKET_PATH = 100
+MAX_SOCKET_PATH = 100  # the system's limit is 108 bytes on Linux and 104 on macOS
 
 
 class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -198,7 +201,7 @@ def write_config(config: ServeConfig) -> str:
 
 
 def open_socket_folder(socket: Path) -> None:
-    """Make the folder of the socket, or check that nobody else can look into it."""
+    """Make the folder of the socket, and check that it is private, in case it existed."""
     folder = socket.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
@@ -232,12 +235,12 @@ Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class PlayerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a player may ask; `close` belongs to the owner alone."""
+    """What a player may ask; only the owner may `close`."""
 
     op: Operation
     token: str = ""
     id: Short | None = None
-    """Chosen by the player; one id is never done twice, so a lost answer can be asked again."""
+    """Chosen by the player; no id is done twice, so a request may be sent again."""
     action: Short | None = None
     x: Coordinate | None = None
     y: Coordinate | None = None
@@ -250,7 +253,7 @@ class PlayerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadRequest(Exception):
-    """A line that is no request; says what is wrong with it, and keeps what came in."""
+    """A line that is not a request, with what is wrong and what was received."""
 
     def __init__(self, message: str, received: Any, token: str = "") -> None:
         super().__init__(message)
@@ -260,7 +263,7 @@ class BadRequest(Exception):
 
 
 def parse_request(line: bytes) -> tuple[PlayerRequest, Any]:
-    """Read one line; give the request and what the log keeps of it, without the token."""
+    """Read one line; return the request and what the log keeps of it, without the token."""
     try:
         received = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -277,12 +280,12 @@ def parse_request(line: bytes) -> tuple[PlayerRequest, Any]:
 
 
 def same_token(given: str, expected: str) -> bool:
-    """Compare without telling by time how much was right."""
+    """Compare in constant time."""
     return bool(expected) and hmac.compare_digest(given.encode(), expected.encode())
 
 
 def _is_plain(received: Any) -> bool:
-    """Say whether this can be kept as it is: a small object of plain values."""
+    """Whether this can be logged as it is: a flat object of short values."""
     return isinstance(received, dict) and all(
         value is None
         or isinstance(value, bool | float)

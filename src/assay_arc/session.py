@@ -58,7 +58,7 @@ class GameSession:
         self._record("executed", {"op": "start"}, action=RESET, seen=self.seen)
 
     def resume(self, log: GameLog) -> None:
-        """Go on after a log that was replayed in the engine."""
+        """Continue after a log that was replayed in the engine."""
         done = [event for event in log.events if event.outcome == "executed"]
         self.tally = tally_events(log.events)
         self._done_ids = {i for event in done if (i := _id_of(event.received))}
@@ -82,7 +82,8 @@ class GameSession:
     def reject(
         self, message: str, received: Any, limit: Literal["steps", "resets"] | None = None
     ) -> dict[str, Any]:
-        """Say no; it costs no action."""
+        """Refuse a request; it costs no action."""
+        # Counted only while it is logged: a replay compares the counters with the records.
         if self.tally.rejected < MAX_LOGGED_REJECTIONS:
             self.tally.rejected += 1
             self._record("rejected", received, message=message, limit=limit)
@@ -95,6 +96,7 @@ class GameSession:
             self._seq += 1
 
     def _play(self, request: PlayerRequest, received: Any) -> dict[str, Any]:
+        # A client whose connection broke asks again; the move is not done twice.
         if request.id is not None and request.id in self._done_ids:
             self._show(received, message="already done")
             return describe(self, request, headline="already done; this is how it stands")
@@ -107,19 +109,19 @@ class GameSession:
             message = f"the game broke on {move.action}; no action was counted"
             self._record("failed", received, message=message, **msgspec.structs.asdict(move))
             return refuse(self, message)
-        self._take(seen)
+        self._update(seen)
         self._record("executed", received, seen=seen, **msgspec.structs.asdict(move))
         if request.id is not None:
             self._done_ids.add(request.id)
         return describe(self, request, headline=move.headline(seen))
 
     def _show(self, received: Any, message: str | None = None) -> None:
-        """Note a look; one that looks without end does not fill the disk."""
+        """Log a look, up to a limit: a player that looks without end must not fill the disk."""
         self._n_shown += 1
         if self._n_shown <= MAX_LOGGED_LOOKS:
             self._record("shown", received, message=message)
 
-    def _take(self, seen: Observation) -> None:
+    def _update(self, seen: Observation) -> None:
         same_level = seen.levels_completed == self.seen.levels_completed and not seen.full_reset
         self.before = self.seen.frame if same_level else None
         self.seen = seen
@@ -165,7 +167,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     y: int | None = None
 
     def headline(self, seen: Observation) -> str:
-        """Name what was done in the answer to the player."""
+        """The first line of the answer to the player."""
         if self.action == RESET:
             return "RESET, new game from level 1" if seen.full_reset else "RESET, level restarted"
         return f"{self.action} x{self.x} y{self.y}" if self.x is not None else self.action
@@ -233,15 +235,15 @@ def _check_running(state: str) -> None:
         raise Refusal(message)
 
 
-_NEXT = {
+_ADVICE = {
     "GAME_OVER": "game over: reset plays this level again",
     "WIN": "all levels are done: you have won",
 }
 
 
 def describe(session: GameSession, request: PlayerRequest, headline: str = "") -> dict[str, Any]:
-    """Answer a request that was done."""
-    advice = _NEXT.get(session.tally.state, "")
+    """The answer to a request that was done."""
+    advice = _ADVICE.get(session.tally.state, "")
     parts = [headline, status_line(session), advice, _body(session, request)]
     reply: dict[str, Any] = {"ok": True, "text": "\n".join(part for part in parts if part)}
     reply |= _status(session)
@@ -254,13 +256,13 @@ def describe(session: GameSession, request: PlayerRequest, headline: str = "") -
 
 
 def refuse(session: GameSession, message: str) -> dict[str, Any]:
-    """Answer a request that was not done."""
+    """The answer to a request that was not done."""
     text = f"not done: {message}\n{status_line(session)}"
     return {"ok": False, "error": message, "text": text} | _status(session)
 
 
 def status_line(session: GameSession) -> str:
-    """Say in one line where the game stands."""
+    """The state of the game in one line."""
     seen, tally, limits = session.seen, session.tally, session.limits
     level = min(seen.levels_completed + 1, seen.win_levels)
     steps = f"actions {_of(tally.steps, limits.max_steps)}"
@@ -303,8 +305,8 @@ def _of(used: int, most: int | None) -> str:
 def resume_session(
     log: GameLog, expected: Header, engine: ToolkitEngine, writer: LogWriter, now: Callable[[], str]
 ) -> GameSession:
-    """Replay a log and give the session at its end; refuse when anything differs."""
-    _same_header(log.header, expected)
+    """Replay a log and return the session at its end; raise when anything differs."""
+    _check_header(log.header, expected)
     replay = replay_events(log, engine)
     if not replay.replayed:
         message = f"the log cannot be resumed: {replay.difference}"
@@ -315,13 +317,13 @@ def resume_session(
         raise LogProblem(message)
     session = GameSession(engine, writer, log.header.limits, now, seen)
     session.resume(log)
-    if not log.events:
+    if not log.events:  # killed between the header and the first event
         session.begin()
     return session
 
 
-def _same_header(logged: Header, expected: Header) -> None:
-    """Compare all but the time of the start."""
+def _check_header(logged: Header, expected: Header) -> None:
+    """Refuse a log of another game, version, seed or limits; only the start time may differ."""
     ours = msgspec.structs.replace(expected, started_at=logged.started_at)
     for field in Header.__struct_fields__:
         if getattr(logged, field) != getattr(ours, field):

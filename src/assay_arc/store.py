@@ -1,4 +1,6 @@
-"""Runs on disk in the seed's layout: .arc-agi-benchmarks/ with runs, imports and comparisons."""
+"""Runs on disk: .arc-agi-benchmarks/ with runs, imports and comparisons.
+
+Layout and fields are those of the reference, arc-agi-benchmarker; fields of our own follow its."""
 
 import hashlib
 import os
@@ -14,8 +16,8 @@ from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
 
 RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
-"""How far a run can be believed: our own game process wrote its logs; they were replayed in the
-engine and agreed; or nobody could check it."""
+"""How far a run can be trusted: our own game process wrote its logs; they were replayed in the
+engine and agreed; or it could not be checked."""
 
 
 class HarnessConfig(msgspec.Struct, kw_only=True):
@@ -46,14 +48,14 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """Trials of each game."""
     verified: str | None = None
     verification: str | None = None
-    """Why it is not verified, or what was found besides."""
+    """Why it is not verified."""
     game_sources: dict[str, str] = {}
     """sha256 of each game's source: the version that was played."""
     cost_usd: float | None = None
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
     content_sha256: str | None = None
-    """Of an imported result, so that the same content is not taken twice."""
+    """Of an imported result, so that the same content is not imported twice."""
     notes: str | None = None
     agent: dict[str, Any] | None = None
     """Which plugin with which options, for --resume."""
@@ -62,13 +64,13 @@ class RunMeta(msgspec.Struct, kw_only=True):
 
 
 def config_hash(config: HarnessConfig) -> str:
-    """Give the seed's fingerprint of an agent's set-up: sha256 of its JSON with sorted keys."""
+    """The reference's fingerprint of a configuration: sha256 of its JSON with sorted keys."""
     encoded = msgspec.json.encode(msgspec.to_builtins(config), order="sorted")
     return hashlib.sha256(encoded).hexdigest()
 
 
 class PlayRow(msgspec.Struct, kw_only=True):
-    """One play of one trial, as the seed's `runs` has it."""
+    """One play of one trial, as in the reference's `runs`."""
 
     id: str = ""
     guid: str = ""
@@ -130,14 +132,14 @@ class GameRow(msgspec.Struct, kw_only=True):
 
     @property
     def percent(self) -> float | None:
-        """The official score; for a card of the seed, its own times 100."""
+        """The official score; for a card of the reference, its own times 100."""
         if self.score_percent is not None or self.trials:
             return self.score_percent
         return None if self.score is None else self.score * 100
 
     @property
     def best(self) -> PlayRow:
-        """The play that is shown: the best one; an empty one when nothing was played."""
+        """The play to show: the best one, or an empty one when nothing was played."""
 
         def merit(play: PlayRow) -> tuple[float, int]:
             return play.score_percent or play.score or 0, -play.actions
@@ -150,7 +152,7 @@ class GameRow(msgspec.Struct, kw_only=True):
 
     @property
     def actions(self) -> int:
-        """Of all trials; a card of the seed has none, there it is the play that is shown."""
+        """Of all trials; of the best play for a card of the reference, which has no trials."""
         return sum(trial.actions for trial in self.trials) or self.best.actions
 
     @property
@@ -183,7 +185,7 @@ class Scorecard(msgspec.Struct, kw_only=True):
 
     @property
     def percent(self) -> float | None:
-        """The official score; for a card of the seed, its own times 100."""
+        """The official score; for a card of the reference, its own times 100."""
         if self.formula is not None:
             return self.score_percent
         return None if self.score is None else self.score * 100
@@ -229,7 +231,7 @@ SHORT = 8
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run folder with its meta data."""
+    """A run folder and its metadata."""
 
     folder: Path
     meta: RunMeta
@@ -246,7 +248,7 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Name it for people: who played, and which run."""
+        """A short name for people: the harness and the beginning of the id."""
         return f"{self.meta.harness} {self.meta.run_id[:SHORT]}"
 
 
@@ -262,18 +264,18 @@ class Store:
         return self.cross_dir / harness / "runs"
 
     def native(self) -> list[StoredRun]:
-        """Give our own runs, oldest first."""
+        """Our own runs, oldest first."""
         return _sorted(self._read(self.runs_dir, imported=False))
 
     def imported(self) -> list[StoredRun]:
-        """Give the runs of all harnesses, oldest first."""
+        """The runs imported from all harnesses, oldest first."""
         if not self.cross_dir.is_dir():
             return []
         folders = [path / "runs" for path in sorted(self.cross_dir.iterdir())]
         return _sorted(run for f in folders for run in self._read(f, imported=True))
 
     def completed(self) -> list[StoredRun]:
-        """Give every finished run, native and imported, oldest first."""
+        """Every finished run, native and imported, oldest first."""
         runs = [*self.native(), *self.imported()]
         return _sorted(run for run in runs if run.meta.status == "completed")
 
@@ -300,7 +302,7 @@ class Store:
         raise _not_found(name, completed)
 
     def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
-        """Read the runs of a folder; what is not a run is skipped."""
+        """Read the runs of a folder; anything else in it is skipped."""
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -339,7 +341,7 @@ class CrossHarness(msgspec.Struct, kw_only=True):
 
 
 class StoreConfig(msgspec.Struct, kw_only=True):
-    """The seed's settings; the toolkit is always used offline here."""
+    """The reference's settings; here the toolkit is always used offline."""
 
     version: str = "1.0.0"
     operation_mode: str = "offline"
@@ -358,7 +360,7 @@ class StoreConfig(msgspec.Struct, kw_only=True):
 
 
 def read_config(root: Path) -> StoreConfig:
-    """Read config.json; without one the defaults hold."""
+    """Read config.json; without one the defaults apply."""
     path = root / CONFIG
     return read_json(path, StoreConfig) if path.is_file() else StoreConfig()
 
@@ -385,13 +387,13 @@ def _with_games(folder: Path) -> Path:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a record or plain data, indented as the seed does; not-a-number is null."""
+    """Write a record or plain data, indented like the reference's files; NaN becomes null."""
     data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
     write_bytes(path, data)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put a file in place in one step."""
+    """Write a file that appears whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -400,7 +402,7 @@ def write_bytes(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(0o644)
+            Path(name).chmod(0o644)  # mkstemp made it private
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -413,7 +415,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_json[T](path: Path, kind: type[T]) -> T:
-    """Read a file that was written by us or by the seed; say which one is broken and how."""
+    """Read a file written by us or by the reference; errors name the file and the fault."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The world of one trial: a game process that is started, watched, started again, and closed."""
+"""The world of one trial: a game process that is started, watched, restarted and closed."""
 
 import hashlib
 import io
@@ -49,11 +49,12 @@ class GameWorld:
         self._host = host
         self._folder = folder
         self._log = log
+        # Short names: the path of a Unix socket may have only about 100 bytes.
         self._plan = plan_game(info.folder, log, folder / "s" / "g", seed=seed, limits=limits)
         programs = write_launchers(folder / "bin")
         player = self._plan.player_env
         path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-        # A login shell, as Codex starts it, forgets our PATH: hence the full path besides.
+        # A login shell, as Codex starts it, resets PATH: hence the full path as well.
         self.env = {**player, "PATH": path, "ARC_PLAY": str(programs["arc-play"])}
         server = {"command": str(programs["arc-mcp"]), "args": [], "env": dict(player)}
         self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
@@ -72,12 +73,12 @@ class GameWorld:
         self._watcher.start()
 
     def connect(self) -> GameConnection:
-        """Give a player's connection, for players that live in this process."""
+        """Return a connection for a player that runs in this process."""
         config = self._plan.config
         return GameConnection(str(config.socket), config.token)
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        """Close the game and derive everything from its log; what the agent said is not asked."""
+        """Close the game and derive everything from its log, nothing from the agent's claims."""
         self._finish(*_reason(last))
         if self._broken is not None:
             raise ServeProblem(self._broken)
@@ -96,7 +97,7 @@ class GameWorld:
         self._finish("crash", "the trial was given up")
 
     def keep_log(self, folder: Path | None) -> None:
-        """Move the log to where it is to stay; until now nothing led to it."""
+        """Move the log to the raw streams; while the player ran, nothing it had open led to it."""
         if folder is not None and folder.is_dir() and self._log.is_file():
             shutil.move(self._log, folder / self._log.name)
 
@@ -106,29 +107,30 @@ class GameWorld:
         until_s = time.monotonic() + START_S
         while True:
             try:
+                # In short steps, so that a process that ended at once is noticed.
                 wait_ready(self._plan, timeout_s=0.2)
             except ServeProblem:
                 if not self._process.ended and time.monotonic() < until_s:
                     continue
-                words = self._process.last_words().splitlines()[-1:] or ["no answer in time"]
+                reason = self._process.last_words().splitlines()[-1:] or ["no answer in time"]
                 self._process.end()
-                message = f"the game did not start: {words[0]}"
+                message = f"the game did not start: {reason[0]}"
                 raise ServeProblem(message) from None
             return
 
     def _watch(self) -> None:
-        """Start a game process that died once more: it replays its log and goes on."""
+        """Restart a game process that died; it replays its log and continues."""
         while not self._closing.wait(WATCH_S):
             process = self._process
             if process is None or not process.ended:
                 continue
-            words = process.last_words().splitlines()[-1:] or ["it was killed"]
+            reason = process.last_words().splitlines()[-1:] or ["it was killed"]
             process.end()
             if self._is_closed_by_player():
                 return
             self._n_restarts += 1
             if self._n_restarts > MOST_RESTARTS:
-                self._broken = f"the game process died {self._n_restarts} times: {words[0]}"
+                self._broken = f"the game process died {self._n_restarts} times: {reason[0]}"
                 return
             try:
                 self._start()
@@ -137,7 +139,8 @@ class GameWorld:
                 return
 
     def _is_closed_by_player(self) -> bool:
-        """A player that quits ends its game: the last record of the log says so."""
+        """Whether the player quit, which makes an end record the last one of the log."""
+        # The log may be large, so only its tail is read.
         with self._log.open("rb") as file:
             file.seek(max(0, self._log.stat().st_size - 4096))
             return b'{"type":"end"' in file.read().rstrip().rsplit(b"\n", 1)[-1]
@@ -145,11 +148,12 @@ class GameWorld:
     def _finish(self, reason: Any, message: str) -> None:
         if self._closing.is_set():
             return
-        self._closing.set()
+        self._closing.set()  # first, so that the watcher restarts nothing
         if self._watcher is not None:
-            self._watcher.join(START_S)
+            self._watcher.join(START_S)  # it may be in the middle of a restart
         if self._process is not None:
             close_game(self._plan, reason, message)
+            # Let it exit by itself, which removes its socket, before it is killed.
             until_s = time.monotonic() + 2.0
             while not self._process.ended and time.monotonic() < until_s:
                 time.sleep(0.01)
@@ -160,7 +164,7 @@ class GameWorld:
 def open_world(
     info: GameInfo, log: Path | None, host: Machine, *, seed: int, limits: Limits
 ) -> Iterator[GameWorld]:
-    """Run a game for a player in this process; without a path its log is thrown away at the end."""
+    """Run a game for a player in this process; without a path its log is discarded."""
     with tempfile.TemporaryDirectory(prefix="arc-") as name:
         folder = Path(name)
         log = log or folder / "l" / "game.jsonl"
@@ -173,7 +177,7 @@ def open_world(
 
 
 def _reason(last: TurnEnd | None) -> tuple[str, str]:
-    """Say why the game was closed, from how the player's process ended."""
+    """Why the game was closed, from how the player's process ended, and a message."""
     if last is None:
         return "crash", "the player could not be started"
     if last.timed_out or last.stalled:
@@ -185,7 +189,7 @@ def _reason(last: TurnEnd | None) -> tuple[str, str]:
 
 
 def _set_aside(log: Path) -> None:
-    """Keep the log of an attempt that was cut off; a new attempt begins a new game."""
+    """Rename the log of an interrupted attempt: a new attempt begins a new game."""
     if not has_header(log):
         return
     number = 1
@@ -201,7 +205,7 @@ class GamePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What to start; it says nothing of which game or where."""
+        """The command to start; the list of processes must not reveal the game."""
         return (sys.executable, "-m", "assay_arc.engine_process", "serve")
 
     @property
@@ -246,7 +250,7 @@ def wait_ready(plan: GamePlan, timeout_s: float = 60.0) -> dict[str, Any]:
 def close_game(
     plan: GamePlan, reason: Literal["player_quit", "timeout", "crash"], message: str = ""
 ) -> bool:
-    """Close the game and write down why; False when its process is gone already."""
+    """Close the game and log why; False when its process is gone already."""
     try:
         return bool(_ask(plan, op="close", reason=reason, message=message)["ok"])
     except GameGone:
@@ -283,18 +287,20 @@ def write_launchers(folder: Path) -> dict[str, Path]:
 
 
 def _program(start: str) -> bytes:
-    """Make a program that Python runs from one file: a shebang line and a zip behind it."""
+    """Build a program that Python runs from one file: a shebang line and a zip behind it."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
+        # Empty: the real one imports assay, which the plain interpreter does not have.
         _add(file, "assay_arc/__init__.py", "")
         for source in sorted(CLIENT.glob("*.py")):
             _add(file, f"assay_arc/client/{source.name}", source.read_text(encoding="utf-8"))
         _add(file, "__main__.py", start)
+    # -I and -S: neither PYTHONPATH nor site-packages, so that no import leads to the games.
     return f"#!{_interpreter()} -IS\n".encode() + archive.getvalue()
 
 
 def _interpreter() -> str:
-    """Name the plain interpreter, not that of our virtual environment, where the games are."""
+    """The plain interpreter, not that of our virtual environment, where the games are."""
     return str(Path(sys.executable).resolve())
 
 

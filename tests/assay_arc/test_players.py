@@ -79,8 +79,8 @@ def test_the_map_finds_the_nearest_untried_move():
     level = LevelMap("start")
     level.add("start", [a])
     level.tried("start", a, "next")
-    assert level.way_to_untried("start") is None
+    assert level.path_to_untried("start") is None
     level.add("next", [a, b])
-    assert level.way_to_untried("start") == [a, a]
+    assert level.path_to_untried("start") == [a, a]
     level.tried("next", a, "start")
-    assert level.way_to_untried("start") == [a, b]
+    assert level.path_to_untried("start") == [a, b]

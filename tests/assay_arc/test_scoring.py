@@ -13,7 +13,6 @@ from assay_arc.scoring import (
     SCORER,
     GameResult,
     PlayResult,
-    mean_percent,
     score_all,
     score_game,
     toolkit_play_percent,
@@ -118,12 +117,10 @@ def test_unusable_baselines_give_null_and_a_reason(result, words, toolkit):
     assert score_game(result).toolkit_percent == pytest.approx(toolkit)
 
 
-def test_nothing_played_is_null_and_means_skip_nulls():
+def test_nothing_played_is_null():
     empty = score_game(game((3,)))
     assert empty.score_percent is None
     assert "nothing" in empty.reason
-    assert mean_percent([empty]) is None
-    assert mean_percent([empty, score_game(game((4,), play(8)))]) == pytest.approx(25.0)
 
 
 def test_the_scorer_named_is_the_one_installed():

@@ -1,4 +1,4 @@
-"""assay agents: which agents there are, and what can be read of them."""
+"""assay agents: the known agents, and what is captured of them."""
 
 import re
 import shutil
@@ -52,17 +52,17 @@ def command(*, as_json: bool, debug: bool) -> None:
 
 
 def look_for(agent: KnownAgent) -> dict[str, Any]:
-    """Say whether an agent is installed and which version it has."""
+    """Describe an agent: whether it is installed, where, and which version."""
     path = shutil.which(agent.program)
-    told: dict[str, Any] = msgspec.to_builtins(agent)
-    told |= {"installed": path is not None, "path": path, "version": None, "notes": []}
+    row: dict[str, Any] = msgspec.to_builtins(agent)
+    row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
     if path is not None:
-        told["version"] = _version(path)
-        if told["version"] is None:
-            told["notes"].append("does not report its version")
-        elif told["version"] not in agent.tested:
-            told["notes"].append("this version is not one of those we test; it will probably work")
-    return told
+        row["version"] = _version(path)
+        if row["version"] is None:
+            row["notes"].append("does not report its version")
+        elif row["version"] not in agent.tested:
+            row["notes"].append("this version is not one of those we test; it will probably work")
+    return row
 
 
 def _version(path: str) -> str | None:

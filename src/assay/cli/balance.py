@@ -1,4 +1,4 @@
-"""assay balance: how the prompts spread over their categories."""
+"""assay balance: how the prompts are distributed over categories."""
 
 from pathlib import Path
 

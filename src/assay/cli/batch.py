@@ -53,7 +53,7 @@ class CommandBatch:
         )
 
     def show(self, n_missing: int) -> Progress:
-        """Make the display of how far the run is."""
+        """Make the progress display and print what will run."""
         options = self._options
         plain = options.progress or options.debug
         shown = Progress(n_missing, plain=plain, quiet=options.quiet, as_json=options.as_json)
@@ -64,7 +64,7 @@ class CommandBatch:
         return shown
 
     def conclude(self, progress: Progress) -> None:
-        """Say how it went; exit 1 when something is missing."""
+        """Print how it went; exit with 1 when trials or grades are missing."""
         options, tally = self._options, progress.tally
         if not options.quiet and not options.as_json:
             click.echo(progress.summary(str(options.output or "")), err=True)
@@ -88,7 +88,7 @@ class CommandBatch:
 def plan_captures(
     ctx: click.Context, options: CaptureOptions, k: int | None = None
 ) -> tuple[CommandBatch, CaptureTrial]:
-    """Read prompts, agent and graders of capture or trials; those of a benchmark come first."""
+    """Read prompts, agent and graders of capture or trials; a benchmark's graders come first."""
     benchmark = _benchmark(options)
     agent = chosen_agent(ctx, options)
     graders = [*plugins.benchmark(benchmark).graders()]
@@ -100,7 +100,7 @@ def plan_captures(
 
 
 def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:
-    """Give the benchmark that reads a prompt file, or stdin."""
+    """The benchmark that reads a prompt file, or stdin."""
     path = prompt_path(arguments, from_stdin=from_stdin)
     return PluginRef(name="prompts", options={"path": str(path)} if path else {})
 

@@ -1,4 +1,4 @@
-"""assay calibrate: is the grader right? Failures to look at, sheets to label, labels to compare."""
+"""assay calibrate: check a grader by a sample of failures, or against human labels."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -127,7 +127,7 @@ def _sample(rows: RowFile, options: _Options) -> None:
     size = FAILURES_DRAWN if options.sample is None else options.sample
     drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
-        _say(options, f"{drawn.n_undecided} trials failed before grading and are left out")
+        _note(options, f"{drawn.n_undecided} trials failed before grading and are left out")
     if not drawn.n_rows:
         click.echo("No failures found in results", err=True)
         return
@@ -145,7 +145,7 @@ def _sample(rows: RowFile, options: _Options) -> None:
         samples=samples,
     )
     _write(report, sample_markdown, options)
-    _say(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options.seed}")
+    _note(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options.seed}")
     n_broken = sum(bool(sample.grader_failure) for sample in samples)
     if n_broken:
         click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
@@ -164,7 +164,7 @@ def _export(rows: RowFile, options: _Options) -> None:
     lines = sheet_lines(rows, drawn.spots)
     with whole_output(options.export, overwrite=options.overwrite) as out:
         out.write(msgspec.json.Encoder().encode_lines(lines))
-    _say(
+    _note(
         options,
         f"{len(lines)} of {drawn.n_rows} graded rows in {drawn.n_strata} strata, "
         f"seed {options.seed} -> {options.export}\n"
@@ -181,7 +181,7 @@ def _compare(rows: RowFile, options: _Options) -> None:
         report = compare_with_labels(rows, sheet, graders, options.concurrency)
     _write(report, label_markdown, options)
     for warning in report.warnings:
-        _say(options, f"note: {warning}")
+        _note(options, f"note: {warning}")
     if report.grader_failures:
         n_broken = len(report.grader_failures)
         click.echo(
@@ -202,6 +202,6 @@ def _write[R: SampleReport | LabelReport](
         out.write(text)
 
 
-def _say(options: _Options, text: str) -> None:
+def _note(options: _Options, text: str) -> None:
     if not options.quiet:
         click.echo(text, err=True)

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from assay.compare.report import Comparison, Judge
     from assay.stats.verdict import GateName
 
-_TWO = 2
-
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
@@ -119,7 +117,7 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     named = name_runs(options.files, options.labelled)
-    if len(named) < _TWO:
+    if len(named) < 2:
         msg = "Give at least two runs to compare."
         raise click.UsageError(msg)
     if options.strategy == "custom" and not options.grader:
@@ -134,7 +132,7 @@ def command(**given: Any) -> None:
 
 
 def _compare(named: Named, options: _Options) -> int:
-    with _one_thread():
+    with _one_thread():  # numpy is imported here, with all that needs it
         from assay.compare.report import CompareOptions, compare, load_runs
 
     def announce(label: str, path: Path) -> None:
@@ -163,7 +161,7 @@ def _compare(named: Named, options: _Options) -> int:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let numpy be imported without threads: here they cost more than they bring."""
+    """Have numpy imported without BLAS threads, which cost more than they save here."""
     name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)
     os.environ[name] = before or "1"
@@ -175,7 +173,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _judge(grader: str) -> "Judge":
-    """Make the user's strategy; only here is the machinery needed that starts programs."""
+    """Build the user's strategy; only this imports what starts programs."""
     from assay.compare.custom import custom_judge
     from assay.pipeline.stages import AskingHost
 
@@ -226,8 +224,8 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
     for line in health_lines(sections):
         console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
-    for code, words in verdict_lines(sections):
-        console.print(escape(words), style=f"bold {colours.get(code, 'yellow')}")
+    for code, text in verdict_lines(sections):
+        console.print(escape(text), style=f"bold {colours.get(code, 'yellow')}")
     for title, header, rows in tables(sections):
         table = Table(*map(escape, header), title=escape(title), title_justify="left")
         for row in rows:
@@ -240,7 +238,7 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
 def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
     """Judge every other run against the first; the worst outcome decides."""
     worst = 0
-    for pair, outcome, words in comparison.judge(gate, margin):
-        click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({words})", err=True)
+    for pair, outcome, reason in comparison.judge(gate, margin):
+        click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({reason})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
-    return (0, 4, 3)[worst]
+    return (0, 4, 3)[worst]  # the exit codes, in the order of the ranks above

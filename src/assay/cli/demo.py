@@ -37,8 +37,7 @@ def command(folder: Path) -> None:
     results = folder / "results.jsonl"
     _step(
         f"1. Capture {len(PROMPTS + TROUBLE)} prompts, including one of two turns, one that "
-        "crashes "
-        "and one that hangs",
+        "crashes and one that hangs",
         f"capture {more} -s demo -g {grader} -j 4 "
         f"--workspace-dir {folder / 'work'} -o {results} --overwrite",
     )

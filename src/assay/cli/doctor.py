@@ -51,19 +51,19 @@ def command(agents: tuple[str, ...], **options: Any) -> None:
 
     Each agent is started and asked one short question, which may cost a little.
     """
-    told = []
+    rows = []
     for name in agents or tuple(agent.name for agent in KNOWN):
         start = bool(agents) and not options["no_start"]
-        told.append(_check(name, options, start=start))
+        rows.append(_check(name, options, start=start))
     if options["as_json"]:
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
-        for row in told:
+        for row in rows:
             sign, colour = ("ok", "green") if row["ok"] else ("!!", "red")
             click.secho(f"{sign} {row['agent']}: {row['words']}", fg=colour)
             for advice in row["advice"]:
                 click.echo(f"   {advice}")
-    if any(not row["ok"] for row in told) and agents:
+    if any(not row["ok"] for row in rows) and agents:
         raise click.exceptions.Exit(1)
 
 
@@ -72,12 +72,12 @@ def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]
     seen = look_for(known) if known else None
     if known and seen and not seen["installed"]:
         return _row(name, ok=False, words="not installed", advice=[known.install])
-    words = f"version {seen['version']}" if seen else "declared by a schema"
+    version = f"version {seen['version']}" if seen else "declared by a schema"
     notes = list(seen["notes"]) if seen else []
     if not start:
-        return _row(name, ok=True, words=f"installed, {words}; not started", advice=notes)
+        return _row(name, ok=True, words=f"installed, {version}; not started", advice=notes)
     captured = _ask(name, options)
-    return _judge(name, known, captured, words, notes)
+    return _judge(name, known, captured, version, notes)
 
 
 def _ask(name: str, options: dict[str, Any]) -> Capture:
@@ -96,13 +96,13 @@ def _ask(name: str, options: dict[str, Any]) -> Capture:
 
 
 def _judge(
-    name: str, known: KnownAgent | None, captured: Capture, words: str, notes: list[str]
+    name: str, known: KnownAgent | None, captured: Capture, version: str, notes: list[str]
 ) -> dict[str, Any]:
     row = partial(_row, name)
     failure = captured.failure or None
     if failure is None:
         answer = captured.output.strip().splitlines()[:1] or ["nothing"]
-        return row(ok=True, words=f"{words}, answered {answer[0][:60]!r}", advice=notes)
+        return row(ok=True, words=f"{version}, answered {answer[0][:60]!r}", advice=notes)
     advice = {
         "auth": known.login if known else "check its API key",
         "spawn": known.install if known else "check the command in its schema",
@@ -110,6 +110,7 @@ def _judge(
         "agent_timeout": "it did not answer in time; try a higher -t",
     }.get(failure.cause, "see its stderr below")
     lines = [advice, *notes]
+    # Claude Code does not run unattended as root.
     if "root" in (captured.stderr or "") and "privileges" in (captured.stderr or ""):
         lines.insert(0, "it refuses to run as root: use another user, or set IS_SANDBOX=1")
     if captured.stderr:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +117,7 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         with _Batch(sink) as batch:
             waits = rows_wait(options.rows)
             for row in grade_all(lines, graders, options.concurrency, waits):
+                # From a pipe that is slower than the graders, each row is written at once.
                 batch.add(row.line, at_once=not waits())
                 tally.add(row)
                 if options.progress:
@@ -126,7 +126,7 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
 
 
 class _Batch:
-    """Writes rows together while they come fast; never holds back more than a moment's work."""
+    """Writes rows together while they come fast, but holds none back longer than a moment."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -158,8 +158,6 @@ class _Batch:
 
 
 class _Tally:
-    """Counts what came out."""
-
     def __init__(self) -> None:
         self.n_rows = self.n_before = self.n_passed = self.n_graded = self.n_broken = 0
         self.first_broken = ""
@@ -191,17 +189,17 @@ def _shown(row: GradedRow) -> str:
 
 
 def _first(broken: dict[str, str]) -> str:
-    """Say in one line how a grader failed; the last line of what it said often tells most."""
+    """How a grader failed, in one line; the last line of a traceback often says most."""
     name, why = next(iter(broken.items()))
     lines = why.splitlines() or [""]
     return f"{name}: {lines[0]}" + (f" … {lines[-1].strip()}" if len(lines) > 1 else "")
 
 
 def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:
-    """Pass over the rows that the output has; refuse an output that was made from others."""
+    """Skip the rows that the output has; refuse an output that was made from others."""
     n_rows = 0
     for n_rows, (place, done) in enumerate(read_lines(output), 1):  # noqa: B007
-        here = next(islice(lines, 1), None)
+        here = next(lines, None)
         if here is None or _id(*here) != _id(place, done):
             msg = f"{place}: this is not the row at the same position of the input"
             raise InputError(msg, hint="resume with the same input, or use --overwrite")

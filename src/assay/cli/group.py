@@ -23,37 +23,35 @@ class LazyGroup(click.Group):
     """Imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names in their order of use, then those of installed plugins."""
+        """The names in their order of use, then those of installed plugins."""
         from assay import plugins  # late: asked for only after a wrong name
 
         return [*COMMANDS, *plugins.names("assay.commands")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one command."""
         if cmd_name in COMMANDS:
             module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)
-        gc.freeze()  # ends what main.py began: what was loaded is never looked at again
+        gc.freeze()  # main.py disabled it; what was loaded until now is never scanned again
         gc.enable()
         return command
 
     def get_help(self, ctx: click.Context) -> str:
-        """Give the page that needs no command to be loaded."""
-        return help_page()
+        return help_page()  # click's own help would import every command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say what was probably meant when there is no such command."""
+        """Refuse an unknown command, naming the one that was probably meant."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 
 def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str]) -> NoReturn:
-    """End with a message that names the command that was probably meant."""
+    """Exit with a message that names the command that was probably meant."""
     from difflib import get_close_matches  # late: only for a wrong name
 
     close = get_close_matches(name, known, n=1)
@@ -62,7 +60,7 @@ def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str
 
 
 def _plugin_command(name: str) -> click.Command | None:
-    """Give a command that another package brings; asked only for names that are not ours."""
+    """Load a command of another package; called only for names that are not ours."""
     from assay import plugins  # late: our own commands load it themselves if they need it
 
     if name in SHIPPED and not PathFinder.find_spec(SHIPPED[name][0]):
@@ -75,7 +73,7 @@ def _plugin_command(name: str) -> click.Command | None:
 
 
 def examples(*lines: str) -> str:
-    """Give the end of a command's help: command lines that work as they stand."""
+    """The end of a command's help: command lines that work as they are."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -85,34 +83,36 @@ def cli() -> None:
     """Evaluate any command-line agent."""
 
 
-def run_command(words: list[str]) -> int:
-    """Run one command line; give the exit code."""
+def run_command(args: list[str]) -> int:
+    """Run one command line and return its exit code."""
     for number in _SIGNALS:
+        # One that is ignored stays so: nohup ignores SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
-        code = cli.main(words, prog_name="assay", standalone_mode=False)
+        code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _say("Interrupted. Every finished row is saved; continue with --resume.")
+        _print_error("Interrupted. Every finished row is saved; continue with --resume.")
         return 130
     except BrokenPipeError:
+        # Python flushes stdout when it exits, which must not fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except AssayError as error:
-        if "--debug" in words:
+        if "--debug" in args:
             raise
-        _say(f"Error: {error.message}")
+        _print_error(f"Error: {error.message}")
         if error.hint:
-            _say(f"  {error.hint}")
+            _print_error(f"  {error.hint}")
         return error.exit_code
     return code if isinstance(code, int) else 0
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the agents first: the workers are waited for, and they wait for their agents."""
+    """Kill the agents first: an exit waits for the workers, and they wait for their agents."""
     for again in _SIGNALS:
         signal.signal(again, signal.SIG_IGN)
     stop_all = getattr(sys.modules.get("assay.run.process"), "stop_all", None)
@@ -121,5 +121,5 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     click.echo(text, err=True)

@@ -1,4 +1,4 @@
-"""assay headless: any agent, spoken to in the Agent Client Protocol on stdio."""
+"""assay headless: any agent, served over the Agent Client Protocol on stdio."""
 
 import os
 import signal
@@ -88,7 +88,7 @@ def command(**values: Any) -> None:
                 for line in iter(sys.stdin.buffer.readline, b""):
                     server.take(line)
             finally:
-                _ignore_signals()  # one that came together with the end of stdin is raised here
+                _ignore_signals()  # one that came with the end of stdin is raised here
         except KeyboardInterrupt:
             log("interrupted")
         finally:
@@ -123,7 +123,7 @@ def open_conversation(
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Leave the reading of stdin: here a signal is an ordinary end, and once is enough."""
+    """Stop reading stdin: here a signal is an ordinary end, and one is enough."""
     _ignore_signals()
     raise KeyboardInterrupt
 
@@ -134,7 +134,7 @@ def _ignore_signals() -> None:
 
 
 def _write(line: bytes) -> None:
-    """Write past sys.stdout: its lock, held by a client that does not read, would block our end."""
+    """Bypass sys.stdout: if the client does not read, its lock would block our exit."""
     while line:
         line = line[os.write(sys.stdout.fileno(), line) :]
 
@@ -144,4 +144,4 @@ def _log(text: str) -> None:
 
 
 def _ignore(text: str) -> None:
-    """Say nothing."""
+    """Discard a line of the log."""

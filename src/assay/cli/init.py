@@ -130,7 +130,7 @@ print(json.dumps({
 
 
 def write_starter(folder: Path) -> tuple[Path, Path]:
-    """Write prompts and grader; give their paths."""
+    """Write prompts and grader; return their paths."""
     try:
         grader = folder / "grader.py"
         prompts = write_prompts(folder / "prompts.jsonl", PROMPTS)
@@ -143,7 +143,6 @@ def write_starter(folder: Path) -> tuple[Path, Path]:
 
 
 def write_prompts(path: Path, prompts: list[dict[str, Any]]) -> Path:
-    """Write a prompt file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in prompts]
     path.write_text("".join(lines), encoding="utf-8")

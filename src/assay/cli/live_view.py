@@ -11,8 +11,8 @@ from rich.text import Text
 from assay.cli.progress import Running, Tally, clock_text
 
 _PER_SECOND = 4
-_MOST_SHOWN = 8
-_MOST_NAME = 32
+_MAX_SHOWN = 8
+_MAX_NAME = 32
 
 
 class LiveView:
@@ -30,15 +30,12 @@ class LiveView:
         )
 
     def start(self) -> None:
-        """Begin to draw."""
         self._live.start()
 
     def stop(self) -> None:
-        """Take the view away."""
         self._live.stop()
 
     def render(self) -> Group:
-        """Draw what is known now."""
         tally = self._tally
         head = Table.grid(padding=(0, 1))
         head.add_row(
@@ -46,6 +43,7 @@ class LiveView:
             ProgressBar(total=max(tally.total, 1), completed=tally.n_done, width=30),
             Text(tally.pace_text()),
         )
+        # Copied first: the workers' threads add and remove trials meanwhile.
         running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
         return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
 
@@ -54,7 +52,7 @@ class LiveView:
             return []
         now_s = time.monotonic()
         table = Table.grid(padding=(0, 2))
-        for one in running[:_MOST_SHOWN]:
+        for one in running[:_MAX_SHOWN]:
             name = _plain(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
             table.add_row(
                 Text(f"  {name}", style="cyan"),
@@ -62,10 +60,10 @@ class LiveView:
                 Text(f"step {one.n_steps}", style="dim"),
                 Text(_plain(one.step), style="dim"),
             )
-        more = len(running) - _MOST_SHOWN
+        more = len(running) - _MAX_SHOWN
         return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
 
 
 def _plain(text: str) -> str:
-    """Keep an agent's words from steering the terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_NAME])
+    """Remove control characters: an agent's text must not steer the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MAX_NAME])

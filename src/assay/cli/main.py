@@ -1,4 +1,4 @@
-"""The command `assay`: answers help and version at once, hands everything else to the commands."""
+"""The command `assay`: prints help and version at once, passes everything else to the commands."""
 
 import gc
 import os
@@ -29,37 +29,35 @@ COMMANDS = {
     "init": "Write prompts and a grader to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
-"""Name and one line of help: the help page needs no command's code, not even click."""
+"""Name and one line of help, so that the help page needs no command's code, not even click."""
 SHIPPED = {"arc": ("assay_arc", "Play, verify and compare ARC-AGI-3 games.")}
 """Commands of plugins in the same wheel, with their package. Others are found by entry point, which
 takes longer than this whole page."""
 
 
 def main() -> None:
-    """Run, and end the process with the right code."""
-    words = sys.argv[1:]
-    if not words or words in (["-h"], ["--help"]):
+    args = sys.argv[1:]
+    if not args or args in (["-h"], ["--help"]):
         print(help_page())
-    elif words in (["-v"], ["--version"]):
+    elif args in (["-v"], ["--version"]):
         print(__version__)
     else:
-        sys.exit(_run(words))
+        sys.exit(_run(args))
 
 
-def _run(words: list[str]) -> int:
-    # Until the command is loaded: modules are no garbage, and looking for it in them takes 15 ms
-    # of the 90 ms that a small `summarize` needs (min of 30 runs, user and system time).
+def _run(args: list[str]) -> int:
+    # Off until the command is loaded: modules are not garbage, and scanning them takes 15 ms of
+    # the 90 ms that a small `summarize` needs (min of 30 runs, user and system time).
     gc.disable()
     try:
         from assay.cli.group import run_command  # late: help and version need no click
 
-        return run_command(words)
-    except KeyboardInterrupt:  # before there was anything to end
+        return run_command(args)
+    except KeyboardInterrupt:  # before run_command handles signals
         return 130
 
 
 def help_page() -> str:
-    """Give the page of `assay --help`."""
     commands = COMMANDS | {
         name: text for name, (package, text) in SHIPPED.items() if _ships(package)
     }

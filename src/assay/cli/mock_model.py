@@ -54,7 +54,7 @@ def command(
             log,
             port_file,
             log_bodies=log_bodies,
-            on_ready=lambda url: click.echo(url),
+            on_ready=click.echo,
         )
     except OSError as error:
         msg = f"cannot serve {script}: {error.strerror or error}"

@@ -68,7 +68,7 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
-    """What capture and trials take besides: graders, and prompts from elsewhere."""
+    """What capture and trials also take: graders, and prompts from stdin or a benchmark."""
 
     graders: Sequence[str]
     grader_timeout: float
@@ -233,7 +233,7 @@ run_options: list[Decorator] = [
 
 
 def with_options(*groups: list[Decorator]) -> Decorator:
-    """Put groups of options on a command, in this order."""
+    """Add groups of options to a command, in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed([option for group in groups for option in group]):
@@ -244,7 +244,7 @@ def with_options(*groups: list[Decorator]) -> Decorator:
 
 
 def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
-    """Read the three ways to treat an existing output; they exclude each other."""
+    """How to treat an existing output; the three options exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}
     chosen = [mode for mode, given in modes.items() if given]
     if len(chosen) > 1:
@@ -257,13 +257,13 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 
 def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
-    """Read the agent given with -s, or behind -- as a command that speaks the protocol."""
-    words: list[str] = ctx.meta.get("after_dashes", [])
-    if words and options.schema:
+    """The agent given with -s, or as a command after -- that speaks the Agent Client Protocol."""
+    agent_command: list[str] = ctx.meta.get("after_dashes", [])
+    if agent_command and options.schema:
         msg = "Give the agent either with -s or after --, not both."
         raise click.UsageError(msg)
-    if words:
-        return PluginRef(name="acp", options={"command": words})
+    if agent_command:
+        return PluginRef(name="acp", options={"command": agent_command})
     if not options.schema:
         msg = "No agent given. Use -s SCHEMA, or put the agent's command after --."
         raise click.UsageError(msg)
@@ -271,7 +271,7 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
 
 
 def agent_ref(options: AgentOptions) -> PluginRef:
-    """Read which agent is meant, and check that it can be built."""
+    """The agent that the options name; checks that it can be built."""
     ref = plugins.adapter_ref(options.schema or "")
     more: dict[str, Any] = {
         "model": options.model,
@@ -280,14 +280,14 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         "max_turns": options.max_turns,
     }
     more = {name: value for name, value in more.items() if value}
-    _check_taken(ref.name, more)
+    _check_supported(ref.name, more)
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
     plugins.adapter(ref)
     return ref
 
 
-def _check_taken(name: str, more: dict[str, Any]) -> None:
-    """Refuse an option that this adapter has no way to pass on."""
+def _check_supported(name: str, more: dict[str, Any]) -> None:
+    """Refuse an option that this adapter cannot pass on."""
     flags = {"model": "--model", "args": "--agent-arg", "mcp": "--mcp", "max_turns": "--max-turns"}
     refused = sorted(flags[key] for key in more.keys() - plugins.adapter_options(name))
     if not refused:
@@ -316,14 +316,14 @@ def _mcp_file(path: Path) -> dict[str, Any]:
 
 
 def grader_refs(graders: Sequence[str], timeout_s: float) -> list[PluginRef]:
-    """Read which graders are meant, and check that they can be built."""
+    """The graders that the options name; checks that they can be built."""
     return [plugins.grader_ref(text, timeout_s) for text in graders]
 
 
 def setting(
     options: BatchOptions, agent: PluginRef, benchmark: PluginRef, *, keep_raw: bool
 ) -> Setting:
-    """Put together what all trials of the run share."""
+    """What all trials of the run share."""
     timeout_ms = options.timeout or plugins.adapter(agent).timeout_ms or DEFAULT_TIMEOUT_MS
     limits = Limits(
         turn_s=timeout_ms / 1000,
@@ -351,6 +351,7 @@ def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
             msg = "--workspace-template needs --workspace-dir or -o."
             raise click.UsageError(msg)
         workspaces = output.with_suffix(".workspaces")
+    # Not beside a device or a pipe, such as /dev/stdout.
     if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
         raw = output.with_suffix(".raw")
     base = output.parent if output is not None else Path.cwd()
@@ -366,5 +367,6 @@ def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
 
 
 def _run_token(output: Path | None) -> str:
+    # The same for the same output: --resume finds the agents that a killed run left behind.
     name = str(output.resolve()) if output else f"{os.getpid()}"
     return hashlib.sha256(name.encode()).hexdigest()[:16]

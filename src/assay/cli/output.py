@@ -17,23 +17,22 @@ from assay.records.journal import RESUMABLE, Journal, Mode
 from assay.records.rows import encode_row
 from assay.records.spec import TrialSpec
 
-_BLOCK = 1 << 20
 _HINT = "check the folder, its permissions and the free space"
 
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
-    """Refuse to write over what is being read: results cannot be made again from a view."""
+    """Refuse to write over what is being read: results cannot be restored from a view of them."""
     if not source or not output:
         return
-    there = os.access(source, os.F_OK) and os.access(output, os.F_OK)
-    if there and output.samefile(source):
+    both_exist = os.access(source, os.F_OK) and os.access(output, os.F_OK)
+    if both_exist and output.samefile(source):
         msg = f"-o is the same file as the input: {output}"
         raise click.UsageError(msg)
 
 
 @contextmanager
 def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Give a file to write to. It takes its place only when everything went well."""
+    """Yield a file to write to; the output appears only when everything went well."""
     with _explained_errors(path or "to stdout"):
         if path is None:
             with _copied_at_end(_stdout().fileno()) as file:
@@ -43,7 +42,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             msg = f"{path} already exists"
             raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
             with path.open("wb") as target, _copied_at_end(target.fileno()) as file:
                 yield file
             return
@@ -53,14 +52,15 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_stdout(hint: str = _HINT) -> Iterator[TextIO]:
-    """Give stdout itself, for what may be seen while it is written."""
+    """Yield stdout itself, for output that may be seen while it is written."""
     out = _stdout()
     try:
         with _explained_errors("to stdout", hint):
             yield out
             out.flush()
     except OutputError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # Python flushes at its end, too
+        # Python flushes stdout when it exits, which must not fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         raise
 
 
@@ -76,7 +76,7 @@ def _explained_errors(where: Path | str, hint: str = _HINT) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise
+        raise  # run_command ends quietly on it
     except OSError as error:
         msg = f"cannot write {where}: {error.strerror}"
         raise OutputError(msg, hint=hint) from error
@@ -84,7 +84,7 @@ def _explained_errors(where: Path | str, hint: str = _HINT) -> Iterator[None]:
 
 @contextmanager
 def _copied_at_end(fd: int) -> Iterator[BinaryIO]:
-    """Collect in a temporary file, then copy to what cannot be taken back."""
+    """Collect in a temporary file, then copy to a target that cannot be undone."""
     with temporary_file() as file:
         yield file
         file.seek(0)
@@ -94,7 +94,8 @@ def _copied_at_end(fd: int) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
-    """Write to a new file in the same folder, then give it the right name."""
+    """Write to a new file in the same folder, then rename it."""
+    # Cut, because a name may have only 255 bytes.
     new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
     try:
         with new.open("xb") as file:
@@ -117,7 +118,7 @@ class Sink:
         self._k = k
 
     def append(self, line: bytes) -> None:
-        """Write one row so that a kill cannot lose it."""
+        """Write one row at once, so that a kill cannot lose it."""
         if self._journal is not None:
             self._journal.append(line)
         else:
@@ -129,7 +130,7 @@ class Sink:
         self.append(encode_row(result, spec.extra))
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        """Give the trials that have no row yet; refuse rows made from other prompts or agents."""
+        """The trials that have no row yet; refuse rows made from other prompts or agents."""
         if self._journal is None or not self._resumed:
             return specs
         by_id = {spec.prompt.id: spec for spec in specs}
@@ -152,7 +153,7 @@ class Sink:
 def open_sink(
     output: Path | None, mode: Mode, hint: str = RESUMABLE, k: int | None = None
 ) -> Iterator[Sink]:
-    """Open the output for one command; with k, every row must hold so many trials."""
+    """Open the output of a command; with k, every row must hold k trials."""
     if output is None:
         yield Sink(None)
         return

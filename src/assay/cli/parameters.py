@@ -12,12 +12,11 @@ type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Number(click.FloatRange):
-    """A number in a range; "nan" is in none."""
+    """A number in a range. Click's own type lets "nan" through."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read the number."""
         number: float = super().convert(value, param, ctx)
         if isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
@@ -25,10 +24,9 @@ class Number(click.FloatRange):
 
 
 class AfterDashes(click.Command):
-    """A command that sets apart the words behind --; they are another program's."""
+    """A command that keeps the arguments after -- apart: they are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Cut at the first --."""
         if "--" in args:
             cut = args.index("--")
             ctx.meta["after_dashes"] = args[cut + 1 :]
@@ -37,7 +35,7 @@ class AfterDashes(click.Command):
 
 
 def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
-    """Give the prompt file; None means stdin. Exactly one of the two must be said."""
+    """The prompt file, or None for stdin; exactly one of the two must be given."""
     if from_stdin and arguments:
         msg = "Give either a prompt file or --stdin, not both."
         raise click.UsageError(msg)
@@ -53,14 +51,14 @@ def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
 
 
 def refuse_terminal() -> None:
-    """Refuse to wait for a person who was not asked to type."""
+    """Refuse to read from a terminal, which would wait for somebody to type."""
     if sys.stdin is None or sys.stdin.isatty():
         msg = "stdin is a terminal. Name a file, or pipe the rows in."
         raise click.UsageError(msg)
 
 
 def concurrency_option(text: str) -> Decorator:
-    """Make -j, with a help text that says what is done at once."""
+    """The option -j; the help text says what is done at once."""
     return click.option(
         "-j", "--concurrency", type=click.IntRange(min=1), default=1, metavar="N", help=text
     )

@@ -1,4 +1,4 @@
-"""assay plan: how many prompts and trials before it is worth running anything."""
+"""assay plan: how many prompts and trials a comparison needs."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from assay.compare.runs import Run, load_run
 from assay.stats.verdict import GateName, GateReach
 
 _TRIALS = (1, 3, 5, 10)
-_MOST_PILOTS = 2
+_MAX_PILOTS = 2
 _PROMPTS = click.IntRange(min=1, max=1_000_000)
 
 
@@ -119,7 +119,7 @@ def command(**given: Any) -> None:
         if options.as_json:
             click.echo(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
         else:
-            _say(plan)
+            _print_plan(plan)
             if gate and possible:
                 name = f"Gate {options.fail_on} with margin {options.margin:g}"
                 click.echo(f"{name}: {gate['words']}.")
@@ -158,7 +158,7 @@ def _check_usage(options: _Options) -> None:
     if options.pilot and options.rate is not None:
         msg = "Give pilot files or --rate, not both: the pilot shows its own pass rate."
         raise click.UsageError(msg)
-    if len(options.pilot) > _MOST_PILOTS:
+    if len(options.pilot) > _MAX_PILOTS:
         msg = "Give one or two pilot files: a plan compares two runs."
         raise click.UsageError(msg)
     if options.fail_on and not options.pilot and not options.n_prompts:
@@ -182,7 +182,7 @@ def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] 
     return power_with(spread, options.difference, n, k)
 
 
-def _say(plan: dict[str, Any]) -> None:
+def _print_plan(plan: dict[str, Any]) -> None:
     click.echo(
         f"To see a difference of {plan['difference']:g} in pass rate with power "
         f"{plan['power']:g} ({plan['source']}):"
@@ -196,7 +196,7 @@ def _say(plan: dict[str, Any]) -> None:
         if row["costUsd"] is not None:
             line += f", ${row['costUsd']:,.2f}"
         if row["hours"] is not None:
-            line += f", {_length(row['hours'])}"
+            line += f", {_duration_text(row['hours'])}"
         click.echo(line)
     at_hand = plan["atHand"]
     if at_hand:
@@ -212,5 +212,5 @@ def _trials(n: int) -> str:
     return "trial" if n == 1 else "trials"
 
 
-def _length(hours: float) -> str:
+def _duration_text(hours: float) -> str:
     return f"{hours:,.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"

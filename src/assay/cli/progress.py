@@ -45,29 +45,29 @@ class Progress:
 
     @property
     def watches(self) -> bool:
-        """Whether anybody wants to know about single steps."""
+        """Whether single steps are shown at all."""
         return self._live is not None or self._json
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
-        """Hear from a worker's thread that a trial began (no step) or went on."""
+        """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
         name, trial = spec.prompt.id, spec.number
         if step is None:
             self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
             return
-        said = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
+        label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
         running = self.tally.running.get(spec.folder)
         if running is not None:
-            running.step, running.n_steps = said, running.n_steps + 1
-        self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=said)
+            running.step, running.n_steps = label, running.n_steps + 1
+        self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
 
     def say(self, text: str) -> None:
-        """Write a line for people who asked for progress."""
+        """Print a line if --progress was given."""
         if self._plain:
             click.echo(text, err=True)
 
     def finished(self, spec: TrialSpec, result: Capture | RawOutput) -> None:
-        """Count one finished trial."""
+        # `or None`: what a row does not have is UNSET.
         failure, cost, passed = result.failure or None, None, None
         if isinstance(result, Capture):
             usage = result.usage or None
@@ -81,7 +81,7 @@ class Progress:
         self._show(result.id, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
-        """Say in one line how the run went."""
+        """How the run went, in one line."""
         tally = self.tally
         parts = [f"{tally.n_done} of {tally.total} trials in {tally.seconds:.1f} s"]
         for cause, n in sorted(tally.causes.items()):
@@ -161,11 +161,9 @@ class Tally(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """Time since the beginning."""
         return time.monotonic() - self.began_s
 
     def finish(self, cause: str | None, cost: float | None, passed: bool | None = None) -> None:
-        """Count one trial."""
         self.n_done += 1
         if cost:
             self.cost_usd += cost
@@ -178,20 +176,20 @@ class Tally(msgspec.Struct):
 
     @property
     def left_s(self) -> float | None:
-        """Time that the rest will take at this pace; None before anything is known."""
+        """How long the rest will take at this pace; None before anything is known."""
         if not self.n_done or self.n_done >= self.total:
             return None
         return self.seconds / self.n_done * (self.total - self.n_done)
 
     @property
     def expected_usd(self) -> float | None:
-        """What the whole run will cost if the rest costs what the first did."""
+        """What the whole run will cost if the rest costs as much per trial."""
         if not self.n_priced:
             return None
         return self.cost_usd / self.n_done * self.total
 
     def rate_text(self) -> str:
-        """Give the pass rate so far, with its interval."""
+        """The pass rate so far, with its interval."""
         if not self.n_measured:
             return ""
         from assay.stats.rates import wilson_interval  # late: numpy
@@ -201,39 +199,37 @@ class Tally(msgspec.Struct):
         return f"pass {self.n_passed / self.n_measured:.0%}{ends}"
 
     def cost_text(self) -> str:
-        """Give the cost so far and the expected total."""
         if self.expected_usd is None:
             return ""
         return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}"
 
     def causes_text(self) -> str:
-        """Give the failures by cause."""
         return ", ".join(f"{n} {cause}" for cause, n in sorted(self.causes.items()))
 
     def line(self) -> str:
         return ", ".join(part for part in (self.pace_text(), self.result_text()) if part)
 
     def pace_text(self) -> str:
-        """Say how far the run is, and how long the rest will take."""
+        """How far the run is, and how long the rest will take."""
         left = self.left_s
         done = f"{self.n_done}/{self.total} done"
         return done if left is None else f"{done}, {clock_text(left)} left"
 
     def result_text(self) -> str:
-        """Say what has come out so far, and what it took."""
+        """The results so far, and what they cost."""
         tokens = f"{self.tokens:,} tokens" if self.tokens else ""
         parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text()]
         return ", ".join(part for part in parts if part)
 
     def short_info(self) -> str:
-        """Give failures and cost, where there are any."""
+        """Failures and cost, if there are any."""
         failed = sum(self.causes.values())
         parts = [f"{failed} failed" if failed else "", f"${self.cost_usd:.2f}"]
         return "  ".join(["", *filter(None, parts)]) if self.cost_usd or failed else ""
 
 
 def clock_text(seconds: float) -> str:
-    """Write a length of time as 1:05 or 2:00:09."""
+    """Format a duration as 1:05 or 2:00:09."""
     whole = int(seconds)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

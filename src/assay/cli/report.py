@@ -134,7 +134,7 @@ def _opened(named: Named, options: _Options) -> Iterator[list[OpenRun]]:
 
 
 def _check(path: Path, index: Index) -> None:
-    """Refuse a file without a single row of ours; say which lines of another are left out."""
+    """Refuse a file without a single valid row; name the lines that are left out."""
     meta = index.meta
     if not meta.n_trials:
         what = "neither captures nor trials" if meta.n_bad else "no rows"

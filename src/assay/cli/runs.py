@@ -14,28 +14,20 @@ type Named = list[tuple[str, Path]]
 
 
 def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
-    """Give label and path of each run; same file names are told apart by their folders."""
+    """Return label and path of each run; folders distinguish equal file names."""
     given = [_split(text) for text in (*arguments, *labelled)]
     labels = [label for label, _ in given if label is not None]
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        msg = f"two runs are labelled {twice!r}"
+    duplicate = next((label for label in labels if labels.count(label) > 1), None)
+    if duplicate is not None:
+        msg = f"two runs are labelled {duplicate!r}"
         raise click.UsageError(msg)
     paths = [path for label, path in given if label is None]
-    derived = dict(zip(range(len(paths)), _distinct(paths, set(labels)), strict=True))
-    named: Named = []
-    n = 0
-    for label, path in given:
-        if label is None:
-            named.append((derived[n], path))
-            n += 1
-        else:
-            named.append((label, path))
-    return named
+    derived = iter(_distinct(paths, set(labels)))
+    return [(next(derived) if label is None else label, path) for label, path in given]
 
 
 def _split(text: str) -> tuple[str | None, Path]:
-    """Take a label off; names of models have colons and slashes too, so files are looked for."""
+    """Split off a label, by looking for files: names of models have colons and slashes too."""
     if _exists(text):
         return None, Path(text)
     colons = [at for at, sign in enumerate(text) if sign == ":" and 0 < at < len(text) - 1]
@@ -48,11 +40,11 @@ def _split(text: str) -> tuple[str | None, Path]:
 
 
 def _exists(path: str) -> bool:
-    return os.access(path, os.F_OK)  # unlike Path.exists it takes a name that is too long
+    return os.access(path, os.F_OK)  # Path.exists raises for a name that is too long
 
 
 def _distinct(paths: list[Path], taken: set[str]) -> list[str]:
-    """Give the shortest ends of the paths that differ; the file's ending only where it must."""
+    """The shortest distinct ends of the paths, with the file extension only if needed."""
     whole = [path.absolute() for path in paths]
     for shorten in (_stem, _same):
         for depth in range(1, max((len(path.parts) for path in whole), default=1) + 1):

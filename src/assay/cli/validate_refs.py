@@ -26,7 +26,7 @@ from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
 from assay.records.spec import PluginRef, Prompt
 
-_GATE_SAID_NO = 3
+_EXIT_STRICT = 3
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +103,7 @@ def _count(rows: RowFile) -> tuple[int, int]:
 def _validate(
     rows: RowFile, graders: Sequence[PluginRef], options: _Options
 ) -> Iterator[Validation]:
+    # grade_all reads ahead, but yields in the order of the lines.
     waiting: deque[tuple[Prompt, list[str]]] = deque()
 
     def lines() -> Iterator[tuple[str, bytes]]:
@@ -122,7 +123,7 @@ def _validate(
 
 
 class _Tally:
-    """Counts what came out; keeps only what must be told at the end."""
+    """Counts results; keeps only what is printed at the end."""
 
     def __init__(self) -> None:
         self.n_passed = 0
@@ -156,7 +157,7 @@ def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
         _list("Failing references:", tally.failing)
         _list("Answers that should fail but pass:", tally.lenient)
     if options.strict and (tally.failing or tally.lenient):
-        raise click.exceptions.Exit(_GATE_SAID_NO)
+        raise click.exceptions.Exit(_EXIT_STRICT)
     if tally.broken:
         click.echo(
             f"{len(tally.broken)} prompts were not graded because a grader failed "

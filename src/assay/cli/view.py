@@ -99,6 +99,7 @@ def command(**given: Any) -> None:
 def _prepare(named: Named, chosen: CompareOptions, by: str) -> None:
     size = sum(path.stat().st_size - indexed_size(path) for _, path in named)
     if size >= BIG:
+        # In a child, which returns its memory when it ends.
         click.echo(f"Indexing {size / 1e9:.1f} GB; this is done only once.", err=True)
         prepare_in_child(named, chosen, by)
 

@@ -1,4 +1,4 @@
-"""A player's connection to a game process; standard library only, as all of this package.
+"""A player's connection to a game process; standard library only, like this whole package.
 
 The programs `arc-play` and `arc-mcp` are made of these files: see write_launchers in world.py.
 """
@@ -31,6 +31,7 @@ class GameConnection:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send one request and wait for its answer; asking again never does a move twice."""
+        # The same id in every attempt: the game does a move with a known id only once.
         line = json.dumps({"id": os.urandom(16).hex(), **request, "token": self._token}) + "\n"
         began = time.monotonic()
         while True:

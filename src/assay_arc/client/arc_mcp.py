@@ -52,7 +52,7 @@ def _answer(game: GameConnection, message: Any) -> dict[str, Any] | None:
         is_reply = isinstance(message, dict) and ("result" in message or "error" in message)
         return None if is_reply else _error(None, INVALID_REQUEST, "not a request")
     if "id" not in message:
-        return None
+        return None  # a notification
     try:
         result = _result(game, message["method"], message.get("params") or {})
     except RpcError as error:

@@ -15,11 +15,11 @@ USAGE = """usage: arc-play look [--frames] [--png FILE]   see the whole picture
 
 
 class WrongUsage(Exception):
-    """The arguments make no request."""
+    """The arguments are not those of any request."""
 
 
 def main() -> int:
-    """Do one command; 0 done, 1 refused or no game, 2 wrong usage."""
+    """Run one command; return 0 if done, 1 if refused or without a game, 2 for wrong usage."""
     try:
         requests, png = read_arguments(sys.argv[1:])
         return play(connect_from_environment(), requests, png)
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def play(game: GameConnection, requests: list[dict[str, Any]], png: str | None) -> int:
-    """Send the requests in order; stop at the first that is refused or ends something."""
+    """Send the requests in order; stop at the first that is refused or ends a level or the game."""
     level = None
     for request in requests:
         reply = game.ask(**request)

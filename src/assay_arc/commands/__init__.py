@@ -1,4 +1,4 @@
-"""assay arc: ARC-AGI-3 games, played, proven and compared."""
+"""assay arc: play, verify and compare ARC-AGI-3 games."""
 
 from importlib import import_module
 
@@ -37,7 +37,6 @@ class ArcGroup(click.Group):
     """Imports a sub-command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names in their order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -48,13 +47,12 @@ class ArcGroup(click.Group):
         return found
 
     def get_help(self, ctx: click.Context) -> str:
-        """Give the table; it needs no sub-command to be loaded."""
-        return table()
+        return table()  # click's own help would import every sub-command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say what was probably meant when there is no such sub-command."""
+        """Refuse an unknown sub-command, naming the one that was probably meant."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             refuse_command(ctx, "sub-command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)

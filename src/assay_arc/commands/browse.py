@@ -1,4 +1,4 @@
-"""assay arc browse: which games there are, and what one of them looks like."""
+"""assay arc browse: list the games, or show one."""
 
 import os
 import sys
@@ -110,7 +110,7 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
 
 
 def _baselines(info: GameInfo, levels: int | None) -> str:
-    """Say whether the game can be scored, without giving the numbers away in the list."""
+    """Whether the game can be scored; the list does not reveal the numbers."""
     if info.baselines is None:
         return "none"
     if levels is not None and len(info.baselines) != levels:
@@ -123,8 +123,8 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
     argv = (*LOOK, str(info.folder.resolve()), str(seed))
     done = local_machine().run(argv, env=engine_env(), timeout_s=120.0)
     if done.exit_code != 0:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
-        raise GameProblem(words[0])
+        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no answer"]
+        raise GameProblem(reason[0])
     seed_used, first = msgspec.json.decode(done.stdout, type=tuple[bool, Answer])
     frame = unpack_frames(first.frames)[-1]
     actions = [f"ACTION{n} ({'complex' if n == 6 else 'simple'})" for n in first.available_actions]
@@ -147,18 +147,18 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
     click.echo(draw(frame))
     click.echo("\nHistory:")
     past, _ = past_of_games(place.store)
-    lines = [one.words() for one in past.get(info.game_id, [])]
+    lines = [one.line() for one in past.get(info.game_id, [])]
     for line in lines or ["No previous benchmark results found for this game."]:
         click.echo(f"  {line}")
 
 
 def draw(frame: bytes) -> str:
-    """Draw in colour on a terminal that wants it, else as text."""
+    """Draw in colour on a terminal, unless NO_COLOR is set, otherwise as text."""
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     return frame_ansi(frame) if coloured else grid_text(frame)
 
 
 def _near(path: Path) -> str:
-    """Name a path as it is seen from here, unless that is longer."""
+    """The path relative to the current folder, unless that is longer."""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)

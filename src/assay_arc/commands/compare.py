@@ -95,18 +95,18 @@ def command(runs: Sequence[str], **given: Any) -> None:
 
 
 def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
-    """Give the latest run of each harness; without --all the latest two runs of any."""
+    """The latest run of each harness; without --all the latest two runs of any."""
     completed = store.completed()
     if not everything:
         return completed[-2:]
     latest: dict[tuple[bool, str], StoredRun] = {}
-    for run in completed:
+    for run in completed:  # oldest first, so the latest one remains
         latest[run.imported, run.meta.harness] = run
     return [latest[key] for key in sorted(latest)]
 
 
 def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
-    """Read the scorecards; a broken one is left out with a warning while two are left."""
+    """Read the scorecards; a broken one is left out with a warning if two remain."""
     entries = []
     for run in dict.fromkeys(run.meta.run_id for run in runs):
         stored = next(one for one in runs if one.meta.run_id == run)

@@ -36,8 +36,8 @@ def command(folder: Path) -> None:
     _step(["arc", "compare", *runs, "--store", str(store)])
 
 
-def _step(words: list[str]) -> None:
-    click.echo(f"  $ assay {' '.join(words)}")
-    code = run_command(words)
+def _step(args: list[str]) -> None:
+    click.echo(f"  $ assay {' '.join(args)}")
+    code = run_command(args)
     if code != 0:
         raise click.exceptions.Exit(code)

@@ -18,7 +18,7 @@ from assay_arc.store import HARNESSES, StoredRun
 
 
 def check_harness(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Refuse a harness that is not known, in the seed's words."""
+    """Refuse an unknown harness, in the words of the reference."""
     if value not in HARNESSES:
         msg = f"Invalid harness `{value}`. Supported harnesses: {', '.join(HARNESSES)}"
         raise click.UsageError(msg)
@@ -93,15 +93,15 @@ def command(harness: str, **given: Any) -> None:
     place = options.open()
     reference = _reference(place, options.ref) if options.ref else None
     plan = _plan(place, harness, reference, options)
-    said = generate(plan, place.store.cross_dir / harness)
+    summary = generate(plan, place.store.cross_dir / harness)
     if options.as_json:
-        click.echo(msgspec.json.encode(said))
+        click.echo(msgspec.json.encode(summary))
         return
-    click.echo(f"Instructions generated: {said['instructions']}")
-    click.echo(f"Game driver:            {said['game_driver']}")
-    click.echo(f"Result collector:       {said['collect_results']}")
-    click.echo(f"Game set:               {said['game_count']} games, seed={said['seed']}")
-    click.echo(f"Reference run:          {said['ref_run_id']}")
+    click.echo(f"Instructions generated: {summary['instructions']}")
+    click.echo(f"Game driver:            {summary['game_driver']}")
+    click.echo(f"Result collector:       {summary['collect_results']}")
+    click.echo(f"Game set:               {summary['game_count']} games, seed={summary['seed']}")
+    click.echo(f"Reference run:          {summary['ref_run_id']}")
     click.echo("\nNext steps:")
     click.echo("1. Open the instructions file and follow the setup steps in the target harness")
     click.echo("2. Run the benchmark on the target harness")

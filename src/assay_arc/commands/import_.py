@@ -1,4 +1,4 @@
-"""assay arc import: another harness's result, checked, replayed and scored here."""
+"""assay arc import: check, replay and score another harness's result."""
 
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,11 @@ def command(harness: str, path: Path, **given: Any) -> None:
     done = import_result(source, place.store, local_machine())
     for warning in done.warnings:
         click.echo(f"WARNING: {warning}", err=True)
-    _say(done, place.store)
+    _print_import(done, place.store)
 
 
 def _known_games(place: Place) -> dict[str, KnownGame]:
-    """Give our games by id, and the newest of each by the id without its version."""
+    """Our games by id, and the newest of each by its id without the version."""
     games = list_games(place.games).games
     levels = count_levels(games, place.store)
     by_id = {
@@ -76,8 +76,8 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     return by_id
 
 
-def _say(done: ImportedRun, store: Store) -> None:
-    """End as the seed does: what it is, where it is, and what to type next."""
+def _print_import(done: ImportedRun, store: Store) -> None:
+    """Print what was imported and what to type next, as the reference does."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")
     click.echo(f"  Run ID:          {meta.run_id}")

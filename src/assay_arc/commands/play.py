@@ -72,7 +72,7 @@ def command(game: str, **given: Any) -> None:
         with closing(world.connect()) as connection:
             _play(connection)
         world.evidence(TurnEnd())
-    _say_result(log)
+    _print_result(log)
 
 
 def _play(game: GameConnection) -> None:
@@ -117,7 +117,7 @@ def _lines() -> Iterator[dict[str, Any]]:
                 yield {"op": "act", "action": words[0]}
 
 
-def _say_result(log: Path) -> None:
+def _print_result(log: Path) -> None:
     result = derive_result(read_log(log))
     score = score_game(result)
     percent = "no score: " + (score.reason or "") if score.score_percent is None else ""
@@ -129,6 +129,7 @@ def _say_result(log: Path) -> None:
     click.echo(f"Log: {log}")
 
 
+# Report clicks (1000), as decimal numbers (1006, "SGR").
 MOUSE_ON, MOUSE_OFF = "\x1b[?1000h\x1b[?1006h", "\x1b[?1000l\x1b[?1006l"
 CLICK = re.compile(r"\x1b\[<0;(\d+);(\d+)M")
 _ARROWS = {"\x1b[A": 1, "\x1b[B": 2, "\x1b[D": 3, "\x1b[C": 4}
@@ -142,7 +143,7 @@ KEYS: dict[str, dict[str, Any]] = {
 
 
 def read_keys() -> Iterator[dict[str, Any]]:
-    """Give a request for each key or click; the terminal is as it was afterwards."""
+    """Yield a request for each key or click; restore the terminal at the end."""
     import termios
     import tty
 
@@ -153,19 +154,20 @@ def read_keys() -> Iterator[dict[str, Any]]:
     sys.stdout.flush()
     try:
         while data := os.read(fd, 1024):
-            yield from moves_of(data.decode("utf-8", "replace"))
+            yield from parse_keys(data.decode("utf-8", "replace"))
     finally:
         sys.stdout.write(MOUSE_OFF)
         sys.stdout.flush()
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def moves_of(text: str) -> list[dict[str, Any]]:
-    """Read what a terminal sent; a click is in characters, each two pixels high."""
+def parse_keys(text: str) -> list[dict[str, Any]]:
+    """Parse what a terminal sent."""
     moves = []
     while text:
         click = CLICK.match(text)
         if click:
+            # Terminals count from 1, and a character shows two pixels, one above the other.
             x, y = int(click[1]) - 1, (int(click[2]) - 1) * 2
             if 0 <= x < 64 and 0 <= y < 64:
                 moves.append({"op": "click", "x": x, "y": y})
@@ -174,6 +176,7 @@ def moves_of(text: str) -> list[dict[str, Any]]:
         key = next((key for key in KEYS if text.startswith(key)), None)
         if key is not None:
             moves.append(KEYS[key])
+        # Skip an unknown escape sequence whole: its letters are not keys.
         escape = re.match(r"\x1b\[[0-9;<]*[A-Za-z]", text)
         text = text[len(key) if key else escape.end() if escape else 1 :]
     return moves

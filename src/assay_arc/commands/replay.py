@@ -78,7 +78,7 @@ def command(run: str, game: str, **given: Any) -> None:
     events = [event for event in log.events if event.answer is not None]
     title = f"{row.id}, {stored.label}, trial {trial.trial}"
     if options.text or not sys.stdout.isatty():
-        _tell(title, events, options.first)
+        _print_changes(title, events, options.first)
     else:
         _animate(title, events, options.first, 1 / options.fps)
     click.echo(
@@ -114,7 +114,7 @@ def _animate(title: str, events: list[Event], first: int, pause_s: float) -> Non
         click.echo(SHOW, nl=False)
 
 
-def _tell(title: str, events: list[Event], first: int) -> None:
+def _print_changes(title: str, events: list[Event], first: int) -> None:
     click.echo(title)
     before, level = None, -1
     for number, event in enumerate(events):
@@ -122,9 +122,11 @@ def _tell(title: str, events: list[Event], first: int) -> None:
             continue
         frame = unpack_frames(event.answer.frames)[-1]
         if number >= first:
-            fresh = before is None or event.answer.levels_completed != level
             click.echo(f"\n{_line(number, event)}")
-            click.echo(grid_text(frame) if fresh or before is None else change_text(before, frame))
+            if before is None or event.answer.levels_completed != level:
+                click.echo(grid_text(frame))
+            else:
+                click.echo(change_text(before, frame))
         before, level = frame, event.answer.levels_completed
 
 

@@ -1,4 +1,4 @@
-"""assay arc rescore: a stored run under any formula, from its logs."""
+"""assay arc rescore: score a stored run with any formula, from its logs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""assay arc run: agents play games; everything is kept, and the score comes from the game's log."""
+"""assay arc run: let agents play games; scores come from the games' logs."""
 
 import contextlib
 import hashlib
@@ -56,8 +56,6 @@ positive = click.FloatRange(min=0, min_open=True)
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `assay arc run` takes."""
-
     games: Sequence[str]
     env_dir: Path | None
     root: Path
@@ -195,7 +193,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
 
 
 def unfinished(place: Place, name: str) -> StoredRun:
-    """Find the run to go on with."""
+    """Find the run to resume."""
     if name != "latest":
         run = place.store.find(name)
         if run.meta.agent is None:
@@ -212,7 +210,7 @@ def unfinished(place: Place, name: str) -> StoredRun:
 def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
     card = run.play(options)
-    say_result(run, card)
+    print_result(run, card)
     if run.meta.status != "completed":
         click.echo(
             f"The run is not finished. Continue with: assay arc run --resume {run.meta.run_id}",
@@ -239,7 +237,7 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
 def new_run(
     place: Place, agent: PluginRef, games: list[GameInfo], options: RunOptions
 ) -> StoredRun:
-    """Make the folder of a run and write down what it is going to be."""
+    """Make the folder of a run and write its run-meta.json, from which it can be resumed."""
     setup = HarnessConfig(
         model=str(agent.options.get("model") or "unknown"),
         mcp_servers=["arc"] if options.mcp else [],
@@ -284,6 +282,7 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
         "games": [info.game_id for info in games],
         "games_dir": str(place.games.resolve()),
         "seed": config.default_seed if seed is None else seed,
+        # 0 steps on the command line means no limit; 0 resets means none.
         "max_steps": config.default_max_steps if steps is None else steps or None,
         "max_resets": config.default_max_resets if resets is None else resets,
         "mcp": options.mcp,
@@ -291,45 +290,46 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
 
 
 class ArcRun:
-    """One run, fresh or to be gone on with."""
+    """One run, new or resumed."""
 
     def __init__(self, run: StoredRun) -> None:
         self.run = run
         self.folder, self.meta = run.folder, run.meta
         self._options = msgspec.convert(self.meta.options or {}, PlannedOptions)
         self._token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
-        # Streams and workspaces live elsewhere while agents run: from what a player has open
-        # nothing leads to logs and scores.
-        self._away = Path(tempfile.gettempdir(), f"assay-{self._token}")
+        # Streams and workspaces are elsewhere while agents run: nothing that a player has open
+        # leads to logs and scores.
+        self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
 
     def play(self, options: RunOptions) -> Scorecard:
-        """Run what is missing, then write the seed's files."""
+        """Run what is missing, then write the scores and the metadata."""
         began_s = time.monotonic()
         show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
             run_token=self._token,
-            resume=True,
+            resume=True,  # a new run has no rows yet
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
         with open_sink(self.folder / RESULTS, "resume") as sink:
-            rows = _HomeRows(sink, self._away, self.folder)
-            tally = run_batch(batch, work, rows, show, self._own_folder()).tally
+            rows = _MovedRows(sink, self._temporary, self.folder)
+            tally = run_batch(batch, work, rows, show, self._private_folder()).tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
     def _specs(self) -> list[TrialSpec]:
-        """Make the trials: each has an id of its own, so that each has a row of its own."""
+        """Plan the trials; each has its own id, because a row is found by its id."""
         benchmark = plugins.benchmark(self._benchmark())
         k = self._options.k
         rows, numbers = [], {}
         for prompt, extra in benchmark.prompts():
             for number in range(1, k + 1):
-                one = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
+                trial_id = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
                 metadata = {**prompt.metadata, "trial": number}
-                rows.append((msgspec.structs.replace(prompt, id=one, metadata=metadata), extra))
-                numbers[one] = number
+                trial = msgspec.structs.replace(prompt, id=trial_id, metadata=metadata)
+                rows.append((trial, extra))
+                numbers[trial_id] = number
         specs = plan(rows, folder_names(numbers), self._setting())
         return [msgspec.structs.replace(s, number=numbers[s.prompt.id]) for s in specs]
 
@@ -344,11 +344,11 @@ class ArcRun:
                 stall_s=options.stall_s,
             ),
             surroundings=Surroundings(
-                cwd=str(self._away),
-                workspace_dir=str(self._away / WORK),
+                cwd=str(self._temporary),
+                workspace_dir=str(self._temporary / WORK),
                 isolate=options.isolate,
                 env_names=tuple(options.env_names),
-                raw_dir=str(self._away / RAW),
+                raw_dir=str(self._temporary / RAW),
                 raw_prefix=RAW,
             ),
             run_token=self._token,
@@ -359,18 +359,19 @@ class ArcRun:
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
     @contextlib.contextmanager
-    def _own_folder(self) -> Iterator[None]:
-        """Make the folder that agents run in, ours alone; one of a killed run is thrown away."""
-        shutil.rmtree(self._away, ignore_errors=True)
+    def _private_folder(self) -> Iterator[None]:
+        """Make the folder that agents run in; what a killed run left in it is removed."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
         try:
-            self._away.mkdir(mode=0o700)
+            # Fails if somebody else made it: its name can be guessed.
+            self._temporary.mkdir(mode=0o700)
         except OSError as error:
-            msg = f"cannot make {self._away}: {error.strerror}"
+            msg = f"cannot make {self._temporary}: {error.strerror}"
             raise OutputError(msg, hint="remove it, or set TMPDIR to another folder") from error
         try:
             yield
         finally:
-            shutil.rmtree(self._away, ignore_errors=True)
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
         meta = self.meta
@@ -385,25 +386,25 @@ class ArcRun:
         return card
 
 
-class _HomeRows:
-    """Rows of trials that ran elsewhere: what each left is moved into the run's folder first."""
+class _MovedRows:
+    """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Sink, away: Path, home: Path) -> None:
+    def __init__(self, sink: Sink, source: Path, target: Path) -> None:
         self.missing = sink.missing
         self._sink = sink
-        self._away = away
-        self._home = home
+        self._source = source
+        self._target = target
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
-        """Bring home what the trial left, and write its row."""
         for name in (RAW, WORK):
-            for source in (self._away / name).glob(f"{escape(spec.folder)}*"):
+            for source in (self._source / name).glob(f"{escape(spec.folder)}*"):
+                # Another trial's folder may begin with the same name.
                 if source.name in (spec.folder, *_retry_names(spec.folder)):
-                    target = self._home / name / source.name
+                    target = self._target / name / source.name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.rmtree(target, ignore_errors=True)
                     shutil.move(source, target)
-        workspace = self._home / WORK / spec.folder
+        workspace = self._target / WORK / spec.folder
         if workspace.is_dir() and not any(workspace.iterdir()):
             workspace.rmdir()
         metadata = {**captured.metadata, "workspaceDir": str(workspace)}
@@ -416,8 +417,8 @@ def _retry_names(name: str) -> Iterator[str]:
     return (f"{name}.retry-{number}" for number in range(1, 100))
 
 
-def say_result(run: ArcRun, card: Scorecard) -> None:
-    """Tell a person how the run went, one line for each game as the seed has it."""
+def print_result(run: ArcRun, card: Scorecard) -> None:
+    """Print how the run went, a line for each game as in the reference."""
     for game in card.games:
         for trial in game.trials:
             score = "-" if trial.score_percent is None else f"{trial.score_percent:.1f}"

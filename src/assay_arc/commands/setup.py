@@ -1,4 +1,4 @@
-"""assay arc setup: is everything here that is needed? Writes config.json; may be run again."""
+"""assay arc setup: check that everything needed is here, and write config.json."""
 
 import platform
 import shutil
@@ -58,7 +58,7 @@ def command(root: Path, env_dir: Path | None, debug: bool) -> None:
     checks.append(("Config", True, f"{place.store.root / CONFIG} ({verb})"))
     agents = [name for name in AGENTS if shutil.which(name)]
     checks.append(("Agents", True, ", ".join(agents) or "none on PATH; random and search can play"))
-    _summary(checks, list(found.problems))
+    _print_summary(checks, list(found.problems))
 
 
 def _python() -> Check:
@@ -85,7 +85,7 @@ def _write_config(root: Path, env_dir: Path | None) -> tuple[StoreConfig, bool]:
 
 
 def _smoke(games: list[GameInfo]) -> Check:
-    """Play one move of a game through the real thing: process, socket, engine, log."""
+    """Play one move with everything that a real game uses: process, socket, engine, log."""
     if not games:
         return "Test play", False, "no game can be started"
     try:
@@ -100,12 +100,12 @@ def _smoke(games: list[GameInfo]) -> Check:
     return "Test play", done["ok"] and played == 1, f"{games[0].game_id}: one action, log written"
 
 
-def _summary(checks: list[Check], problems: list[str]) -> None:
-    for name, ok, words in checks:
-        click.echo(f"  {'ok' if ok else 'NO':3} {name + ':':12}{words}")
+def _print_summary(checks: list[Check], problems: list[str]) -> None:
+    for name, ok, detail in checks:
+        click.echo(f"  {'ok' if ok else 'NO':3} {name + ':':12}{detail}")
     for problem in problems:
         click.echo(f"  WARNING: {problem}", err=True)
-    missing = [f"{name}: {words}" for name, ok, words in checks if not ok]
+    missing = [f"{name}: {detail}" for name, ok, detail in checks if not ok]
     click.echo("Status: READY" if not missing else f"Status: NOT READY ({'; '.join(missing)})")
     if missing:
         raise click.exceptions.Exit(1)

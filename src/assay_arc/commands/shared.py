@@ -71,12 +71,12 @@ def open_place(root: Path, env_dir: Path | None) -> Place:
 
 
 def count_levels(games: Sequence[GameInfo], store: Store) -> dict[str, int | None]:
-    """Give the levels of each game; the engine is started only for sources never seen before."""
+    """Return the levels of each game; the engine is started only for sources not in the cache."""
     return level_counts(games, store.root / "levels.json", _probe)
 
 
 def need_toolkit() -> str:
-    """Give the version of arc-agi, or say how to get it."""
+    """Return the version of arc-agi, or raise with a hint how to install it."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -66,7 +66,7 @@ def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
 
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
-    """Give the fingerprints that were written down when the logs were finished."""
+    """The sha256 of each log as recorded when it was finished."""
     source = stored.folder / RESULTS
     if not source.is_file():
         kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
@@ -82,7 +82,7 @@ def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str
 def _mark(
     stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[str], n_logged: int
 ) -> None:
-    """Write down what was found, in the run and in its scores."""
+    """Store the verdict in the run's metadata and in its scores."""
     meta = stored.meta
     complete = n_logged == len(played)
     meta.verified = REPLAYED if complete and not problems else UNVERIFIED
