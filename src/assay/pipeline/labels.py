@@ -1,4 +1,4 @@
-"""Set what people said about outputs against what a grader said about the same ones."""
+"""Compare the labels that people gave outputs with a grader's verdicts on the same outputs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,11 +52,11 @@ class Matches(msgspec.Struct, kw_only=True):
     n_graded: int = 0
     n_passed: int = 0
     repeated: set[str] = msgspec.field(default_factory=set)
-    """Labelled ids that stand in the file more than once, with labels that name no output."""
+    """Labelled ids that are in the file more than once, with labels that name no output."""
 
 
 def read_labels(sheet: RowFile) -> Labels:
-    """Read a sheet; rows without a label are counted, one that contradicts another is refused."""
+    """Read a sheet; count rows without a label, refuse one that contradicts another."""
     labels = Labels()
     for spot, row in sheet.placed_rows(msgspec.json.Decoder(LabelRow)):
         labels.n_rows += 1
@@ -93,6 +93,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
             if label.output is UNSET:
                 matches.repeated.add(row.id)
         elif label.output is not UNSET and label.output != row.output:
+            # An id may occur again with the right output: do not overwrite "not graded".
             seen.setdefault(row.id, "other output")
         elif verdict is None:
             seen[row.id] = "not graded"
@@ -237,7 +238,7 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
 
 
 def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches) -> list[str]:
-    """Set observed and corrected pass rate of the whole file; give what must be said of them."""
+    """Set the observed and corrected pass rate of the whole file; return notes on them."""
     rate = matches.n_passed / matches.n_graded
     report.observed_pass_rate = Estimate(
         value=rate,
@@ -251,6 +252,7 @@ def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches)
     )
     notes = [f"corrected pass rate: {corrected.note}"] if corrected.note else []
     n_passed = agreement.both_pass + agreement.only_grader_passes
+    # Drawn at random, the labelled rows would have about the pass rate of the file.
     fair = wilson_interval(n_passed, agreement.n)
     if fair is not None and not fair.contains(rate):
         notes.append(
