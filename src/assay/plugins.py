@@ -87,7 +87,7 @@ def command(name: str) -> Any:
 
 
 def _built(group: str, ref: PluginRef) -> Any:
-    key = group, msgspec.json.encode(ref)
+    key = group, msgspec.json.encode(ref)  # options are a dict, which cannot be hashed
     built = _plugins.get(key)
     if built is None:
         built = _plugins[key] = _build(group, ref)

@@ -199,7 +199,7 @@ class _Git:
 def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
     """Compare the working folder with base; untracked files count as created."""
     git = _Git(cwd, host, timeout_s)
-    ignored = git.run("check-ignore", "-q", ".").exit_code
+    ignored = git.run("check-ignore", "-q", ".").exit_code  # 0: yes, 1: no, else an error
     if ignored not in (0, 1):
         git("rev-parse", "--show-toplevel")  # fails and says why, such as: not a git repository
     if ignored == 0:

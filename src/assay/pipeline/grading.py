@@ -373,7 +373,7 @@ def _in_order(
         while ahead:
             yield from ahead.popleft()[2].result().all()
     except BaseException:
-        stop()
+        stop()  # before shutdown, which waits for the workers
         raise
     finally:
         pool.shutdown(cancel_futures=True)

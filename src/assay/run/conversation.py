@@ -245,7 +245,7 @@ class Conversation:
         end.end_ms = self._now_ms()
         end.exit_code = None if end.lingered else process.exit_code
         end.signal = process.signal_name
-        if end.timed_out and end.signal is None:
+        if end.timed_out and end.signal is None:  # it caught our signal and exited by itself
             end.signal = "SIGTERM"
         lines: Callable[[], Iterable[RawLine]]
         if watcher.lines is not None:

@@ -24,7 +24,7 @@ import msgspec
 from assay.run import family
 
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
-"""Takes one line or more and yields an answer line for each as soon as it is known."""
+"""Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
 PID = struct.Struct("=q")
 FDS = 3
 """A process is given three pipes: lines to read, answers to write, and one to wake the reader."""
@@ -139,7 +139,7 @@ def _leave_parent(keep: Sequence[int]) -> None:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
-    atexit._clear()
+    atexit._clear()  # the exit handlers are the parent's too
     _close_files({*keep, *([2] if sys.stderr is not None else [])})
     # What the parent had read ahead of its stdin or not yet written to its stdout stays its own.
     _parent_streams.extend([sys.stdin, sys.stdout])

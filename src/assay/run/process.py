@@ -132,6 +132,7 @@ class Process:
     def end(self, term_s: float) -> bool:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
+        # After Ctrl-C the operator waits for this: the grace period is short.
         ended = family.end_family(root, self._mark, 0.5 if _stopping.is_set() else term_s)
         self._popen.wait()
         return ended

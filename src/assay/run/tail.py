@@ -184,7 +184,7 @@ def recorded_lines(
         while chunk := file.read(_CHUNK if last is None else min(_CHUNK, last - offset)):
             scan = 0
             for line, cut in splitter.feed(chunk):
-                scan = chunk.find(b"\n", scan) + 1
+                scan = chunk.find(b"\n", scan) + 1  # a line arrives with its line feed
                 yield RawLine(_arrival(marks, offset + scan), line, cut)
             offset += len(chunk)
     rest = splitter.rest()

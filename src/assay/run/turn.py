@@ -60,6 +60,7 @@ class Streams:
     @property
     def whole_lines_offset(self) -> int:
         """How many bytes of stdout have been read, up to the end of the last whole line."""
+        # The turns of a dialogue share one file: the next one starts behind this line feed.
         end = self._out.offset
         while end > 0:
             begin = max(0, end - _BLOCK)
