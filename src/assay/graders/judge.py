@@ -1,7 +1,7 @@
 """Built-in `judge`: a model grades by a rubric, through any adapter.
 
-What the agent wrote is evidence, not instruction: it stands between marks that carry a number made
-up for this one question, and the judge works in an empty folder, not in the agent's.
+What the agent wrote is evidence, not instruction: it stands between marks that contain a random
+number, made for this one question, and the judge works in an empty folder, not in the agent's.
 """
 
 import secrets

@@ -331,8 +331,9 @@ def _errors(line: bytes, verdict: Verdict) -> Any:
         return fields.get("errors", UNSET)
     before = fields.get("errors") or []
     before = before if isinstance(before, list) else [before]
-    gone = earlier.values() if isinstance(earlier, dict) else ()
-    return [*(error for error in before if error not in gone), *verdict.broken.values()] or UNSET
+    outdated = earlier.values() if isinstance(earlier, dict) else ()
+    kept = [error for error in before if error not in outdated]
+    return [*kept, *verdict.broken.values()] or UNSET
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:

@@ -40,7 +40,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         _prepare(self.graders)
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Capture:
-        """Do the trial; on_step is called with None for each attempt that begins, then its steps."""
+        """Do the trial; on_step gets None for each attempt that begins, and then its steps."""
         on_attempt_step = partial(on_step, spec) if on_step is not None else None
         attempt: TrialSpec | None = spec
         while attempt is not None:

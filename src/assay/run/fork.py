@@ -39,7 +39,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     argument: str
     token: str
     number: int
-    """Of its family.Mark."""
+    """Both are those of its family.Mark."""
 
 
 _START = msgspec.json.Decoder(Start)

@@ -28,7 +28,7 @@ class Secrets:
         """Return data with every secret masked; the same object when there is none."""
         for value in self._values:
             if value in data:
-                data = data.replace(value, _cover(len(value)))
+                data = data.replace(value, _redaction(len(value)))
         return data
 
     def mask_text(self, text: str) -> str:
@@ -37,7 +37,7 @@ class Secrets:
 
 @lru_cache(256)
 def _all_spellings(values: tuple[str, ...]) -> list[bytes]:
-    """Return how the values may stand in a file. Cached: all trials of a run have the same ones."""
+    """Return all spellings of the values. Cached: all trials of a run have the same ones."""
     found: set[bytes] = set()
     for value in values:
         found |= _spellings(value)
@@ -64,6 +64,6 @@ def _spellings(value: str) -> set[bytes]:
     return {s for s in (plain, *(text.encode() for text in texts)) if b"\n" not in s}
 
 
-def _cover(length: int) -> bytes:
+def _redaction(length: int) -> bytes:
     word = b"[redacted]"
     return word[:length].ljust(length, b"*")

@@ -12,7 +12,7 @@ _CHUNK = 256 * 1024
 _HEAD = 1024
 """How much is kept of a line that is too long."""
 _OVERLAP = 256
-"""At least so much of the end of one read is looked at again in the next."""
+"""How much of the end of one read is read again in the next, at least."""
 _IS_LINUX = hasattr(os, "memfd_create")
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
 type Marks = list[tuple[int, int]]
