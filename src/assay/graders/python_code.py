@@ -34,8 +34,6 @@ _NO_VERDICT = frozenset({"timeout_s"})
 """Options that change how long we wait, never the verdict: on timeout there is no verdict."""
 _SHORT = 8
 """Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
-
-
 _ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)
 """What the child process answers about a trial: a grade, or the reason why there is none."""
 _TRIALS = msgspec.json.Decoder(Trial)

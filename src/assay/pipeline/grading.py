@@ -21,6 +21,9 @@ from assay.records.rows import UNREADABLE, Place, explain
 from assay.records.spec import PluginRef
 from assay.records.views import GradingView
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 class Verdict(msgspec.Struct, kw_only=True):
     """What all graders together decided. No score means not measured, never zero."""
@@ -131,9 +134,6 @@ def _names(graders: Sequence[Grader]) -> list[str]:
     return names
 
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 _AHEAD_PER_WORKER = 256
 _AHEAD_BYTES = 32 * 1024 * 1024
 """How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
@@ -145,8 +145,6 @@ _SHORT_S, _LONG_S = 0.005, 0.02
 _OURS = ("errors", "score", "grades", "graderFailures")
 """Fields that an earlier grading may have left. Not outcome: an old one is kept."""
 _NONE = msgspec.Raw()
-
-
 type _Lines = Sequence[tuple[Place, bytes]]
 
 

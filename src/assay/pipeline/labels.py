@@ -146,7 +146,18 @@ def compare_with_labels(
     agreement = measure_agreement(
         [match.label for match in found], [match.verdict.pass_ for match in found]
     )
-    report = LabelReport(
+    report = _report(labels, matches, found, agreement)
+    report.grader_failures = broken or UNSET
+    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
+    report.warnings = [*_warnings(report, agreement, matches), *notes]
+    return report
+
+
+def _report(
+    labels: Labels, matches: Matches, found: list[Match], agreement: Agreement
+) -> LabelReport:
+    """Make the report without pass rates and warnings, which follow from it."""
+    return LabelReport(
         labels=labels.n_rows,
         compared=len(found),
         unlabelled=labels.n_unlabelled,
@@ -155,6 +166,11 @@ def compare_with_labels(
         not_graded=matches.not_graded,
         other_output=matches.other_output,
         grader_versions=sorted({match.version for match in found if match.version}),
+        stale=_stale(labels, found),
+        unversioned=sum(
+            labels.rows[match.id].grader_version is None and match.version is not None
+            for match in found
+        ),
         agreement=_share(agreement.agreement),
         kappa=Estimate(value=agreement.kappa, interval=_limits(agreement.kappa_interval)),
         sensitivity=_share(agreement.sensitivity),
@@ -162,17 +178,8 @@ def compare_with_labels(
         observed_pass_rate=_UNKNOWN,
         corrected_pass_rate=_UNKNOWN,
         disagreements=_disagreements(found),
-        grader_failures=broken or UNSET,
         warnings=[],
     )
-    report.stale = _stale(labels, found)
-    report.unversioned = sum(
-        labels.rows[match.id].grader_version is None and match.version is not None
-        for match in found
-    )
-    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
-    report.warnings = [*_warnings(report, agreement, matches), *notes]
-    return report
 
 
 def _grade_again(

@@ -186,12 +186,7 @@ class Conversation:
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
         self.keep = command.keep
-        env = child_env(self._spec, self._places.home, command.pass_env, command.env)
-        env.update(self._env)
-        # Most trials get our own environment, whose secrets are found only once.
-        only_ours = self._places.home is None and not command.env and not self._env
-        self.secrets = our_secrets() if only_ours else Secrets(env)
-        env[MARK_NAME] = self._mark.token
+        env = self._environment(command)
         raw, n = self._places.raw, self._n_processes
         stdin = Path(raw, f"{n}.in") if command.stdin is not None else None
         if stdin is not None:
@@ -218,6 +213,16 @@ class Conversation:
         end.spawned_ms = self._now_ms()
         self._streams = streams
         return self._process, self._streams
+
+    def _environment(self, command: Command) -> dict[str, str]:
+        """Return the agent's environment; remember the secrets in it."""
+        env = child_env(self._spec, self._places.home, command.pass_env, command.env)
+        env.update(self._env)
+        # Most trials get our own environment, whose secrets are found only once.
+        only_ours = self._places.home is None and not command.env and not self._env
+        self.secrets = our_secrets() if only_ours else Secrets(env)
+        env[MARK_NAME] = self._mark.token
+        return env
 
     def _write_files(self, command: Command) -> None:
         own = [folder for folder in (self._places.home, self._places.scratch) if folder]
