@@ -21,7 +21,6 @@ class EmptyWorld(msgspec.Struct, frozen=True):
     mcp_servers: dict[str, dict[str, Any]] = {}
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        """Nothing was seen."""
         return {}
 
 
@@ -47,9 +46,7 @@ class PromptFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Generator[EmptyWorld]:
-        """Open nothing, close nothing."""
         yield EmptyWorld()
 
     def graders(self) -> Sequence[PluginRef]:
-        """None of its own."""
         return ()

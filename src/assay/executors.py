@@ -20,8 +20,8 @@ class LocalExecutor(msgspec.Struct, frozen=True):
     ) -> Iterator[R]:
         """Yield results as they finish. Items are taken only when a worker is free.
 
-        A thread does not die without its process, but fn may fail in it by surprise: that item is
-        lost and the rest goes on. An AssayError is meant for the operator and ends the run.
+        A thread does not die without its process, but fn may raise an unexpected error: that item
+        is lost and the rest go on. An AssayError is meant for the operator and ends the run.
         """
         pool = _Pool(partial(_result, fn, lost), iter(items), self.workers)
         try:
@@ -32,7 +32,7 @@ class LocalExecutor(msgspec.Struct, frozen=True):
 
 
 class _Pool[T, R]:
-    """Threads that pull items and put results, or the error that ended one of them."""
+    """Threads that take items and queue results, or the error that ended one of them."""
 
     def __init__(self, fn: Callable[[T], R], items: Iterator[T], workers: int) -> None:
         self._fn = fn
@@ -44,12 +44,12 @@ class _Pool[T, R]:
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
 
     def start(self) -> None:
-        """Set the workers going; whoever calls this calls stop, also when this is interrupted."""
+        """Start the workers. The caller must call stop, also when this is interrupted."""
         for thread in self._threads:
             thread.start()
 
     def results(self) -> Iterator[R]:
-        """Give results until every worker has ended."""
+        """Yield results until every worker has ended."""
         running = len(self._threads)
         while running:
             kind, value = self._done.get()
@@ -62,8 +62,9 @@ class _Pool[T, R]:
             yield value  # type: ignore[misc]
 
     def stop(self) -> None:
-        """Take no more items and wait for what is under way; who starts later takes none."""
+        """Take no more items and wait for running ones; a worker that starts later takes none."""
         self._stopped = True
+        # Nobody takes results any more: a worker that waits for room must go on to its end.
         for _ in self._threads:
             self._room.release()
         for thread in self._threads:
@@ -73,7 +74,7 @@ class _Pool[T, R]:
     def _work(self) -> None:
         try:
             while not self._stopped:
-                with self._pull:
+                with self._pull:  # a generator cannot be advanced by two threads at once
                     try:
                         item = next(self._items)
                     except StopIteration:

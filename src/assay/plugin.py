@@ -57,13 +57,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """Found in an earlier turn of this trial."""
     history: tuple[tuple[str, str], ...] = ()
-    """Earlier turns: what was said and what came back."""
+    """Earlier turns: pairs of what was asked and what was answered."""
     home: str | None = None
     """The agent's own HOME when it is isolated."""
     scratch: str = ""
     """A folder of this trial for files that the adapter wants written."""
     mcp_servers: dict[str, dict[str, Any]] = {}
-    """Servers of the trial's world by name: {"command", "args", "env"}, spoken to over stdio."""
+    """Servers of the trial's world by name: {"command", "args", "env"}; transport is stdio."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     """Files to write before the start: absolute paths below Ask.home or Ask.scratch."""
     pass_env: tuple[str, ...] = ()
-    """Variables of ours that are let through when isolated."""
+    """Our environment variables that an isolated agent gets."""
     keep: tuple[str, ...] = ()
     """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
     {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
@@ -116,9 +116,9 @@ class Watch(Protocol):
     """
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
-        """Take the next line; give the steps it began or changed.
+        """Take the next line; return the steps it began or changed.
 
-        Text that comes in pieces may be given in pieces, all with the step id of the whole.
+        Text that comes in pieces may be returned in pieces, all with the step id of the whole.
         """
         ...
 
@@ -128,37 +128,37 @@ class Watch(Protocol):
 
 
 class Dialogue(Protocol):
-    """Speaks with an agent over stdin in the course of a trial. No process, no clock."""
+    """One side of a dialogue with an agent that keeps one process. No process, no clock."""
 
     over: bool
-    """Nothing more can be said: the agent refused, failed or stopped."""
+    """No further turn is possible: the agent refused, failed or stopped."""
 
     def say(self, ask: Ask) -> bytes:
-        """Open a turn: what to write to the agent."""
+        """Open a turn; return what to write to the agent."""
         ...
 
     def hear(self, line: bytes) -> bytes:
-        """Take a line of the agent; give what to write back, often nothing."""
+        """Take a line of the agent; return what to write back, often nothing."""
         ...
 
 
 class Adapter(Protocol):
-    """Speaks one agent's command line. Pure: no process, no clock; tested from recordings."""
+    """Knows one agent's command line. Pure: no process, no clock; tested from recordings."""
 
     name: str
     timeout_ms: float | None
     linger_s: float
 
     def command(self, ask: Ask) -> Command:
-        """Say how to put one turn to the agent."""
+        """Return the command that puts one turn to the agent."""
         ...
 
     def watch(self) -> Watch:
-        """Follow a turn that is about to start."""
+        """Return what follows a turn that is about to start."""
         ...
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        """Give the conversation partner for agents that keep one process for all turns."""
+        """Return the dialogue of an agent that keeps one process for all turns, else None."""
         ...
 
     def read(self, recording: Recording) -> Reading:
@@ -167,7 +167,7 @@ class Adapter(Protocol):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended that a plugin asked for."""
+    """How a process that a plugin asked for has ended."""
 
     exit_code: int | None
     stdout: bytes
@@ -179,16 +179,16 @@ class Served(Protocol):
     """A program that answers line by line, for as long as it lives."""
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
-        """Write one line, give the one that comes back.
+        """Write one line and return the one that comes back.
 
-        Raises PluginError when it hangs, dies or answers out of turn; nothing of it is left then.
+        Raises PluginError when the program hangs, dies or answers out of turn; it is killed then.
         """
         ...
 
     def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
-        """Write many lines, give the lines that come back, as many at a time as have come.
+        """Write many lines; yield the lines that come back, as many at a time as have come.
 
-        The time is that of one answer. Raises as ask does: those not given by then are lost.
+        timeout_s is for one answer. Raises as ask does; answers not yielded by then are lost.
         """
         ...
 
@@ -198,7 +198,7 @@ class Started(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether it has ended."""
         ...
 
     def end(self) -> None:
@@ -226,31 +226,31 @@ class Machine(Protocol):
         ...
 
     def serve(self, argv: Sequence[str]) -> Served:
-        """Give this thread's running copy of a program; start it when there is none."""
+        """Return this thread's running copy of a program; start it when there is none."""
         ...
 
     def serve_function(self, function: str, argument: str) -> Served:
-        """Give this thread's forked process that answers lines by a function of ours.
+        """Return this thread's forked process that answers lines by a Python function.
 
-        function is module:name; called with the argument it gives what answers a block of lines,
-        line by line.
+        function is module:name; called with the argument it returns a function that takes a block
+        of lines and yields the answer to each.
         """
         ...
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
-        """Start a program to live beside a trial, with env and no more; who starts it ends it."""
+        """Start a program beside a trial, with exactly this env; the caller must end it."""
         ...
 
 
 class Host(Machine, Protocol):
-    """What graders may ask for besides: an agent's answer."""
+    """What graders may ask for in addition: an agent's answer."""
 
     def ask(
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
     ) -> str:
-        """Put a question to an agent, in an empty folder unless cwd is given; give its answer.
+        """Put a question to an agent, in an empty folder unless cwd is given; return its answer.
 
-        Raises PluginError when the agent does not end well.
+        Raises PluginError when the agent fails.
         """
         ...
 
@@ -262,13 +262,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str
     hint: str | None = None
     trajectory: list[Any] = []
-    """Steps as they stand in the row: plain dicts."""
+    """Steps as in the row: plain dicts."""
     metadata: dict[str, Any] | None = None
     cwd: str | None = None
     """The workspace, as the agent left it."""
     reference: str | None = None
     row: dict[str, Any] = {}
-    """Everything else that is known, as it stands on disk."""
+    """The whole row as it is on disk."""
 
 
 class Grader(Protocol):
@@ -278,12 +278,12 @@ class Grader(Protocol):
     version: str
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Give a verdict."""
+        """Return a verdict."""
         ...
 
 
 class Executor(Protocol):
-    """Runs a function over items somewhere. Knows nothing of trials."""
+    """Runs a function over items, in threads or elsewhere. Knows nothing of trials."""
 
     def map[T, R](
         self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
@@ -312,19 +312,19 @@ class World(Protocol):
 
 
 type PromptRow = tuple[Prompt, dict[str, Any]]
-"""A prompt, and the fields of its row that we do not know; they go out again with the result."""
+"""A prompt, and the unknown fields of its row, which are written to the result as they are."""
 
 
 class Benchmark(Protocol):
     """A named source of prompts, their world and their graders.
 
-    A benchmark may have `grades_failed_trials` too: True has its graders judge a trial in which
-    the agent crashed or ran out of time by the world's evidence. Otherwise such a trial counts
-    against the agent without asking them.
+    A benchmark may have `grades_failed_trials` too: if True, its graders also judge trials in
+    which the agent crashed or ran out of time, by the world's evidence. Otherwise such a trial
+    counts against the agent and no grader is asked.
     """
 
     def prompts(self) -> Iterable[PromptRow]:
-        """Give the prompts, always the same for the same options: a run may be resumed."""
+        """Return the prompts, always the same for the same options: a run may be resumed."""
         ...
 
     def world(
@@ -334,5 +334,5 @@ class Benchmark(Protocol):
         ...
 
     def graders(self) -> Sequence[PluginRef]:
-        """Name the graders this benchmark is scored with."""
+        """Return the graders this benchmark is scored with."""
         ...

@@ -1,4 +1,4 @@
-"""Find a plugin by name. Built-ins and other people's packages come through the same door."""
+"""Find a plugin by name. Built-ins and other people's packages are treated alike."""
 
 import ast
 import inspect
@@ -53,18 +53,18 @@ BUILT_IN = {
         "arc": "assay_arc.benchmark:ArcBenchmark",
     },
 }
-"""The entry points of pyproject.toml again (a test keeps them equal): looking a name up here first
-saves every start the reading of all installed packages' metadata."""
+"""A copy of the entry points in pyproject.toml (a test keeps them equal). Looking a name up here
+first saves reading the metadata of all installed packages at every start."""
 
 
 def adapter(ref: PluginRef) -> Adapter:
-    """Give the adapter that ref names. Adapters hold no state, so each is built once."""
+    """Return the adapter that ref names. Adapters hold no state, so each is built once."""
     built: Adapter = _built("assay.adapters", ref)
     return built
 
 
 def grader(ref: PluginRef) -> Grader:
-    """Give the grader that ref names, built once: what it holds is its code, never a trial."""
+    """Return the grader that ref names, built once: graders hold no trial."""
     built: Grader = _built("assay.graders", ref)
     return built
 
@@ -76,7 +76,7 @@ def executor(ref: PluginRef) -> Executor:
 
 
 def benchmark(ref: PluginRef) -> Benchmark:
-    """Give the benchmark that ref names, built once: what a trial needs is held by its world."""
+    """Return the benchmark that ref names, built once: its worlds hold what a trial needs."""
     built: Benchmark = _built("assay.benchmarks", ref)
     return built
 
@@ -87,7 +87,7 @@ def command(name: str) -> Any:
 
 
 def _built(group: str, ref: PluginRef) -> Any:
-    key = group, msgspec.json.encode(ref)
+    key = group, msgspec.json.encode(ref)  # options are a dict, which cannot be hashed
     built = _plugins.get(key)
     if built is None:
         built = _plugins[key] = _build(group, ref)
@@ -116,12 +116,13 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     Options are NAME:KEY=VALUE,KEY=VALUE or NAME:{json}; NAME:VALUE gives the first one alone.
     Checks that the grader can be built.
     """
-    name, colon, said = text.partition(":")
+    name, colon, argument = text.partition(":")
     options: dict[str, Any]
     if name == "serve" and colon:
-        options = {"path": str(_program(Path(said)))}
+        options = {"path": str(_program(Path(argument)))}
     elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
-        options = _options("assay.graders", name, said) if colon else {}
+        options = _options("assay.graders", name, argument) if colon else {}
+    # A file before an installed plugin of that name; a name nobody knows is a missing file.
     elif Path(text).is_file() or name not in names("assay.graders"):
         path = _program(Path(text))
         name, options = "python" if _has_grade(path) else "executable", {"path": str(path)}
@@ -139,13 +140,14 @@ def benchmark_ref(text: str) -> PluginRef:
 
     Checks that the benchmark can be built.
     """
-    name, colon, said = text.partition(":")
+    name, colon, argument = text.partition(":")
     kinds = _parameters(_load("assay.benchmarks", name))
-    key, equals, _ = said.partition("=")
+    key, equals, _ = argument.partition("=")
     plain = key.replace("-", "_")
-    if equals and plain.isidentifier() and plain not in kinds:  # no value looks like this
+    # A mistyped option: _options would take all of it as the value of the first option.
+    if equals and plain.isidentifier() and plain not in kinds:
         raise _no_option(name, key, kinds)
-    options = _options("assay.benchmarks", name, said) if colon else {}
+    options = _options("assay.benchmarks", name, argument) if colon else {}
     ref = PluginRef(name=name, options=options)
     benchmark(ref)
     return ref
@@ -163,13 +165,14 @@ def _program(path: Path) -> Path:
 
 
 def _has_grade(path: Path) -> bool:
-    """Whether a file is Python with a `grade` at its top; it is looked at, not run."""
+    """Whether a file is Python that defines `grade` at top level; it is parsed, not run."""
     if path.suffix != ".py":
         return False
     source = path.read_bytes()
     try:
         tree = ast.parse(source, str(path))
     except (SyntaxError, ValueError) as error:
+        # Named .py, but its first line names another interpreter: a program, not a mistake.
         if source.startswith(b"#!") and b"python" not in source.split(b"\n", 1)[0]:
             return False
         msg = f"{path}: not valid Python: {error}"
@@ -178,26 +181,26 @@ def _has_grade(path: Path) -> bool:
 
 
 def _bound(statement: Any) -> list[str]:
-    """Give the names that a statement defines."""
+    """Return the names that a statement defines."""
     targets = getattr(statement, "targets", [])
     imported = [a.asname or a.name for a in getattr(statement, "names", []) if hasattr(a, "asname")]
     return [getattr(statement, "name", ""), *(getattr(t, "id", "") for t in targets), *imported]
 
 
-def _options(group: str, name: str, said: str) -> dict[str, Any]:
-    """Read options as people write them; a comma only divides in front of another option."""
+def _options(group: str, name: str, text: str) -> dict[str, Any]:
+    """Read options as people write them; a comma separates only in front of another KEY=."""
     kinds = _parameters(_load(group, name))
     if not kinds:
-        raise _no_option(name, said, kinds)
-    if said.startswith("{"):
-        given = _json_options(name, said)
+        raise _no_option(name, text, kinds)
+    if text.startswith("{"):
+        given = _json_options(name, text)
     else:
         keys = "|".join(re.escape(key).replace("_", "[-_]") for key in kinds)
-        pairs = re.split(rf"(?:^|,)({keys})=", said)
+        pairs = re.split(rf"(?:^|,)({keys})=", text)  # [before, key, value, key, value, …]
         if pairs[0] and len(pairs) > 1:
-            msg = f"{name}: {said!r} is ambiguous"
+            msg = f"{name}: {text!r} is ambiguous"
             raise InputError(msg, hint=f"name every option: {name}:{next(iter(kinds))}=…,KEY=VALUE")
-        given = {} if len(pairs) > 1 else {next(iter(kinds)): said}
+        given = {} if len(pairs) > 1 else {next(iter(kinds)): text}
         for key, value in zip(pairs[1::2], pairs[2::2], strict=True):
             plain = key.replace("-", "_")
             more = isinstance(given.get(plain), list) or _is_list(kinds[plain])
@@ -205,9 +208,9 @@ def _options(group: str, name: str, said: str) -> dict[str, Any]:
     return {key: _converted(name, key, value, kinds) for key, value in given.items()}
 
 
-def _json_options(name: str, said: str) -> dict[str, Any]:
+def _json_options(name: str, text: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(said, type=dict[str, Any])
+        return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{name}: options that begin with {{ must be JSON: {error}"
         raise InputError(msg, hint=f"give a text that begins with {{ as {name}:KEY=…") from error
@@ -237,9 +240,9 @@ def _is_list(kind: Any) -> bool:
 
 
 def _parameters(factory: Any) -> dict[str, Any]:
-    """Give the options a plugin takes, in order, with their types."""
+    """Return the options a plugin takes, in order, with their types."""
     hints = get_type_hints(factory)
-    if inspect.isclass(factory):  # a record's fields; what an __init__ says is stronger
+    if inspect.isclass(factory):  # a record's fields; an __init__ overrides them
         hints |= get_type_hints(factory.__init__)
     return {key: hints.get(key, Any) for key in inspect.signature(factory).parameters}
 
@@ -248,7 +251,7 @@ def names(group: str) -> list[str]:
     """List every plugin of a group that is installed."""
     table = BUILT_IN.get(group, {})
     built_in = {name for name, target in table.items() if _is_present(target)}
-    # A package that was taken away may still stand in the metadata of the wheel that brought it.
+    # The metadata of a wheel may still list a package that was removed from it.
     return sorted({*built_in, *(_entry_points(group=group).names - table.keys())})
 
 

@@ -29,11 +29,10 @@ class Exact(PythonCode):
     ignore_case: bool = False
 
     def judge(self, trial: Trial) -> Grade:
-        """Compare."""
         wanted = expected_text(self.text, trial, self.against)
         same = self._plain(trial.output) == self._plain(wanted)
-        said = "equal" if same else f"expected {shown(wanted)}, got {shown(trial.output)}"
-        return Grade(pass_=same, score=float(same), reasoning=said)
+        reason = "equal" if same else f"expected {shown(wanted)}, got {shown(trial.output)}"
+        return Grade(pass_=same, score=float(same), reasoning=reason)
 
     def _plain(self, text: str) -> str:
         text = text.strip() if self.trim else text
@@ -56,12 +55,11 @@ class Contains(PythonCode):
             raise InputError(msg, hint="for example: -g contains:Paris")
 
     def judge(self, trial: Trial) -> Grade:
-        """Look for each text."""
         wanted = self.text or [expected_text(None, trial, "")]
         output = self._plain(trial.output)
         missing = [text for text in wanted if self._plain(text) not in output]
-        said = f"missing {', '.join(map(shown, missing))}" if missing else "all found"
-        return Grade(pass_=not missing, score=1 - len(missing) / len(wanted), reasoning=said)
+        reason = f"missing {', '.join(map(shown, missing))}" if missing else "all found"
+        return Grade(pass_=not missing, score=1 - len(missing) / len(wanted), reasoning=reason)
 
     def _plain(self, text: str) -> str:
         return text.casefold() if self.ignore_case else text
@@ -81,14 +79,13 @@ class Regex(PythonCode):
         if not self.pattern:
             msg = "regex: no pattern is given"
             raise InputError(msg, hint=r"for example: -g 'regex:^\d+$'")
-        _ = self._compiled
+        _ = self._compiled  # refuses a bad pattern before anything runs
 
     def judge(self, trial: Trial) -> Grade:
-        """Search the answer."""
         found = self._compiled.search(trial.output)
         passed = (found is None) if self.negate else (found is not None)
-        said = f"matched {shown(found[0])}" if found else f"no match of {shown(self.pattern)}"
-        return Grade(pass_=passed, score=float(passed), reasoning=said)
+        reason = f"matched {shown(found[0])}" if found else f"no match of {shown(self.pattern)}"
+        return Grade(pass_=passed, score=float(passed), reasoning=reason)
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -96,7 +93,7 @@ class Regex(PythonCode):
 
 
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile an operator's pattern."""
+    """Compile a user's pattern."""
     try:
         return re.compile(pattern, flags)
     except (re.error, RecursionError, OverflowError) as error:
@@ -136,7 +133,6 @@ class Numeric(PythonCode):
             raise InputError(msg)
 
     def judge(self, trial: Trial) -> Grade:
-        """Compare the numbers."""
         wanted_text = expected_text(self.expected, trial, self.against)
         wanted = last_number(wanted_text)
         if wanted is None:
@@ -147,14 +143,15 @@ class Numeric(PythonCode):
             return Grade(pass_=False, score=0.0, reasoning=f"no number; expected {_short(wanted)}")
         off = abs(got - wanted)
         near = off <= max(Decimal(str(self.tolerance)), abs(wanted) * Decimal(str(self.relative)))
-        said = f"got {_short(got)}, expected {_short(wanted)}"
-        said += f", off by {_short(off)}" if off else ""
-        return Grade(pass_=near, score=float(near), reasoning=said)
+        reason = f"got {_short(got)}, expected {_short(wanted)}"
+        reason += f", off by {_short(off)}" if off else ""
+        return Grade(pass_=near, score=float(near), reasoning=reason)
 
     def _number(self, output: str) -> Decimal | None:
         if self._compiled is None:
             return last_number(output)
         found = self._compiled.search(output)
+        # The only group, or group 0, the whole match.
         return last_number(found[found.re.groups] or "") if found else None
 
     @cached_property
@@ -169,13 +166,13 @@ def last_number(text: str) -> Decimal | None:
     if last is None:
         return None
     try:
-        return Decimal(last[0].replace(",", "").replace("−", "-"))
+        return Decimal(last[0].replace(",", "").replace("−", "-"))  # U+2212, the minus sign
     except DecimalException:
         return None
 
 
 def _short(number: Decimal) -> str:
-    """Write a number for a sentence; one with very many digits by its size."""
+    """Write a number for a sentence; one with very many digits in scientific notation."""
     text = str(number)
     return text if len(text) <= _SHOWN_CHARS else f"{number:.6e}"
 
@@ -197,18 +194,18 @@ class JsonSchema(PythonCode):
             raise InputError(msg, hint="for example: -g json-schema:answer.schema.json")
         if isinstance(self.schema, str):
             self.schema = _read(Path(self.schema))
-        _ = self._validator
+        _ = self._validator  # refuses a bad schema before anything runs
 
     @cached_property
     def version(self) -> str:
-        """Of the code, the schema and the library that reads it."""
+        """The version of the code, the schema and the library that reads it."""
         from importlib.metadata import version as library_version  # slow, and seldom needed
 
         parts = {"schema": self.schema, "jsonschema": library_version("jsonschema")}
         return version_with(self.code_version, parts)
 
     def judge(self, trial: Trial) -> Grade:
-        """Validate; the first problems stand in the reasoning."""
+        """Validate the answer; the reasoning names the first problems."""
         try:
             value = find_json(trial.output)
         except ValueError as error:
@@ -220,8 +217,8 @@ class JsonSchema(PythonCode):
             ]
         except RecursionError:
             problems = ["nested too deeply"]
-        said = "; ".join(problems[:3]) or "valid"
-        return Grade(pass_=not problems, score=float(not problems), reasoning=said)
+        reason = "; ".join(problems[:3]) or "valid"
+        return Grade(pass_=not problems, score=float(not problems), reasoning=reason)
 
     @cached_property
     def _validator(self) -> Any:
@@ -265,7 +262,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def expected_text(given: str | None, trial: Trial, against: str) -> str:
-    """Give the text that was asked for: the option, else the row's hint, else its reference."""
+    """Return the expected text: the option, else the row's hint, else its reference."""
     found = given
     if found is None and against in ("", "hint"):
         found = trial.hint
@@ -279,5 +276,5 @@ def expected_text(given: str | None, trial: Trial, against: str) -> str:
 
 
 def shown(text: str, n_chars: int = 80) -> str:
-    """Cut a text for a sentence; line ends and quotes are made visible."""
+    """Shorten a text for a sentence; line ends and quotes are made visible."""
     return repr(text if len(text) <= n_chars else f"{text[:n_chars]}…")

@@ -1,7 +1,7 @@
-"""Built-in `judge`: a rubric put to a model, through any adapter.
+"""Built-in `judge`: a model grades by a rubric, through any adapter.
 
-What the agent wrote is evidence, not instruction: it stands between marks that carry a number made
-up for this one question, and the judge works in an empty folder, not in the agent's.
+What the agent wrote is evidence, not instruction: it stands between marks that contain a random
+number, made for this one question, and the judge works in an empty folder, not in the agent's.
 """
 
 import secrets
@@ -72,7 +72,7 @@ class Judge:
 
     @cached_property
     def version(self) -> str:
-        """Of the code with its question, and of the options; files count by their content."""
+        """The version of the code with its question, and of the options; files by their content."""
         parts = {
             "rubric": self._rubric,
             "agent": self._agent,
@@ -82,7 +82,8 @@ class Judge:
         return version_with(self.code_version, parts)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Ask, and read the answer strictly."""
+        """Ask the judge, and read its answer strictly."""
+        # A nonce that the agent cannot know: it cannot write a mark that ends the evidence.
         question = self.question(trial, secrets.token_hex(16))
         try:
             answer = host.ask(self._agent, question, timeout_s=self.timeout_s)
@@ -94,7 +95,6 @@ class Judge:
         return Grade(pass_=passed, score=verdict.score, reasoning=verdict.reasoning)
 
     def question(self, trial: Trial, nonce: str) -> str:
-        """Write the whole question."""
         task = trial.input if isinstance(trial.input, str) else "\n---\n".join(trial.input)
         parts = {"input": task, "hint": trial.hint, "output": trial.output}
         if self.steps:
@@ -106,7 +106,7 @@ class Judge:
     def _rubric(self) -> str:
         path = Path(self.rubric)
         try:
-            is_file = len(self.rubric) < 1000 and path.is_file()
+            is_file = len(self.rubric) < 1000 and path.is_file()  # a long text is no file name
             return path.read_text(encoding="utf-8") if is_file else self.rubric
         except (OSError, UnicodeDecodeError) as error:
             msg = f"rubric {path} cannot be read: {error}"
@@ -120,7 +120,7 @@ class Judge:
 
 
 def read_verdict(answer: str) -> _Verdict:
-    """Read the judge's answer: the object alone, at most in one fence."""
+    """Read the judge's answer: the JSON object alone, or in one fenced block."""
     text = answer.strip()
     if text.startswith("```") and text.endswith("```") and text.count("```") == 2:
         text = text[3:-3].removeprefix("json").strip()
@@ -136,10 +136,11 @@ def read_verdict(answer: str) -> _Verdict:
 
 
 def _quote(name: str, text: str, nonce: str) -> str:
-    said = text.replace("\0", "\ufffd").encode(errors="replace")
+    # The question may become an argument of a command line, which cannot contain a NUL.
+    quoted = text.replace("\0", "\ufffd").encode(errors="replace")
     most = _MOST_BYTES[name]
-    if len(said) > most:
+    if len(quoted) > most:
         half = most // 2
-        cut = f"\n[{len(said) - most} bytes left out here]\n".encode()
-        said = said[:half] + cut + said[-half:]
-    return f"BEGIN {name} {nonce}\n{said.decode(errors='replace')}\nEND {name} {nonce}\n"
+        cut = f"\n[{len(quoted) - most} bytes left out here]\n".encode()
+        quoted = quoted[:half] + cut + quoted[-half:]
+    return f"BEGIN {name} {nonce}\n{quoted.decode(errors='replace')}\nEND {name} {nonce}\n"

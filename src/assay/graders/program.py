@@ -18,23 +18,20 @@ from assay.records.capture import Grade
 
 @dataclass
 class ExecutableGrader:
-    """Started anew for each trial. A .py file that is not executable is run by our Python."""
+    """Started for each trial. A .py file that is not executable is run by our own Python."""
 
     path: str
     timeout_s: float = 60.0
 
     @property
     def name(self) -> str:
-        """The file's own name."""
         return Path(self.path).stem
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of the program."""
         return fingerprint(Path(self.path).read_bytes())
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Ask the program."""
         done = host.run(
             program(self.path),
             stdin=msgspec.json.encode(question(trial)) + b"\n",
@@ -44,23 +41,23 @@ class ExecutableGrader:
             msg = f"Grader gave no answer in {self.timeout_s:g} s"
             raise PluginError(msg)
         if done.exit_code != 0:
-            said = done.stderr.decode("utf-8", "replace").strip()[-500:] or "No error output"
-            msg = f"Grader exited with code {done.exit_code}: {said}"
+            stderr = done.stderr.decode("utf-8", "replace").strip()[-500:] or "No error output"
+            msg = f"Grader exited with code {done.exit_code}: {stderr}"
             raise PluginError(msg)
         return parse_answer(done.stdout)
 
 
 def program(path: str) -> list[str]:
-    """Say how to start a grader file."""
+    """Return the command line that starts a grader file."""
     if path.endswith(".py") and not os.access(path, os.X_OK):
         return [sys.executable, path]
     return [path]
 
 
 def question(trial: Trial) -> dict[str, Any]:
-    """Give the seed's six fields, those that are known, in the seed's order.
+    """Return the question's six fields in their fixed order, without those that are not known.
 
-    Nothing is known of what the row leaves out; an empty metadata counts where it stands there.
+    What the row leaves out is not known; empty metadata that it does contain is.
     """
     row = trial.row
     has_steps = bool(trial.trajectory) or not row or "trajectory" in row
@@ -81,14 +78,13 @@ class ServingGrader(ExecutableGrader):
     """Started once for each worker thread, again after a crash, and ended with the command."""
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Ask the program that runs already."""
         served = host.serve(program(self.path))
         asked = msgspec.json.encode(question(trial))
         return parse_answer(ask_served(served, asked, self.timeout_s))
 
 
 def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
-    """Put a question to a running program; say in its failures who failed."""
+    """Put a question to a running program; an error names the grader as what failed."""
     try:
         return served.ask(question, timeout_s)
     except PluginError as error:
@@ -98,7 +94,7 @@ def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
 
 def parse_answer(answer: bytes) -> Grade:
     """Read one JSON object."""
-    text = answer.decode("utf-8-sig", "replace").strip()
+    text = answer.decode("utf-8-sig", "replace").strip()  # a byte order mark is skipped
     if not text:
         msg = "Grader produced no output"
         raise PluginError(msg)
@@ -111,12 +107,13 @@ def parse_answer(answer: bytes) -> Grade:
 
 
 def check_value(value: Any) -> Grade:
-    """Check what Python code returned: it must also be possible to write it down."""
+    """Check what Python code returned, and that it can be written as JSON."""
     if isinstance(value, bool):
         return Grade(pass_=value, score=float(value))
     if isinstance(value, Grade):
         value = msgspec.to_builtins(value)
     grade = check_answer(value)
+    # Only an outcome, or a lone surrogate in the reasoning, can fail to encode.
     if not grade.outcome and (not grade.reasoning or grade.reasoning.isascii()):
         return grade
     try:
@@ -129,8 +126,9 @@ def check_value(value: Any) -> Grade:
 
 def check_answer(value: Any) -> Grade:
     """Check a value that should be a grade."""
+    # The version of a grade is ours to set, not the grader's.
     if isinstance(value, dict) and "version" in value:
-        value = {name: said for name, said in value.items() if name != "version"}
+        value = {name: field for name, field in value.items() if name != "version"}
     try:
         grade = msgspec.convert(value, Grade)
     except msgspec.ValidationError as error:

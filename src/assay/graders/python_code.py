@@ -1,10 +1,10 @@
 """What graders that are Python code share: a version, and an end for code that hangs.
 
 Python cannot end its own threads, and code that catches every exception cannot be interrupted
-either. So a user's code runs in a forked process that is killed, one for each thread that asks; it
-is asked about many trials at once where many are at hand. Built-ins that may hang catch no alarm:
-in the main thread (`grade -j 1`) one ends them, which costs nothing; elsewhere they run in such a
-process too.
+either. So a user's code runs in a forked process that can be killed, one for each thread that asks,
+and is asked about many trials at once where there are many. Built-ins that may hang do not catch
+the exception of an alarm: in the main thread (`grade -j 1`) an alarm ends them, which costs
+nothing; elsewhere they run in such a process too.
 """
 
 import atexit
@@ -29,15 +29,13 @@ from assay.records.spec import PluginRef
 _CHILD_FUNCTION = f"{__name__}:answer_lines"
 _MAIN_THREAD = threading.main_thread().ident
 _TICK_S = 0.1
-"""How exact the alarm is."""
+"""The alarm may be late by this much."""
 _NO_VERDICT = frozenset({"timeout_s"})
-"""Options that change how long we wait; a grader that runs out of time gives no verdict at all."""
+"""Options that change how long we wait, never the verdict: on timeout there is no verdict."""
 _SHORT = 8
 """Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
-
-
 _ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)
-"""What the child process says about a trial; a text is why it has no grade."""
+"""What the child process answers about a trial: a grade, or the reason why there is none."""
 _TRIALS = msgspec.json.Decoder(Trial)
 _ENCODER = msgspec.json.Encoder()
 
@@ -57,32 +55,32 @@ class PythonCode:
     """Whether judge() is sure to end when an alarm raises in it: it catches no BaseException and
     calls no C code that takes long without looking for signals (`re` does look)."""
     sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
-    """Fields of a trial it looks at besides the short ones; None is all of them."""
+    """The long fields of a trial that it reads; None is all of them."""
     timeout_s: float = 60.0
 
     @property
     def child_function(self) -> str | None:
-        """What is forked to judge; None when this grader never needs a process of its own."""
+        """The function to fork for judging; None when this grader needs no process of its own."""
         return _CHILD_FUNCTION if self.can_hang else None
 
     @cached_property
     def version(self) -> str:
-        """Of the code and the options."""
+        """The version of the code and the options."""
         return version_with(self.code_version, changed_options(self))
 
     def judge(self, trial: Trial) -> Grade:
-        """Give a verdict: here, now, however long it takes."""
+        """Return a verdict, however long it takes."""
         raise NotImplementedError
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Give a verdict within the time."""
-        (said,) = self.grade_many([trial], host)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        """Return a verdict within the time limit."""
+        (answer,) = self.grade_many([trial], host)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
-        """Give for each trial, as soon as it is known, what grade() would give or raise."""
+        """Yield for each trial, as soon as it is known, what grade() would return or raise."""
         if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
             return map(self._judge_here, trials)
         return self._judge_in_child(trials, host)
@@ -92,7 +90,8 @@ class PythonCode:
         try:
             if self.can_hang:
                 alarm.deadline_s = time.monotonic() + self.timeout_s
-                if not alarm.is_set:  # looked at only now: with a deadline it does not clear itself
+                # Checked only now: the alarm clears itself while there is no deadline.
+                if not alarm.is_set:
                     alarm.set()
             return self.judge(trial)
         except _TooLong:
@@ -109,12 +108,12 @@ class PythonCode:
                 lines = _ENCODER.encode_lines(trials[n_done:])
                 child = host.serve_function(_CHILD_FUNCTION, self._reference)
                 for answers in child.ask_many(lines, self.timeout_s):
-                    for said in _ANSWERS.decode_lines(answers):
+                    for answer in _ANSWERS.decode_lines(answers):
                         n_done += 1
-                        yield PluginError(said) if isinstance(said, str) else said
+                        yield PluginError(answer) if isinstance(answer, str) else answer
             except Interrupted:
                 raise
-            except AssayError as error:  # the rest are put to another child
+            except AssayError as error:  # this trial broke the child; the rest go to another
                 n_done += 1
                 yield PluginError(f"Grader {error.message}")
 
@@ -125,11 +124,11 @@ class PythonCode:
 
 
 class _TooLong(BaseException):
-    """Not an Exception: libraries catch those."""
+    """The time is over. Not an Exception, because libraries catch those."""
 
 
 class _Alarm:
-    """Looks at the clock ten times a second for as long as there is anything to look after.
+    """A timer that checks the deadline ten times a second while a grader is at work.
 
     Setting and clearing a timer for each row would take longer than most graders do.
     """
@@ -141,11 +140,11 @@ class _Alarm:
 
     def set(self) -> None:
         self.is_set = True
-        atexit.register(self._clear)  # a ring after Python's end would be the process's end
-        self._before = signal.signal(signal.SIGALRM, self._ring)
+        atexit.register(self._clear)  # after Python's own end SIGALRM would kill the process
+        self._before = signal.signal(signal.SIGALRM, self._tick)
         signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
 
-    def _ring(self, *_: object) -> None:
+    def _tick(self, *_: object) -> None:
         if self.deadline_s is None:
             self._clear()
         elif time.monotonic() >= self.deadline_s:
@@ -162,7 +161,7 @@ _alarm = _Alarm()
 
 
 def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:
-    """Build a grader in the child process; give what turns trials into answers."""
+    """Build a grader in the child process; return the function that answers trials."""
     grader = plugins.grader(msgspec.json.decode(reference, type=PluginRef))
     assert isinstance(grader, PythonCode)
     judge, encode = grader.judge, _ENCODER.encode
@@ -170,45 +169,45 @@ def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:
     def answer(lines: bytes) -> Iterator[bytes]:
         for trial in _TRIALS.decode_lines(lines):
             try:
-                said = encode(judge(trial))
+                line = encode(judge(trial))
             except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
-                said = encode(_what_was_raised(error))
-            yield said + b"\n"
+                line = encode(_error_text(error))
+            yield line + b"\n"
 
     return answer
 
 
-def _what_was_raised(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, AssayError):
         text = error.message
     elif isinstance(error, SystemExit):
         text = f"Grader called exit({error.code!r})"
     else:
         text = f"{type(error).__name__}: {error}"
-    return text.encode(errors="replace").decode()
+    return text.encode(errors="replace").decode()  # a lone surrogate cannot be written as JSON
 
 
 def fingerprint(*parts: Any) -> str:
     """Hash bytes as they are and everything else as JSON."""
     digest = hashlib.sha256()
     for part in parts:
-        said = part if isinstance(part, bytes) else msgspec.json.encode(part, order="deterministic")
-        digest.update(len(said).to_bytes(8) + said)
+        data = part if isinstance(part, bytes) else msgspec.json.encode(part, order="deterministic")
+        digest.update(len(data).to_bytes(8) + data)  # the length keeps "ab", "c" from "a", "bc"
     return digest.hexdigest()[:12]
 
 
 def version_with(code_version: str, options: dict[str, Any]) -> str:
-    """Give a built-in's version: "1", or with options "1-3f2a9c1b".
+    """Return a built-in's version: "1", or with options "1-3f2a9c1b".
 
-    Grades that carry the same version were given alike. What a user wrote is known by a hash of its
-    content; a built-in carries a version that is written down beside its code, so that code may be
-    moved and reworded. There is no colon: `compare` and `calibrate` write one before a version.
+    Grades of the same version were given by the same rules. A user's grader has a hash of its
+    content as its version; a built-in's is written beside its code, so that the code may be moved
+    and reworded. It contains no colon: `compare` and `calibrate` write one before a version.
     """
     return f"{code_version}-{fingerprint(options)[:_SHORT]}" if options else code_version
 
 
 def changed_options(grader: Any) -> dict[str, Any]:
-    """Give the options that decide a verdict and differ from their defaults.
+    """Return the options that decide a verdict and differ from their defaults.
 
     Only these are hashed, so that a new option with a neutral default changes no version.
     """

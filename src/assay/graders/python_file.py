@@ -38,12 +38,11 @@ class PythonFile(PythonCode):
         return fingerprint(Path(self.path).read_bytes())
 
     def judge(self, trial: Trial) -> Grade:
-        """Call the function."""
         return check_value(self._call(trial))
 
     @cached_property
     def sees(self) -> frozenset[str] | None:  # type: ignore[override]
-        """What the function's arguments name, read without running the file."""
+        """The fields that the function's arguments name, read without running the file."""
         for statement in ast.parse(Path(self.path).read_bytes()).body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 if statement.name != "grade" or statement.decorator_list:
@@ -72,7 +71,7 @@ class PythonFile(PythonCode):
 
     @cached_property
     def _runner(self) -> Any:
-        """For async functions; closed with the process: a new loop for each row is slow."""
+        """Runs async functions, all in one event loop: a new loop for each row is slow."""
         import asyncio
 
         return asyncio.Runner()
@@ -81,7 +80,8 @@ class PythonFile(PythonCode):
 def _load(path: Path) -> Callable[..., Any]:
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # files beside it can be imported, but never in place of others
+        sys.path.append(folder)  # last: files beside it can be imported but shadow no other module
+    # The hash keeps apart graders of one file name in several folders.
     name = f"assay_grader_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
@@ -97,17 +97,17 @@ def _load(path: Path) -> Callable[..., Any]:
 
 
 def _arguments(function: Callable[..., Any], path: str) -> list[str]:
-    """Give the names of what the function wants to see."""
+    """Return the names of the arguments to call the function with."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return list(ARGUMENTS[:-1])
+        return list(ARGUMENTS[:-1])  # all but the whole trial
     names = [p.name for p in parameters if p.name in ARGUMENTS and p.kind is not p.VAR_POSITIONAL]
-    strange = [
+    unknown = [
         p.name
         for p in parameters
         if p.kind is p.POSITIONAL_ONLY or (p.name not in names and p.default is p.empty)
     ]
-    if strange:
-        msg = f"{path}: grade() has an argument {', '.join(strange)!r} that Assay does not provide"
+    if unknown:
+        msg = f"{path}: grade() has an argument {', '.join(unknown)!r} that Assay does not provide"
         raise PluginError(msg, hint=f"it may take these arguments: {', '.join(ARGUMENTS)}")
     return names

@@ -51,14 +51,13 @@ class Tools(PythonCode):
             raise InputError(msg)
 
     def judge(self, trial: Trial) -> Grade:
-        """Check every assertion."""
         calls = [
             step
             for step in trial.trajectory
             if isinstance(step, dict) and step.get("type") == "tool_call"
         ]
         checks = list(self._checks(calls))
-        wrong = [said for said, holds in checks if not holds]
+        wrong = [message for message, holds in checks if not holds]
         n_right = len(checks) - len(wrong)
         return Grade(
             pass_=not wrong,
@@ -67,6 +66,7 @@ class Tools(PythonCode):
         )
 
     def _checks(self, calls: Sequence[Call]) -> Iterator[tuple[str, bool]]:
+        """Yield each assertion: the message if it fails, and whether it holds."""
         for tool in self.used:
             yield f"{tool} was not used", any(_is(call, tool) for call in calls)
         for tool in self.not_used:
@@ -99,6 +99,7 @@ def _is(call: Call, tool: str) -> bool:
 
 
 def _in_order(calls: Sequence[Call], tools: Sequence[str]) -> bool:
+    # A subsequence test: the one iterator goes on behind the call that matched last.
     rest = iter(calls)
     return all(any(_is(call, tool) for call in rest) for tool in tools)
 

@@ -26,8 +26,8 @@ class Command:
     """The command is the operator's own; nothing the agent wrote becomes part of it.
 
     run is words, as a shell would split them but without a shell; sh is a script for /bin/sh.
-    limit_s: longer than that is the agent's fault; without it only --grader-timeout holds, and
-    whoever hits that is not graded.
+    limit_s: taking longer is the agent's failure. Without it only --grader-timeout holds, and a
+    trial that reaches that is not graded.
     """
 
     name: ClassVar[str] = "command"
@@ -46,33 +46,33 @@ class Command:
         if self.limit_s is not None and not self.limit_s > 0:
             msg = f"command: limit_s is {self.limit_s:g}; it must be more than 0"
             raise InputError(msg, hint="give the limit in seconds")
-        _ = self._argv
+        _ = self._argv  # refuses a bad command line before anything runs
 
     @cached_property
     def version(self) -> str:
-        """What the command does is not seen, only how it is written."""
+        """The version of the command as it is written, not of the programs it runs."""
         return version_with(self.code_version, changed_options(self))
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Run it where the agent worked."""
+        """Run the command where the agent worked."""
         limits = [self.timeout_s, *([self.limit_s] if self.limit_s is not None else [])]
         done = host.run(self._argv, cwd=workspace_of(trial), timeout_s=min(limits))
         if done.timed_out:
             return self._too_slow(done)
-        if done.exit_code != self.exit_code:
+        if done.exit_code != self.exit_code:  # 127 may be what the operator expects
             refuse_unrun(done)
         passed = done.exit_code == self.exit_code
-        said = f"exit code {done.exit_code}"
+        reason = f"exit code {done.exit_code}"
         if not passed:
-            said = f"{said}\n{tail(done)}".rstrip()
-        return Grade(pass_=passed, score=float(passed), reasoning=said)
+            reason = f"{reason}\n{tail(done)}".rstrip()
+        return Grade(pass_=passed, score=float(passed), reasoning=reason)
 
     def _too_slow(self, done: Finished) -> Grade:
         if self.limit_s is None or self.limit_s > self.timeout_s:
             msg = f"the command did not end in {self.timeout_s:g} s"
             raise PluginError(msg)
-        said = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
-        return Grade(pass_=False, score=0.0, reasoning=said)
+        reason = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
+        return Grade(pass_=False, score=0.0, reasoning=reason)
 
     @cached_property
     def _argv(self) -> list[str]:
@@ -91,7 +91,7 @@ def words(command: str | list[str]) -> list[str]:
 
 
 def refuse_unrun(done: Finished) -> None:
-    """Raise where a shell says that it could not even start the command."""
+    """Raise when the exit code means that a shell could not start the command."""
     why = _CANNOT_RUN.get(done.exit_code or 0)
     if why:
         msg = f"exit code {done.exit_code}: a command {why}: {tail(done)}"
@@ -99,7 +99,7 @@ def refuse_unrun(done: Finished) -> None:
 
 
 def workspace_of(trial: Trial) -> str:
-    """Give the folder the agent worked in."""
+    """Return the folder the agent worked in."""
     if trial.cwd is None:
         msg = "no workspace to look at: the row has no cwd that is still there"
         raise PluginError(msg, hint="capture with --workspace-dir")
@@ -110,15 +110,16 @@ def workspace_of(trial: Trial) -> str:
 
 
 def tail(done: Finished) -> str:
-    """Give the end of what a command said."""
-    said = done.stdout.rstrip() + b"\n" + done.stderr.rstrip()
-    text = said.strip().decode("utf-8", "replace")
+    """Return the end of a command's output."""
+    output = done.stdout.rstrip() + b"\n" + done.stderr.rstrip()
+    text = output.strip().decode("utf-8", "replace")
     return text if len(text) <= _TAIL_CHARS else f"…{text[-_TAIL_CHARS:]}"
 
 
 _PROGRAM = re.compile(
     r"filter\..*\.(clean|smudge|process|required)$|diff\..*\.(command|textconv)$", re.DOTALL
 )
+"""Settings that make git run a program, or fail without it. The agent may have written them."""
 _SAFE = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null", "diff.external": ""}
 _QUIET = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -130,7 +131,7 @@ _LISTED = 200
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths from the root of the repository, and lines in files that git knows."""
+    """Paths from the root of the repository, and numbers of lines in tracked files."""
 
     created: list[str]
     modified: list[str]
@@ -143,7 +144,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.created, *self.modified, *self.deleted]
 
     def as_outcome(self) -> dict[str, Any]:
-        """Give the fields for a grade; long lists are cut."""
+        """Return the fields for a grade; long lists are cut."""
         return {
             "filesCreated": self.created[:_LISTED],
             "filesModified": self.modified[:_LISTED],
@@ -157,17 +158,18 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 class _Git:
     def __init__(self, cwd: str, host: Host, timeout_s: float) -> None:
         self._cwd, self._host, self._timeout_s = cwd, host, timeout_s
+        # Without our own GIT_DIR and the like, which would name another repository.
         own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
         self._env = {**own, **_QUIET}
         self._set(_SAFE)
         self._set({key: value for key in self._config_keys() if (value := _harmless(key))})
 
     def __call__(self, *words: str) -> bytes:
-        """Run a command that has to work; give what it said."""
+        """Run a command that must not fail; return its stdout."""
         done = self.run(*words)
         if done.exit_code != 0:
-            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-            msg = f"git {words[0]} failed in {self._cwd}: {said or f'exit {done.exit_code}'}"
+            stderr = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            msg = f"git {words[0]} failed in {self._cwd}: {stderr or f'exit {done.exit_code}'}"
             raise PluginError(msg)
         return done.stdout
 
@@ -181,12 +183,12 @@ class _Git:
         return done
 
     def _config_keys(self) -> set[str]:
-        """Name every setting. Listing them runs none of the programs they name."""
+        """Return the names of all settings. Listing them runs none of the programs they name."""
         listed = self("config", "--list", "--name-only", "-z")
         return set(listed.decode("utf-8", "surrogateescape").split("\0"))
 
     def _set(self, settings: Mapping[str, str]) -> None:
-        """Overrule settings, by the one way that takes any name, also one with = in it."""
+        """Override settings through the environment: `git -c` takes no name with = in it."""
         n_set = int(self._env.get("GIT_CONFIG_COUNT", "0"))
         for number, (key, value) in enumerate(settings.items(), n_set):
             self._env[f"GIT_CONFIG_KEY_{number}"] = key
@@ -195,9 +197,9 @@ class _Git:
 
 
 def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
-    """Compare the working folder with base; files git does not know count as created."""
+    """Compare the working folder with base; untracked files count as created."""
     git = _Git(cwd, host, timeout_s)
-    ignored = git.run("check-ignore", "-q", ".").exit_code
+    ignored = git.run("check-ignore", "-q", ".").exit_code  # 0: yes, 1: no, else an error
     if ignored not in (0, 1):
         git("rev-parse", "--show-toplevel")  # fails and says why, such as: not a git repository
     if ignored == 0:
@@ -208,6 +210,7 @@ def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
     status = _fields(git(*diff, "--name-status", against, "--", "."))
     numbers = _fields(git(*diff, "--numstat", against, "--", "."))
     others = _fields(git("ls-files", "--others", "--exclude-standard", "--full-name", "-z", "."))
+    # With -z, --name-status alternates between a letter and a path.
     marks = dict(zip(status[1::2], status[::2], strict=True))
     lines = [entry.split("\t", 2)[:2] for entry in numbers]
     return Changes(
@@ -220,7 +223,7 @@ def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
 
 
 def _commit(git: _Git, base: str) -> str:
-    """Give what to compare with; a repository without commits is compared with nothing."""
+    """Return what to compare with; without any commit, that is the empty tree."""
     words = ("rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}")
     if base == "HEAD" and git.run(*words).exit_code != 0:
         words = ("hash-object", "-t", "tree", "/dev/null")
@@ -228,7 +231,7 @@ def _commit(git: _Git, base: str) -> str:
 
 
 def _harmless(key: str) -> str:
-    """Give the value that switches a program off; a blank stands for the empty one."""
+    """Return the value that disables a program, "" for other settings; " " is an empty value."""
     if not _PROGRAM.match(key):
         return ""
     return "false" if key.endswith(".required") else " "
@@ -239,6 +242,7 @@ def _fields(listed: bytes) -> list[str]:
 
 
 def _total(lines: Sequence[Sequence[str]], column: int) -> int:
+    # git writes "-" instead of a number for a binary file.
     return sum(int(entry[column]) for entry in lines if entry[column].isdigit())
 
 
@@ -266,11 +270,11 @@ class Git:
             if (getattr(self, name) or 0) < 0:
                 msg = f"git: {name} cannot be negative"
                 raise InputError(msg)
-        _ = words(self.test)
+        _ = words(self.test)  # refuses a bad command line before anything runs
 
     @cached_property
     def version(self) -> str:
-        """Of the code and the options."""
+        """The version of the code and the options."""
         return version_with(self.code_version, changed_options(self))
 
     def grade(self, trial: Trial, host: Host) -> Grade:
@@ -280,9 +284,9 @@ class Git:
         wrong = self._wrong(changes)
         outcome: dict[str, Any] = {"type": "git", **changes.as_outcome()}
         if self.test:
-            passed, said = self._run_tests(cwd, host)
+            passed, message = self._run_tests(cwd, host)
             outcome["testsPassed"] = passed
-            wrong += [] if passed else [said]
+            wrong += [] if passed else [message]
         n_lines = changes.insertions + changes.deletions
         summary = f"{len(changes.paths)} files changed, {n_lines} lines"
         return Grade(

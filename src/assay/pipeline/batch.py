@@ -1,4 +1,4 @@
-"""The one loop that runs a batch of trials: what is missing, workers, budget, rows, progress."""
+"""The one loop that runs a batch of trials: leftovers, workers, budget, rows, progress."""
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,13 +23,13 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The trials to run, and how."""
 
     specs: list[TrialSpec]
-    """All that were asked for; those whose results are there already are left out later."""
+    """All that were asked for; those that have a result already are left out later."""
     run_token: str
     resume: bool = False
-    """Whether an earlier run of this output may have left agents behind: they are ended."""
+    """Whether an earlier run of this output may have left agents behind, to be ended."""
     workers: int = 1
     max_cost: float | None = None
-    """No trial begins after so many dollars are spent."""
+    """In dollars; once they are spent, no other trial is started."""
 
 
 class Work[R](Protocol):
@@ -40,15 +40,15 @@ class Work[R](Protocol):
         ...
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
-        """Do one trial, in any thread; on_step hears what happens."""
+        """Do one trial, in any thread; on_step is called for each step."""
         ...
 
     def lost(self, spec: TrialSpec, why: str) -> R:
-        """Give the result of a trial whose worker died."""
+        """Return the result of a trial whose worker died."""
         ...
 
     def cost_usd(self, result: R) -> float:
-        """Say what a trial cost, as far as is known."""
+        """Return what a trial cost, as far as is known."""
         ...
 
 
@@ -56,16 +56,16 @@ class Rows[R](Protocol):
     """Where results go."""
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        """Give the trials that have no result there yet."""
+        """Return the trials that have no result there yet."""
         ...
 
     def add(self, spec: TrialSpec, result: R) -> None:
-        """Keep one result so that a kill cannot lose it."""
+        """Save one result, so that a kill cannot lose it."""
         ...
 
 
 class BatchProgress(AbstractContextManager[object, None], Protocol):
-    """Tells a person how far the batch is."""
+    """Shows how far the batch is."""
 
     @property
     def watches(self) -> bool:
@@ -73,7 +73,7 @@ class BatchProgress(AbstractContextManager[object, None], Protocol):
         ...
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
-        """Hear from a worker's thread that a trial began (no step) or went on."""
+        """Take note, in a worker's thread, that a trial began (no step) or made a step."""
         ...
 
     def finished(self, spec: TrialSpec, result: Any) -> None:
@@ -88,7 +88,7 @@ def run_batch[R, S: BatchProgress](
     show: Callable[[int], S],
     place: AbstractContextManager[object] | None = None,
 ) -> S:
-    """Run what is missing, and give the progress that show made for so many trials.
+    """Run the trials that have no result yet; return the progress made by show(number of trials).
 
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
     """
@@ -101,8 +101,8 @@ def run_batch[R, S: BatchProgress](
             workers = max(1, min(batch.workers, len(missing)))
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
             budget = _Budget(work, batch.max_cost)
-            hear = progress.on_step if progress.watches else None
-            with closing(run_all(budget.affordable(missing), budget, executor, hear)) as done:
+            on_step = progress.on_step if progress.watches else None
+            with closing(run_all(budget.affordable(missing), budget, executor, on_step)) as done:
                 for spec, result in done:
                     rows.add(spec, result)
                     progress.finished(spec, result)
@@ -115,7 +115,7 @@ def run_all[R](
     executor: Executor,
     on_step: OnTrialStep | None = None,
 ) -> Generator[tuple[TrialSpec, R], None, None]:
-    """Do every trial; yield each as it finishes. Closing ends the agents."""
+    """Do every trial; yield each as it finishes. Closing the generator ends the agents."""
     start_over()
     results = executor.map(partial(_run_one, work, on_step), specs, partial(_lost, work))
     try:
@@ -132,7 +132,8 @@ def _run_one[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> 
     try:
         return spec, work.run(spec, on_step)
     except BaseException as error:
-        # What ends the run ends the other agents first: the executor waits for their workers.
+        # An error that ends the run must end the other agents first: the executor joins all
+        # workers, and would wait for their trials.
         if isinstance(error, AssayError) or not isinstance(error, Exception):
             stop_all()
         raise
@@ -143,7 +144,7 @@ def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
 
 
 class _Budget[R]:
-    """Does the work and counts its cost before the worker asks for the next trial."""
+    """Does the work, and counts its cost before the worker takes the next trial."""
 
     def __init__(self, work: Work[R], max_cost: float | None) -> None:
         self._max_cost = max_cost

@@ -21,7 +21,7 @@ from assay.records.spec import Prompt
 
 
 def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
-    """Make the journal line of one trial, not graded yet."""
+    """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
     failure = failure_of(recording, reading)
     never_started = recording.failure is not None and not recording.turns
@@ -57,14 +57,14 @@ def has_tool_errors(steps: list[AnyStep]) -> bool:
 
 
 def richness(steps: list[AnyStep]) -> str:
-    """Say how much of the agent's doing can be seen."""
+    """Return how much of the agent's work the steps show."""
     if any(isinstance(step, Thought | ToolCall | Plan) for step in steps):
         return "full"
     return "messages-only" if steps else "minimal"
 
 
 def _output(reading: Reading) -> str:
-    """The last turn's answer, or else everything that was said."""
+    """Return the last turn's answer, or else all messages."""
     last = reading.outputs[-1] if reading.outputs else ""
     return last or "\n".join(s.content for s in reading.steps if isinstance(s, Message))
 
@@ -106,7 +106,10 @@ def _timing(recording: Recording, reading: Reading) -> Timing:
 
 
 def failure_of(recording: Recording, reading: Reading) -> Failure | None:
-    """Give the cause when the trial did not go well, None when it did."""
+    """Return why the trial failed, None when it did not.
+
+    Judged from our own clock, then the agent's terminal event, and only then the exit code.
+    """
     if recording.failure is not None:
         return recording.failure
     if not recording.turns or recording.unsplit:
@@ -119,9 +122,9 @@ def failure_of(recording: Recording, reading: Reading) -> Failure | None:
 
 
 def _explains(failure: Failure, cut: Failure) -> bool:
-    """An agent that waited for its provider until we ended it did not fail itself."""
-    waited = cut.cause is Cause.AGENT_TIMEOUT
-    return waited and failure.cause in (Cause.PROVIDER, Cause.AUTH)
+    """Whether a failed provider explains the timeout: then it is not the agent that failed."""
+    timed_out = cut.cause is Cause.AGENT_TIMEOUT
+    return timed_out and failure.cause in (Cause.PROVIDER, Cause.AUTH)
 
 
 def _cut_short(end: TurnEnd) -> Failure | None:
@@ -142,7 +145,7 @@ def _cut_short(end: TurnEnd) -> Failure | None:
 
 def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | None:
     answered = reading.events.terminal
-    if end.lingered:
+    if end.lingered:  # we ended it after its answer: signal and exit code are our doing
         return None
     if end.signal is not None:
         return _crash(f"died of {end.signal}", recording, answered=answered)
@@ -159,6 +162,6 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
 
 
 def _crash(what: str, recording: Recording, *, answered: bool) -> Failure:
-    last_words = recording.stderr.splitlines()[-1:] or [""]
-    message = f"{what}: {last_words[0][:500]}" if last_words[0] else what
+    last_line = (recording.stderr.splitlines() or [""])[-1]
+    message = f"{what}: {last_line[:500]}" if last_line else what
     return Failure(cause=Cause.AGENT_CRASH, message=message, answered=answered)

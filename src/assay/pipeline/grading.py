@@ -21,20 +21,23 @@ from assay.records.rows import UNREADABLE, Place, explain
 from assay.records.spec import PluginRef
 from assay.records.views import GradingView
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What all graders together said. No score means not measured; it is never a zero."""
+    """What all graders together decided. No score means not measured, never zero."""
 
     score: Grade | None = None
     grades: dict[str, Grade] = {}
     broken: dict[str, str] = {}
-    """Graders that failed, and how."""
+    """Graders that failed, and why."""
 
 
 def judge(
     trial: Trial, failure: Failure | None, graders: Sequence[PluginRef], host: Host
 ) -> Verdict:
-    """Ask every grader, unless the trial's failure has decided already."""
+    """Ask every grader, unless the trial's failure decides the verdict."""
     if not graders:
         return Verdict()
     verdict = decided(failure)
@@ -44,7 +47,7 @@ def judge(
 
 
 def decided(failure: Failure | None) -> Verdict | None:
-    """Give the verdict that a failure leaves, None when the graders are to be asked.
+    """Return the verdict that follows from a failure, None when the graders are to be asked.
 
     A failure that does not measure the agent leaves the trial without a grade; one that does,
     and left no answer, counts against the agent without asking.
@@ -60,17 +63,16 @@ def decided(failure: Failure | None) -> Verdict | None:
 def ask_graders(
     graders: Sequence[Grader], trials: Sequence[Trial], host: Host
 ) -> Iterator[Verdict]:
-    """Give the verdict on each trial as soon as every grader has judged it.
+    """Yield the verdict on each trial as soon as every grader has judged it.
 
-    A grader that breaks is noted and leaves the trial without a score.
+    A grader that fails is noted and leaves the trial without a score.
     """
     named = list(zip(_names(graders), graders, strict=True))
     answers = [_answers(grader, trials, host) for grader in graders]
-    for said in zip(*answers, strict=True):
+    for results in zip(*answers, strict=True):
         grades: dict[str, Grade] = {}
         broken: dict[str, str] = {}
-        for number, grade in enumerate(said):
-            name, grader = named[number]
+        for (name, grader), grade in zip(named, results, strict=True):
             if isinstance(grade, Grade):
                 grades[name] = _replace(grade, version=grader.version)
             else:
@@ -84,11 +86,12 @@ def ask_graders(
 def _message(error: Exception) -> str:
     if isinstance(error, AssayError):
         return error.message
+    # A lone surrogate in the text could not be written as JSON.
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
 def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
-    """Put trials to a grader, many at once where it can take them so."""
+    """Put trials to a grader, many at once if it has grade_many."""
     grade_many: Callable[..., Iterator[Grade | Exception]] | None
     grade_many = getattr(grader, "grade_many", None)
     return _ask_each(grader, trials, host) if grade_many is None else grade_many(trials, host)
@@ -97,16 +100,16 @@ def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Gr
 def _ask_each(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
     for trial in trials:
         try:
-            said: Grade | Exception = grader.grade(trial, host)
+            answer: Grade | Exception = grader.grade(trial, host)
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
-            said = error
-        yield said
+            answer = error
+        yield answer
 
 
 def combine(grades: Sequence[Grade]) -> Grade:
-    """Put grades together: pass if all pass, score the mean."""
+    """Combine grades: pass if all pass; the score is the mean."""
     if len(grades) == 1:
         return grades[0]
     reasons = [g.reasoning for g in grades if g.reasoning]
@@ -120,7 +123,7 @@ def combine(grades: Sequence[Grade]) -> Grade:
 
 
 def _names(graders: Sequence[Grader]) -> list[str]:
-    """Two graders of one name are told apart by a number."""
+    """Return the graders' names; a repeated name gets a number."""
     names: list[str] = []
     for grader in graders:
         number, name = 1, grader.name
@@ -131,22 +134,17 @@ def _names(graders: Sequence[Grader]) -> list[str]:
     return names
 
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 _AHEAD_PER_WORKER = 256
 _AHEAD_BYTES = 32 * 1024 * 1024
-"""How far workers may run ahead of a slow row; bounds memory."""
+"""How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
 _BATCH_ROWS = 64
 _BATCH_BYTES = 256 * 1024
 """How much is put to a grader at once; bounds memory."""
 _SHORT_S, _LONG_S = 0.005, 0.02
-"""How long a worker should be busy with a batch: what it has taken, no other can take."""
+"""How long a worker should take for a batch: rows it has taken, no other can take."""
 _OURS = ("errors", "score", "grades", "graderFailures")
-"""Fields that an earlier grading may have left; outcome is not one: the old one is kept."""
+"""Fields that an earlier grading may have left. Not outcome: an old one is kept."""
 _NONE = msgspec.Raw()
-
-
 type _Lines = Sequence[tuple[Place, bytes]]
 
 
@@ -183,10 +181,10 @@ def grade_rows(
     stop: Callable[[], None] = lambda: None,
     more_waits: Callable[[], bool] = lambda: True,
 ) -> Iterator[GradedRow]:
-    """Grade every line, give them in their order; with several workers side by side.
+    """Grade every line and yield them in order; several workers grade in parallel.
 
-    stop is called when it ends early: it makes the workers give up what they wait for. more_waits
-    says whether the next line can be read at once; if not, those that were read are graded first.
+    stop is called when this ends early, to make the workers stop waiting. more_waits returns
+    whether the next line can be read at once; if not, those already read are graded first.
     """
     grade_batch = _BatchGrader([plugins.grader(ref) for ref in graders], host)
     if workers == 1:
@@ -197,7 +195,7 @@ def grade_rows(
 
 
 def rows_wait(path: Path | None) -> Callable[[], bool]:
-    """Give what says whether a row of a file, or of stdin, is there to be read."""
+    """Return a function that tells whether a row of a file, or of stdin, can be read at once."""
     if path is not None:
         is_file = path.is_file()
         return lambda: is_file
@@ -227,17 +225,16 @@ def _batches(
 
 
 class _BatchGrader:
-    """Grades a few lines at a time."""
-
     def __init__(self, graders: Sequence[Grader], host: Host) -> None:
         self._graders = graders
         self._host = host
+        # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
         self._sees = frozenset(name for names in seen for name in names or ())
 
     def __call__(self, batch: _Lines) -> Iterator[GradedRow]:
-        """Give each row as soon as it is graded; raise at one that cannot be read."""
+        """Yield each row as soon as it is graded; raise at one that cannot be read."""
         rows: list[tuple[bytes, GradingView, Verdict | None]] = []
         trials: list[Trial] = []
         unreadable: InputError | None = None
@@ -253,13 +250,13 @@ class _BatchGrader:
             rows.append((line, row, verdict))
         verdicts = ask_graders(self._graders, trials, self._host)
         for line, row, verdict in rows:
-            said = next(verdicts) if verdict is None else verdict
-            yield GradedRow(_with_verdict(line, row, said), row.id, said)
+            final = next(verdicts) if verdict is None else verdict
+            yield GradedRow(_with_verdict(line, row, final), row.id, final)
         if unreadable is not None:
             raise unreadable
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
-        """Decode what some grader looks at, and nothing else."""
+        """Decode only what some grader reads."""
         everything, sees = self._sees_all, self._sees
         metadata, cwd = None, None
         steps: list[Any] = []
@@ -281,7 +278,7 @@ class _BatchGrader:
 
 
 def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
-    """Give the folder the agent worked in, when it is still there."""
+    """Return the folder the agent worked in, if it still exists."""
     folder = cwd or (metadata or {}).get("workspaceDir")
     return folder if isinstance(folder, str) and Path(folder).is_dir() else None
 
@@ -289,9 +286,8 @@ def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
 def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
     """Return the line with the verdict in it, everything else as it was.
 
-    This is done on the text where it can be, behind the last field: taking a row apart and putting
-    it together again takes a tenth of all the time of grading. Other rows are taken apart into
-    undecoded fields.
+    Where possible the fields are appended to the text: decoding and encoding a row takes a tenth
+    of all the time of grading. Other rows are split into undecoded fields.
     """
     score = verdict.score
     added = _Added(
@@ -303,7 +299,7 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
     text = line if line.endswith(b"}\n") else line.strip() + b"\n"
     others = row.outcome or row.grader_failures or row.errors
     earlier = row.score or row.grades
-    # A row that we have graded before ends with what we added: cut that off.
+    # A row that we have graded before ends with what we added then: cut that off.
     if earlier and not others and text.endswith(tail := _tail(row)):
         text, earlier = text[: -len(tail)] + b"}\n", _NONE
     if earlier or others:
@@ -320,21 +316,22 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
 
 
 def _tail(row: GradingView) -> bytes:
-    """Give the end of a line as an earlier grading leaves it: what it added stands last."""
+    """Return the end of a line as an earlier grading wrote it."""
     score = b',"score":%b' % row.score if row.score else b""
     return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
 
 
 def _errors(line: bytes, verdict: Verdict) -> Any:
-    """Give the row's errors without those of an earlier grading, and with those of this one."""
+    """Return the row's errors without those of an earlier grading, and with those of this one."""
     fields = _ANY.decode(line)
     earlier = fields.get("graderFailures")
     if not verdict.broken and not isinstance(earlier, dict):
         return fields.get("errors", UNSET)
     before = fields.get("errors") or []
     before = before if isinstance(before, list) else [before]
-    gone = earlier.values() if isinstance(earlier, dict) else ()
-    return [*(error for error in before if error not in gone), *verdict.broken.values()] or UNSET
+    outdated = earlier.values() if isinstance(earlier, dict) else ()
+    kept = [error for error in before if error not in outdated]
+    return [*kept, *verdict.broken.values()] or UNSET
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
@@ -353,7 +350,7 @@ def _in_order(
     workers: int,
     stop: Callable[[], None],
 ) -> Iterator[GradedRow]:
-    """Grade many batches at once; give the rows in the order of the lines."""
+    """Grade many batches in parallel; yield the rows in the order of the lines."""
     from concurrent.futures import ThreadPoolExecutor
 
     pace = _Pace(grade)
@@ -365,6 +362,7 @@ def _in_order(
             size = sum(len(line) for _, line in batch)
             ahead.append((len(batch), size, pool.submit(pace.grade, batch)))
             n_rows, n_bytes = n_rows + len(batch), n_bytes + size
+            # Waits for the first batch only when workers are too far ahead of it.
             while ahead and (
                 ahead[0][2].done() or n_rows > _AHEAD_PER_WORKER * workers or n_bytes > _AHEAD_BYTES
             ):
@@ -374,7 +372,7 @@ def _in_order(
         while ahead:
             yield from ahead.popleft()[2].result().all()
     except BaseException:
-        stop()
+        stop()  # before shutdown, which waits for the workers
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -391,10 +389,10 @@ class _Graded(NamedTuple):
 
 
 class _Pace:
-    """Finds out how many rows a worker should take at once.
+    """Adapts how many rows a worker takes at once.
 
-    Many while they are quick. One while they are slow: others would wait behind it in one worker
-    and the rest have nothing to do.
+    Many while they are quick; one while they are slow, or rows would wait behind each other in one
+    worker while the other workers have nothing to do.
     """
 
     def __init__(self, grade: Callable[[_Lines], Iterator[GradedRow]]) -> None:
@@ -402,14 +400,14 @@ class _Pace:
         self.n_rows = 1
 
     def grade(self, batch: _Lines) -> _Graded:
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         rows: list[GradedRow] = []
         error: InputError | None = None
         try:
             rows.extend(self._grade(batch))
         except InputError as unreadable:
             error = unreadable
-        took_s = time.monotonic() - began_s
+        took_s = time.monotonic() - started_s
         if took_s > _LONG_S:
             self.n_rows = 1
         elif took_s < _SHORT_S and len(batch) >= self.n_rows:
@@ -418,7 +416,7 @@ class _Pace:
 
 
 def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
-    """Give the version; of several graders all of them, by name. None is unknown."""
+    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
     if score is not None and score.version:
         return score.version
     known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]

@@ -1,4 +1,4 @@
-"""Set what people said about outputs against what a grader said about the same ones."""
+"""Compare the labels that people gave outputs with a grader's verdicts on the same outputs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,11 +52,11 @@ class Matches(msgspec.Struct, kw_only=True):
     n_graded: int = 0
     n_passed: int = 0
     repeated: set[str] = msgspec.field(default_factory=set)
-    """Labelled ids that stand in the file more than once, with labels that name no output."""
+    """Labelled ids that are in the file more than once, with labels that name no output."""
 
 
 def read_labels(sheet: RowFile) -> Labels:
-    """Read a sheet; rows without a label are counted, one that contradicts another is refused."""
+    """Read a sheet; count rows without a label, refuse one that contradicts another."""
     labels = Labels()
     for spot, row in sheet.placed_rows(msgspec.json.Decoder(LabelRow)):
         labels.n_rows += 1
@@ -93,6 +93,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
             if label.output is UNSET:
                 matches.repeated.add(row.id)
         elif label.output is not UNSET and label.output != row.output:
+            # An id may occur again with the right output: do not overwrite "not graded".
             seen.setdefault(row.id, "other output")
         elif verdict is None:
             seen[row.id] = "not graded"
@@ -145,7 +146,18 @@ def compare_with_labels(
     agreement = measure_agreement(
         [match.label for match in found], [match.verdict.pass_ for match in found]
     )
-    report = LabelReport(
+    report = _report(labels, matches, found, agreement)
+    report.grader_failures = broken or UNSET
+    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
+    report.warnings = [*_warnings(report, agreement, matches), *notes]
+    return report
+
+
+def _report(
+    labels: Labels, matches: Matches, found: list[Match], agreement: Agreement
+) -> LabelReport:
+    """Make the report without pass rates and warnings, which follow from it."""
+    return LabelReport(
         labels=labels.n_rows,
         compared=len(found),
         unlabelled=labels.n_unlabelled,
@@ -154,6 +166,11 @@ def compare_with_labels(
         not_graded=matches.not_graded,
         other_output=matches.other_output,
         grader_versions=sorted({match.version for match in found if match.version}),
+        stale=_stale(labels, found),
+        unversioned=sum(
+            labels.rows[match.id].grader_version is None and match.version is not None
+            for match in found
+        ),
         agreement=_share(agreement.agreement),
         kappa=Estimate(value=agreement.kappa, interval=_limits(agreement.kappa_interval)),
         sensitivity=_share(agreement.sensitivity),
@@ -161,17 +178,8 @@ def compare_with_labels(
         observed_pass_rate=_UNKNOWN,
         corrected_pass_rate=_UNKNOWN,
         disagreements=_disagreements(found),
-        grader_failures=broken or UNSET,
         warnings=[],
     )
-    report.stale = _stale(labels, found)
-    report.unversioned = sum(
-        labels.rows[match.id].grader_version is None and match.version is not None
-        for match in found
-    )
-    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
-    report.warnings = [*_warnings(report, agreement, matches), *notes]
-    return report
 
 
 def _grade_again(
@@ -237,7 +245,7 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
 
 
 def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches) -> list[str]:
-    """Set observed and corrected pass rate of the whole file; give what must be said of them."""
+    """Set the observed and corrected pass rate of the whole file; return notes on them."""
     rate = matches.n_passed / matches.n_graded
     report.observed_pass_rate = Estimate(
         value=rate,
@@ -251,6 +259,7 @@ def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches)
     )
     notes = [f"corrected pass rate: {corrected.note}"] if corrected.note else []
     n_passed = agreement.both_pass + agreement.only_grader_passes
+    # Drawn at random, the labelled rows would have about the pass rate of the file.
     fair = wilson_interval(n_passed, agreement.n)
     if fair is not None and not fair.contains(rate):
         notes.append(

@@ -1,4 +1,4 @@
-"""Choose among prompts, make trials of them, and say how they spread over their categories."""
+"""Read and filter prompts, plan their trials, and analyse how they spread over categories."""
 
 import hashlib
 import math
@@ -17,7 +17,7 @@ from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpe
 
 
 def read_prompts(ref: PluginRef) -> list[PromptRow]:
-    """Give the prompts of a benchmark; a prompt file is one."""
+    """Return the prompts of a benchmark; a prompt file is one."""
     try:
         rows = list(plugins.benchmark(ref).prompts())
     except AssayError:
@@ -47,6 +47,7 @@ def _fits(prompt: Prompt, text: str) -> bool:
 def _values(value: Any) -> Iterator[str]:
     for item in value if isinstance(value, list) else [value]:
         if item is not None:
+            # As in JSON, which is how the user wrote it.
             yield ("true" if item else "false") if isinstance(item, bool) else str(item)
 
 
@@ -67,7 +68,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 def plan(
     rows: Iterable[PromptRow], names: dict[str, str], setting: Setting, k: int | None = None
 ) -> list[TrialSpec]:
-    """Give the trials in order; with k, that many of each prompt."""
+    """Return the trials in order; with k, that many of each prompt."""
     return [
         TrialSpec(
             prompt=prompt,
@@ -86,7 +87,7 @@ def plan(
 
 
 def folder_names(ids: Iterable[str]) -> dict[str, str]:
-    """Give each prompt id a folder name of its own; ids that would collide get a hash behind."""
+    """Return a unique folder name for each prompt id; ids that would collide get a hash."""
     plain = {prompt_id: _UNSAFE.sub("_", prompt_id) for prompt_id in ids}
     counts: dict[str, int] = {}
     for name in plain.values():
@@ -106,6 +107,7 @@ def _limits(limits: Limits, timeout_ms: float | None) -> Limits:
 
 
 def _cut(name: str) -> str:
+    # Names are limited in bytes; "ignore" drops a character that was cut in two.
     return name.encode()[: _LONGEST - 11].decode(errors="ignore")
 
 
@@ -116,13 +118,13 @@ _HALF_PERCENT = 50
 
 
 def category_of(prompt: Prompt, key: str) -> str:
-    """Give the category as text; a list is one category, its parts joined."""
+    """Return the category as text; a list is one category, its parts joined."""
     value = prompt.metadata.get(key)
     return UNCATEGORIZED if value is None else _as_text(value)
 
 
 def analyse(names: Iterable[str], threshold: float) -> BalanceAnalysis:
-    """Count categories; threshold is the share (in %) of an even spread that is too little."""
+    """Count categories. Those under threshold % of an even share are underrepresented."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -142,27 +144,27 @@ def analyse(names: Iterable[str], threshold: float) -> BalanceAnalysis:
 
 
 def _percentage(count: int, total: int) -> int:
-    return math.floor(count / total * 100 + 0.5)
+    return math.floor(count / total * 100 + 0.5)  # round() would round half to even
 
 
 def _suggest(total: int, categories: list[Category], scarce: list[str]) -> list[str]:
-    said: list[str] = []
+    suggestions: list[str] = []
     if scarce:
-        said.append(f"Consider adding more test cases for: {', '.join(scarce)}")
+        suggestions.append(f"Consider adding more test cases for: {', '.join(scarce)}")
     most = next((each for each in categories if each.percentage > _HALF_PERCENT), None)
     if most is not None:
-        said.append(
+        suggestions.append(
             f"Category '{most.name}' has {most.percentage}% of cases - consider diversifying"
         )
     few = [each.name for each in categories if each.count < _FEW]
     if few:
-        said.append(f"Categories with < {_FEW} cases may not be reliable: {', '.join(few)}")
+        suggestions.append(f"Categories with < {_FEW} cases may not be reliable: {', '.join(few)}")
     if total < _SMALL_SET:
-        said.append(
+        suggestions.append(
             f"Consider expanding test set (currently {total} cases) "
             "for more statistical significance"
         )
-    return said or ["Test set appears well-balanced"]
+    return suggestions or ["Test set appears well-balanced"]
 
 
 def _as_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Put a prompt's own reference to its graders, and answers that must fail."""
+"""Ask the graders about a prompt's own reference, and about answers that must fail."""
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +16,7 @@ _UNRELATED_TEXTS = (
 
 
 def answers(prompt: Prompt, *, no_op: bool) -> dict[str, str]:
-    """Give the answers to ask the graders about, by name; the reference comes first."""
+    """Return the answers to ask the graders about, by name; the reference comes first."""
     reference = prompt.reference or ""
     asked = {REFERENCE: reference}
     if no_op and reference.strip():
@@ -27,7 +27,7 @@ def answers(prompt: Prompt, *, no_op: bool) -> dict[str, str]:
 
 
 def answer_row(prompt: Prompt, answer: str) -> bytes:
-    """Give a row as if an agent had said this."""
+    """Return the row of a trial in which an agent gave this answer."""
     row = {
         "id": prompt.id,
         "input": prompt.input,
@@ -40,11 +40,11 @@ def answer_row(prompt: Prompt, answer: str) -> bytes:
 
 
 def validation(prompt: Prompt, verdicts: dict[str, Verdict]) -> Validation:
-    """Put together what the graders said to each answer of one prompt."""
+    """Combine the verdicts on each answer of one prompt."""
     verdict = verdicts[REFERENCE]
     score = verdict.score
     no_op = {
-        name: said.score for name, said in verdicts.items() if name != REFERENCE and said.score
+        name: other.score for name, other in verdicts.items() if name != REFERENCE and other.score
     }
     return Validation(
         id=prompt.id,
@@ -57,13 +57,13 @@ def validation(prompt: Prompt, verdicts: dict[str, Verdict]) -> Validation:
         reasoning=score.reasoning if score else UNSET,
         grades=verdict.grades if len(verdict.grades) > 1 else UNSET,
         no_op=no_op or UNSET,
-        wrongly_passes=[name for name, said in no_op.items() if said.pass_] or UNSET,
+        wrongly_passes=[name for name, grade in no_op.items() if grade.pass_] or UNSET,
         grader_failure=_broken(verdicts),
     )
 
 
 def _unrelated(prompt: Prompt) -> str:
-    """Choose a sentence that does not hold the hint by chance."""
+    """Choose a sentence that does not contain the hint by chance."""
     hint = (prompt.hint or "").casefold()
     fit = [text for text in _UNRELATED_TEXTS if not hint or hint not in text.casefold()]
     return (fit or list(_UNRELATED_TEXTS))[0]

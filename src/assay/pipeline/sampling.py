@@ -1,4 +1,4 @@
-"""Draw rows for people to look at, and read them as samples or labelling sheets."""
+"""Draw rows for people to inspect, and read them as samples or labelling sheets."""
 
 import hashlib
 import heapq
@@ -18,7 +18,7 @@ SHEET_ROWS = 50
 
 
 class Drawn(msgspec.Struct, kw_only=True):
-    """Where the drawn rows stand, and what they were drawn from."""
+    """The positions of the drawn rows, and what they were drawn from."""
 
     spots: list[Spot]
     n_rows: int
@@ -36,7 +36,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
         _refuse_trials(rows, spot, row)
         if row.score is None or row.score.pass_:
             continue
-        if _grader_spoke(row):
+        if _was_graded(row):
             reservoir.offer(row.id, spot)
         else:
             n_undecided += 1
@@ -46,9 +46,9 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
 
 
 def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
-    """Draw graded rows, each verdict and category by its share, and shuffle them.
+    """Draw graded rows, stratified by verdict and category, and shuffle them.
 
-    Shares as in the file let the labelled rows speak for all of them without weights.
+    Proportional shares make the labelled rows represent the file without weights.
     """
     reservoirs: dict[tuple[bool, str], _Reservoir] = {}
     n_undecided = 0
@@ -56,7 +56,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
         _refuse_trials(rows, spot, row)
         if row.score is None:
             continue
-        if not _grader_spoke(row):
+        if not _was_graded(row):
             n_undecided += 1
             continue
         stratum = (row.score.pass_, str((row.metadata or {}).get(key)))
@@ -64,12 +64,12 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
         reservoir.offer(row.id, spot)
     counts = _shares(size, [reservoir.n_offered for reservoir in reservoirs.values()])
     spots = [
-        at
+        spot
         for reservoir, n in zip(reservoirs.values(), counts, strict=True)
-        for at in reservoir.drawn(n)
+        for spot in reservoir.drawn(n)
     ]
     return Drawn(
-        spots=sorted(spots, key=lambda at: _mark(f"order:{seed}", str(at.offset))),
+        spots=sorted(spots, key=lambda spot: _hash(f"order:{seed}", str(spot.offset))),
         n_rows=sum(reservoir.n_offered for reservoir in reservoirs.values()),
         n_undecided=n_undecided,
         n_strata=len(reservoirs),
@@ -77,7 +77,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
 
 
 class _Reservoir:
-    """Keeps the rows with the smallest marks: a fair draw whose memory is its size."""
+    """Reservoir sampling: keeps the rows with the smallest hashes, however many are offered."""
 
     def __init__(self, size: int, salt: str) -> None:
         self._size = size
@@ -87,7 +87,8 @@ class _Reservoir:
 
     def offer(self, row_id: str, spot: Spot) -> None:
         self.n_offered += 1
-        item = (-_mark(self._salt, f"{spot.offset}:{row_id}"), spot)
+        # Negated: the heap's smallest item is the largest hash, the first to be replaced.
+        item = (-_hash(self._salt, f"{spot.offset}:{row_id}"), spot)
         if len(self._kept) < self._size:
             heapq.heappush(self._kept, item)
         elif self._kept and item > self._kept[0]:
@@ -105,16 +106,17 @@ def _refuse_trials(rows: RowFile, spot: Spot, row: VerdictView) -> None:
         )
 
 
-def _grader_spoke(row: VerdictView) -> bool:
+def _was_graded(row: VerdictView) -> bool:
+    # Without an answer a failure counts as a fail, but no grader was asked.
     return row.failure is None or row.failure.answered
 
 
-def _mark(salt: str, text: str) -> int:
+def _hash(salt: str, text: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{salt}:{text}".encode(), digest_size=8).digest())
 
 
 def _shares(size: int, counts: list[int]) -> list[int]:
-    """Split a number by shares, the largest remainders first."""
+    """Split a number in proportion to counts, by the largest remainder method."""
     total = sum(counts)
     if size >= total:
         return counts
@@ -147,7 +149,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
 
 
 def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
-    """Give what a person needs to judge the drawn rows, and nothing of what the grader said."""
+    """Return what a person needs to judge the drawn rows, without the grader's verdicts."""
     decoder = msgspec.json.Decoder(SampleView)
     found = [rows.row_at(spot, decoder) for spot in spots]
     return [
@@ -163,7 +165,7 @@ def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
 
 
 def rescored(sample: CalibrationSample, verdict: Verdict) -> CalibrationSample:
-    """Add what a second grader said."""
+    """Add the verdict of a second grader."""
     broken = "; ".join(f"{name}: {why}" for name, why in verdict.broken.items())
     return msgspec.structs.replace(
         sample, rescored_result=verdict.score or UNSET, grader_failure=broken or UNSET
@@ -171,7 +173,7 @@ def rescored(sample: CalibrationSample, verdict: Verdict) -> CalibrationSample:
 
 
 def snippet(steps: list[AnyStep]) -> list[AnyStep]:
-    """Give all of a short trajectory; of a long one the first two, the middle, the last two."""
+    """Return all of a short trajectory; of a long one the first two, the middle, the last two."""
     if len(steps) <= _SHOWN_STEPS:
         return steps
     return [*steps[:2], steps[len(steps) // 2], *steps[-2:]]

@@ -24,7 +24,7 @@ from assay.run.trial import lost_trial, recorded
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
-"""Hears of a step of a trial; None is its beginning."""
+"""Called with each step of a trial; None is its beginning."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -40,23 +40,23 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         _prepare(self.graders)
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Capture:
-        """Do the trial; on_step hears of each attempt that begins, and of its steps."""
-        hear = partial(on_step, spec) if on_step is not None else None
+        """Do the trial; on_step gets None for each attempt that begins, and then its steps."""
+        on_attempt_step = partial(on_step, spec) if on_step is not None else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
-            if hear is not None:
-                hear(None)
-            with recorded(attempt, hear) as recording:
+            if on_attempt_step is not None:
+                on_attempt_step(None)
+            with recorded(attempt, on_attempt_step) as recording:
                 captured = _read(attempt, recording)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
         return grade_capture(spec, captured, self.graders) if self.graders else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
-        """Give what is known of a trial whose worker died."""
+        """Return the result of a trial whose worker died."""
         return _read(spec, lost_trial(why))
 
     def cost_usd(self, result: Capture) -> float:
-        """Say what the last attempt cost; those before it failed for want of a provider."""
+        """Return what the last attempt cost; earlier ones failed for want of a provider."""
         return (result.usage.cost_usd or 0.0) if result.usage else 0.0
 
 
@@ -69,7 +69,7 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Nothing: there are no graders."""
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
-        """Do the trial; the lines are read only where a failure might be worth another attempt."""
+        """Do the trial; its lines are interpreted only where a failure may be retried."""
         attempt: TrialSpec | None = spec
         while attempt is not None:
             with recorded(attempt) as recording:
@@ -79,7 +79,7 @@ class RunTrial(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(row, spec_hash=spec.hash)
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
-        """Give what is known of a trial whose worker died."""
+        """Return the result of a trial whose worker died."""
         return raw_output(spec.prompt, lost_trial(why))
 
     def cost_usd(self, result: RawOutput) -> float:
@@ -88,10 +88,11 @@ class RunTrial(msgspec.Struct, frozen=True):
 
 
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:
-    """Wait and give another attempt while the failure says nothing about the agent; else None."""
+    """Wait and return another attempt if the failure does not measure the agent, else None."""
     tried = len(spec.retried)
     if failure is None or failure.cause.measures_agent or tried >= retries:
         return None
+    # Exponential backoff: these failures are mostly the provider's.
     pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
@@ -111,7 +112,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
     )
     failure = captured.failure or None
     if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
-        failure = None
+        failure = None  # the graders judge by the world's evidence
     verdict = judge(trial, failure, graders, AskingHost())
     broken = verdict.broken
     return msgspec.structs.replace(
@@ -137,17 +138,17 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
         failure = Failure(cause=Cause.HARNESS, message=why)
         broken = msgspec.structs.replace(recording, turns=(), failure=failure)
         captured = extract(spec.prompt, broken, adapter)
-    return msgspec.structs.replace(_covered(captured), spec_hash=spec.hash)
+    return msgspec.structs.replace(_masked(captured), spec_hash=spec.hash)
 
 
-def _covered(captured: Capture) -> Capture:
-    """Cover secrets that stand whole only now that the pieces of a stream are put together."""
+def _masked(captured: Capture) -> Capture:
+    """Mask secrets that came in pieces of a stream and are whole only now."""
     secrets = our_secrets()
     if not secrets.longest:
         return captured
-    said = msgspec.json.encode(captured)
-    masked = secrets.mask(said)
-    return captured if masked is said else msgspec.json.decode(masked, type=Capture)
+    row = msgspec.json.encode(captured)
+    masked = secrets.mask(row)
+    return captured if masked is row else msgspec.json.decode(masked, type=Capture)
 
 
 def grade_all(
@@ -156,7 +157,7 @@ def grade_all(
     workers: int = 1,
     more_waits: Callable[[], bool] = lambda: True,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows that are on disk or come one by one (see grade_rows); give them in their order."""
+    """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
     start_over()
     if workers > 1:
         _prepare(graders)
@@ -167,7 +168,7 @@ def grade_all(
 
 
 def _prepare(graders: Sequence[PluginRef]) -> None:
-    """Start what graders are forked from, if any needs it, while there are no threads yet."""
+    """Start the fork server, if any grader needs it, while there are no threads yet."""
     for grader in map(plugins.grader, graders):
         if function := getattr(grader, "child_function", None):
             prepare_to_fork(function)
@@ -178,7 +179,7 @@ def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with temporary_folder("assay-extract-") as scratch:
         recording = recording_of(row, base, Path(scratch))
-        captured = _covered(extract(prompt, recording, adapter))
+        captured = _masked(extract(prompt, recording, adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
 
 
@@ -188,7 +189,7 @@ class AskingHost(LocalHost):
     def ask(
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
     ) -> str:
-        """Run a trial of one prompt, in an empty folder unless cwd is given; give its answer."""
+        """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
         with temporary_folder("assay-ask-") as empty:
             spec = TrialSpec(
                 prompt=Prompt(id="ask", input=text),
@@ -208,5 +209,5 @@ class AskingHost(LocalHost):
 
 
 def local_machine() -> Machine:
-    """Give a Machine as `assay.plugin` has it; inside a trial, worlds and graders are given one."""
+    """Return a Machine for use outside a trial; inside, worlds and graders are given one."""
     return LocalHost()

@@ -1,4 +1,4 @@
-"""Put the trials of one prompt together, and keep finished ones until their prompt is complete."""
+"""Combine the trials of a prompt into its row; keep finished ones until it is complete."""
 
 import contextlib
 from collections import Counter
@@ -36,7 +36,7 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
 
 
 def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
-    """Put all trials of one prompt into its row, with pass numbers where there was a grader."""
+    """Combine all trials of one prompt into its row, with pass rates if there was a grader."""
     prompt, workspaces = spec.prompt, spec.surroundings.workspace_dir
     about = {"agent": plugins.adapter(spec.agent).name}
     if workspaces is not None:
@@ -70,16 +70,17 @@ def _set_pass_numbers(result: TrialResult) -> None:
 
 
 class TrialRows:
-    """Holds finished trials until their prompt is complete; a kill -9 loses none of them."""
+    """Keeps finished trials until their prompt is complete; a kill -9 loses none of them."""
 
     def __init__(
         self, rows: Rows[TrialResult], output: Path | None, mode: Mode, k: int, *, graded: bool
     ) -> None:
-        """Rows is the output, which has one row per prompt."""
+        """The output is rows, which has one row per prompt."""
         self._rows = rows
         self._k = k
         self._graded = graded
         self._path = None
+        # Not beside a pipe or a device such as /dev/stdout.
         if output is not None and (output.is_file() or not output.exists()):
             self._path = output.with_name(f"{output.name}.partial")
         self._mode = mode
@@ -88,7 +89,7 @@ class TrialRows:
         self._hashes: dict[str, str] = {}
         self._open: set[str] = set()
         self._known = False
-        """Whether it is known which prompts are open: before that nothing may be thrown away."""
+        """Whether it is known which prompts are open: before that nothing may be deleted."""
 
     def __enter__(self) -> "TrialRows":
         if self._path is not None:
@@ -107,7 +108,7 @@ class TrialRows:
                 self._path.unlink()
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        """Give the trials that have not finished yet; write rows that only a kill held back.
+        """Return the trials that have not finished yet; write rows that a kill prevented.
 
         Trials of prompts that are not in specs belong to a part of the run that was not asked for
         this time, and are kept for later.
@@ -125,7 +126,7 @@ class TrialRows:
         return [spec for spec in wanted if (spec.prompt.id, spec.number) not in done]
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
-        """Keep a finished trial; the last of its prompt writes the row."""
+        """Save a finished trial; the last one of its prompt writes the row."""
         entry = trial_entry(spec.number, captured)
         if self._journal is not None:
             line = FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, entry=entry)

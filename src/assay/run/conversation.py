@@ -36,7 +36,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """One trial's turns. Ends every process it began, whatever happens."""
+    """One trial's turns. Ends every process it started, whatever happens."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Conversation:
         self._dialogue = adapter.dialogue(str(places.workspace))
         self._history: list[tuple[str, str]] = []
         self.cancelled = threading.Event()
-        """Set by another thread to give up the turn under way; its processes are ended."""
+        """Set by another thread to end the current turn early; its processes are ended."""
         self.session_id: str | None = None
-        """The agent's own, once it is known; set it to go on with an earlier session."""
+        """The agent's own session id, once it is known; set it to continue an earlier session."""
         self.mcp_servers: dict[str, dict[str, Any]] = {}
         """Servers of the trial's world, for the adapter."""
         self.answer = ""
-        """Of the last turn."""
+        """The answer to the last turn."""
         self.turns: list[Turn] = []
         self.failure: Failure | None = None
         self.stderr = b""
@@ -75,7 +75,7 @@ class Conversation:
         self.keep: tuple[str, ...] = ()
 
     def hold(self) -> None:
-        """Put all turns of the prompt, until one does not end well."""
+        """Put all turns of the prompt to the agent, until one does not end well."""
         turns = self._spec.prompt.turns
         try:
             for number, text in enumerate(turns, 1):
@@ -88,7 +88,7 @@ class Conversation:
                 self.close()
 
     def put(self, text: str, *, last: bool = False) -> bool:
-        """Put one turn; says whether another may follow. Raises SpawnError."""
+        """Put one turn to the agent; return whether another may follow. Raises SpawnError."""
         ask = Ask(
             text=text,
             cwd=self._places.workspace,
@@ -102,7 +102,7 @@ class Conversation:
         end = TurnEnd(start_ms=self._now_ms())
         dialogue = self._dialogue
         if dialogue is None:
-            self._speak(ask, watch, end, last=last)
+            self._run_process(ask, watch, end, last=last)
         else:
             self._converse(ask, watch, end, dialogue, last=last)
         self.session_id = watch.session_id or self.session_id
@@ -113,7 +113,7 @@ class Conversation:
         return True
 
     def close(self) -> None:
-        """End whatever is still alive."""
+        """End every process that is still alive."""
         if self._process is None:
             end_family(None, self._mark, self._spec.limits.term_s)
             return
@@ -129,17 +129,19 @@ class Conversation:
         """Whether the agent's one process has ended, and the conversation with it."""
         return self._dialogue is not None and self._n_processes > 0 and self._process is None
 
-    def _speak(self, ask: Ask, watch: Watch, end: TurnEnd, *, last: bool) -> None:
+    def _run_process(self, ask: Ask, watch: Watch, end: TurnEnd, *, last: bool) -> None:
         """Hold one turn with a process of its own."""
         process, streams = self._start(self._adapter.command(ask), end, talk=False)
         watcher = self._watcher(streams, watch, end)
         watcher.follow(process, self._deadline_s(), self._adapter.linger_s)
-        self._left_processes = not last and process.exit_code == 0  # they may serve the next turn
+        # What a turn leaves running, such as a server, may be needed by the next turn.
+        self._left_processes = not last and process.exit_code == 0
         if not self._left_processes:
             process.end(0 if end.over_limit else self._spec.limits.term_s)
         streams.close(self._now_ms(), watcher.take)
         self._note(ask.text, end, process, watcher, first=0)
         self._release()
+        # A full disk cuts off the agent's output: that is no failure of the agent.
         if not watch.ended and is_full(self._places.raw):
             msg = f"no space left for the agent's output in {Path(self._places.raw).parent}"
             self.failure = Failure(cause=Cause.HARNESS, message=msg)
@@ -160,15 +162,15 @@ class Conversation:
         over = last or dialogue.over or not watch.ended or bool(process.exit_code)
         if over:
             if watch.ended:
-                self._let_go(process, end)
+                self._let_exit(process, end)
             process.end(self._spec.limits.term_s)
             streams.close(self._now_ms(), watcher.take)
         self._note(ask.text, end, process, watcher, first, over=over)
         if over:
             self._release()
 
-    def _let_go(self, process: Process, end: TurnEnd) -> None:
-        """Close stdin and give the agent a moment to end by itself; how it does says nothing."""
+    def _let_exit(self, process: Process, end: TurnEnd) -> None:
+        """Close stdin and give the agent time to exit by itself; its exit code is not judged."""
         if process.wait(0):
             return
         process.close_stdin()
@@ -178,17 +180,13 @@ class Conversation:
         end.lingered = process.exit_code != 0
 
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
-        limits, hear = self._spec.limits, self._on_step
-        return TurnWatcher(streams, watch, end, limits, self._clock, hear, self.cancelled)
+        limits, on_step = self._spec.limits, self._on_step
+        return TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
         self.keep = command.keep
-        env = child_env(self._spec, self._places.home, command.pass_env, command.env)
-        env.update(self._env)
-        only_ours = self._places.home is None and not command.env and not self._env
-        self.secrets = our_secrets() if only_ours else Secrets(env)
-        env[MARK_NAME] = self._mark.token
+        env = self._environment(command)
         raw, n = self._places.raw, self._n_processes
         stdin = Path(raw, f"{n}.in") if command.stdin is not None else None
         if stdin is not None:
@@ -216,6 +214,16 @@ class Conversation:
         self._streams = streams
         return self._process, self._streams
 
+    def _environment(self, command: Command) -> dict[str, str]:
+        """Return the agent's environment; remember the secrets in it."""
+        env = child_env(self._spec, self._places.home, command.pass_env, command.env)
+        env.update(self._env)
+        # Most trials get our own environment, whose secrets are found only once.
+        only_ours = self._places.home is None and not command.env and not self._env
+        self.secrets = our_secrets() if only_ours else Secrets(env)
+        env[MARK_NAME] = self._mark.token
+        return env
+
     def _write_files(self, command: Command) -> None:
         own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
@@ -242,7 +250,7 @@ class Conversation:
         end.end_ms = self._now_ms()
         end.exit_code = None if end.lingered else process.exit_code
         end.signal = process.signal_name
-        if end.timed_out and end.signal is None:
+        if end.timed_out and end.signal is None:  # it caught our signal and exited by itself
             end.signal = "SIGTERM"
         lines: Callable[[], Iterable[RawLine]]
         if watcher.lines is not None:

@@ -1,7 +1,7 @@
 """Find and end every process of a trial, also those that left its process group and session.
 
-Three nets, because agents' tools escape each of them: the tree below the agent's process; this
-process as child-subreaper, so that orphans come to us and not to init; and two marks that children
+Three mechanisms, because agents' tools escape each of them: the process tree below the agent; this
+process as child subreaper, so that orphans come to us and not to init; and two marks that children
 inherit, one in the environment and one in a resource limit nobody uses (it survives `env -i`).
 """
 
@@ -18,26 +18,28 @@ from pathlib import Path
 from typing import Any
 
 MARK_NAME = "ASSAY_TRIAL"
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 _LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
+"""The resource limit whose soft value marks a trial. Only Linux has it."""
 _NUMBERS = 65_536
+"""How many trials can be told apart by the limit before its values repeat."""
 _POLL_S = 0.01
 _KILL_S = 5.0
 _LIST_BYTES = 4096
 
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
-_births = threading.Lock()
-"""Held while a process is started: until then we bear its mark ourselves."""
-_burials = threading.Lock()
-"""Held while the list of our children is read: it skips some when others leave it meanwhile."""
+_start_lock = threading.Lock()
+"""Held while a process is started: during that time this process itself has the child's mark."""
+_reap_lock = threading.Lock()
+"""Held while the list of our children is read: it skips some if others are reaped meanwhile."""
 _adopting = False
 
 
 def adopt_orphans() -> None:
     """Make orphans of our agents children of this process, where the system can."""
     global _adopting
-    with _births:  # no process may be started before we are ready for its orphans
+    with _start_lock:  # no process may be started before we are ready for its orphans
         if _adopting:
             return
         if Path("/proc/self/task").exists():
@@ -49,7 +51,7 @@ def adopt_orphans() -> None:
 
 
 class Mark:
-    """What all processes of one trial bear and no others."""
+    """What all processes of one trial have in common, and no other process has."""
 
     _counter = count()
 
@@ -59,11 +61,11 @@ class Mark:
 
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
-        """Let a process be started that has the number from its first moment on.
+        """Start a process inside this block, and it has the number from its first moment on.
 
-        Put into it afterwards, the number would miss what it had forked by then.
+        Set afterwards, the number would be missing in what the process had forked by then.
         """
-        with _births:
+        with _start_lock:
             if _LIMIT is None:
                 yield
                 return
@@ -76,15 +78,15 @@ class Mark:
                 resource.setrlimit(_LIMIT, (soft, hard))
 
     @staticmethod
-    def bear(token: str, number: int) -> None:
-        """Put a mark on this process itself, for what it will start."""
+    def put_on_self(token: str, number: int) -> None:
+        """Mark this process itself, and with it all that it will start."""
         os.environ[MARK_NAME] = token
         if _LIMIT is not None:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(_LIMIT, (number, resource.getrlimit(_LIMIT)[1]))
 
     def is_on(self, pid: int) -> bool:
-        """Whether a process bears this mark."""
+        """Whether a process has this mark."""
         if _LIMIT is not None and self.number > 0:
             with contextlib.suppress(OSError, ValueError):
                 if resource.prlimit(pid, _LIMIT)[0] == self.number:
@@ -97,26 +99,27 @@ class Mark:
 
 
 def end_family(root: int | None, mark: Mark, term_s: float) -> bool:
-    """End the root and all its kin: TERM, grace, KILL. Says whether anything was alive."""
+    """End the root and all its descendants: TERM, grace, KILL. Return whether any was alive."""
     orphans = _orphans(mark)
-    if root is None and not orphans:
+    if root is None and not orphans:  # the usual end of a trial, which never imports psutil
         return False
     family = _Family(root, mark)
     if not family.members(orphans):
         return False
     family.signal(signal.SIGTERM)
     if not family.wait(term_s):
+        # More than once: what forks faster than we look has new members after each round.
         deadline = time.monotonic() + _KILL_S
         while time.monotonic() < deadline:
             family.signal(signal.SIGKILL)
             if family.wait(0.2):
                 break
-    _orphans(mark)  # those that died just now are buried too
+    _orphans(mark)  # reaps those that died just now
     return True
 
 
 def end_leftovers(run_token: str) -> int:
-    """End what a run that was itself killed left behind; gives how many."""
+    """End what a run that was itself killed left behind; return how many processes."""
     import psutil
 
     left = []
@@ -134,7 +137,7 @@ def end_leftovers(run_token: str) -> int:
 
 
 class _Family:
-    """The living processes of one trial, looked up anew each time: they may fork meanwhile."""
+    """The living processes of one trial, looked up again each time: they may fork meanwhile."""
 
     def __init__(self, root: int | None, mark: Mark) -> None:
         import psutil
@@ -145,14 +148,14 @@ class _Family:
         self._known: dict[int, Any] = {}
 
     def members(self, orphans: Iterable[int] | None = None) -> list[Any]:
-        """Give all that are alive now, and remember them: a parent's death hides its children.
+        """Return all that are alive now, and remember them: a parent's death hides its children.
 
-        Who was born to one that died meanwhile is an orphan by then: none is left only when all
-        whom we knew are dead and there are no orphans afterwards.
+        A child of one that died meanwhile is an orphan by then. So none is left only when all
+        known processes are dead and there are no orphans afterwards.
         """
         found = _orphans(self._mark) if orphans is None else orphans
         while True:
-            self._meet([*found, *([self._root] if self._root else [])])
+            self._add_trees([*found, *([self._root] if self._root else [])])
             for pid, process in list(self._known.items()):
                 if not _is_alive(process):
                     del self._known[pid]
@@ -162,7 +165,7 @@ class _Family:
             if not found or found == before:
                 return []
 
-    def _meet(self, pids: Iterable[int]) -> None:
+    def _add_trees(self, pids: Iterable[int]) -> None:
         for pid in pids:
             with contextlib.suppress(self._psutil.Error):
                 process = self._known.setdefault(pid, self._psutil.Process(pid))
@@ -170,13 +173,13 @@ class _Family:
                     self._known.setdefault(child.pid, child)
 
     def signal(self, number: int) -> None:
-        """Send a signal to each; who is gone is gone."""
+        """Send a signal to each; those that ended meanwhile are skipped."""
         for process in self.members():
             with contextlib.suppress(self._psutil.Error, OSError):
                 process.send_signal(number)
 
     def wait(self, seconds: float) -> bool:
-        """Whether all are dead within the time."""
+        """Wait until all are dead; return False when the time is over first."""
         deadline = time.monotonic() + seconds
         while self.members():
             if time.monotonic() >= deadline:
@@ -190,7 +193,8 @@ def _is_alive(process: Any) -> bool:
 
     try:
         status = process.status() if process.is_running() else None
-        if status == psutil.STATUS_ZOMBIE:  # its first thread ended, others may go on
+        # A process whose main thread has ended shows as a zombie while other threads still run.
+        if status == psutil.STATUS_ZOMBIE:
             return bool(process.num_threads() > 1)
     except psutil.Error:
         return False
@@ -198,20 +202,20 @@ def _is_alive(process: Any) -> bool:
 
 
 def _orphans(mark: Mark) -> list[int]:
-    """Give marked processes that lost their parent; bury those that have died.
+    """Return marked processes that lost their parent; reap those that have died.
 
-    Only marked ones: another may be a process that another trial is starting at this moment.
+    Only marked ones: another child may be a process that another trial is starting just now.
     """
-    with _burials:
+    with _reap_lock:
         while True:
             marked = [pid for pid in _adopted() if mark.is_on(pid)]
-            alive = [pid for pid in marked if not _bury(pid)]
+            alive = [pid for pid in marked if not _reap(pid)]
             if len(alive) == len(marked):
-                return alive  # else those who were buried may have left us their children
+                return alive  # otherwise those just reaped may have left us their own children
 
 
 def _adopted() -> list[int]:
-    """Our children that we did not start. Linux hands orphans to the main thread."""
+    """Return our children that we did not start. Linux hands orphans to the main thread."""
     pid = os.getpid()
     try:
         children = _children(pid)
@@ -223,11 +227,11 @@ def _adopted() -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Read the list; as every trial does at its end, the file is opened once."""
+    """Read the kernel's list. The file is opened once, because every trial reads it at its end."""
     fd, text = _children_file(pid), b""
     while chunk := os.pread(fd, _LIST_BYTES, len(text)):
         text += chunk
-        if len(chunk) < _LIST_BYTES // 2:  # the system fills a page where there is more
+        if len(chunk) < _LIST_BYTES // 2:  # the kernel fills a page while there is more
             break
     return [int(child) for child in text.split()]
 
@@ -237,7 +241,7 @@ def _children_file(pid: int) -> int:
     return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _bury(pid: int) -> bool:
+def _reap(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
@@ -249,4 +253,5 @@ def _base_number() -> int:
     if _LIMIT is None:
         return 0
     soft = resource.getrlimit(_LIMIT)[0]
+    # Marks count down from the limit in force, which anyone may lower; 819,200 is Linux's default.
     return soft if _NUMBERS < soft < resource.RLIM_INFINITY else 819_200

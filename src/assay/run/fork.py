@@ -1,9 +1,9 @@
-"""The far side of a forked process: a server that forks, and the processes that it makes.
+"""The child's side of forking: a server that forks, and the processes that it makes.
 
 `process.py` starts the server while it has no threads yet, because a process that has threads must
 not fork: their locks would stay locked in the copy. Each process that the server makes builds a
-function and calls it with the lines that come in. It has its parent's modules already, which is
-what makes it cheap.
+function and calls it with the lines that come in. It is cheap because it has its parent's modules
+already.
 """
 
 import atexit
@@ -24,10 +24,10 @@ import msgspec
 from assay.run import family
 
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
-"""Takes one line or more and gives one for each, as soon as it knows it; all end in line feeds."""
+"""Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
 PID = struct.Struct("=q")
 FDS = 3
-"""A process is given three pipes: lines to read, answers to write, and a bell."""
+"""A process is given three pipes: lines to read, answers to write, and one to wake the reader."""
 _BLOCK = 64 * 1024
 
 
@@ -35,34 +35,35 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The first line a forked process reads."""
 
     function: str
-    """module:name of a function that is called with the argument and gives an AnswerLines."""
+    """module:name of a function that is called with the argument and returns an AnswerLines."""
     argument: str
     token: str
     number: int
-    """Of its family.Mark."""
+    """Both are those of its family.Mark."""
 
 
 _START = msgspec.json.Decoder(Start)
 
 
 def open_control() -> tuple[socket.socket, socket.socket]:
-    """Make the two ends over which a fork is asked for: ours, and that of serve_forks."""
+    """Make the two ends over which a fork is requested: ours, and that of serve_forks."""
     return socket.socketpair()
 
 
 def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
-    """Ask for a process that has these pipes; give its number, -1 when there is none."""
+    """Ask for a process that has these pipes; return its pid, -1 when it could not be forked."""
     try:
         socket.send_fds(control, [b"!"], fds)
-        said = control.recv(PID.size)
+        reply = control.recv(PID.size)
     except OSError:
         return -1
-    return int(PID.unpack(said)[0]) if len(said) == PID.size else -1
+    return int(PID.unpack(reply)[0]) if len(reply) == PID.size else -1
 
 
 def serve_forks(control: socket.socket) -> NoReturn:
     """Fork a process for each request, until the other end is closed."""
-    # Not one of the three standard numbers, which the parent may have had closed.
+    # The parent may have had stdin, stdout or stderr closed, so that the socket got its number;
+    # _leave_parent redirects those three.
     control = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     _leave_parent(keep=[control.fileno()])
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -84,7 +85,7 @@ def serve_forks(control: socket.socket) -> NoReturn:
 class _Alive:
     """The processes that were forked, to be killed when the one that asked for them was killed.
 
-    Held by pidfd, which never means another process, as a number that is used again would.
+    Held by pidfd: a pid may be used again for another process, a pidfd never.
     """
 
     def __init__(self) -> None:
@@ -107,77 +108,77 @@ class _Alive:
 
 
 def _fork_twice(control: socket.socket, fds: Sequence[int]) -> int:
-    """Fork by way of a process that ends at once: what it forked becomes the child of ours.
+    """Fork by way of a process that ends at once, as a daemon does, to make the result an orphan.
 
-    We are gone for the kernel then, and it hands the orphan to the process that asked (see
-    family.adopt_orphans), which can wait for it as for any child.
+    The kernel hands the orphan to the process that asked (see family.adopt_orphans), which can
+    wait for it as for any child.
     """
-    outlet, inlet = os.pipe()
+    read_end, write_end = os.pipe()
     between = os.fork()
     if between == 0:
         pid = os.fork()
         if pid == 0:
             control.close()
-            os.close(outlet)
-            os.close(inlet)
+            os.close(read_end)
+            os.close(write_end)
             _answer_lines(fds)
-        os.write(inlet, PID.pack(pid))
+        os.write(write_end, PID.pack(pid))
         os._exit(0)
-    os.close(inlet)
-    said = os.read(outlet, PID.size)
-    os.close(outlet)
+    os.close(write_end)
+    packed_pid = os.read(read_end, PID.size)  # empty when the second fork failed
+    os.close(read_end)
     os.waitpid(between, 0)
-    return int(PID.unpack(said)[0]) if said else -1
+    return int(PID.unpack(packed_pid)[0]) if packed_pid else -1
 
 
 def _leave_parent(keep: Sequence[int]) -> None:
-    """Give up what belongs to the process that we are a copy of."""
+    """Drop what belongs to the process that we are a copy of: terminal, signal handlers, files."""
     os.setsid()  # Ctrl-C in the terminal is for the parent, which ends us
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
-    atexit._clear()
+    atexit._clear()  # the exit handlers are the parent's too
     _close_files({*keep, *([2] if sys.stderr is not None else [])})
     # What the parent had read ahead of its stdin or not yet written to its stdout stays its own.
-    _left.extend([sys.stdin, sys.stdout])
+    _parent_streams.extend([sys.stdin, sys.stdout])
     sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - as long as the process
     sys.stdout = sys.stderr if sys.stderr is not None else open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
-_left: list[object] = []
-"""Kept from being collected, which would write their buffers once more."""
+_parent_streams: list[object] = []
+"""Kept from being collected, which would write their buffers a second time."""
 
 
 def _close_files(keep: set[int]) -> None:
-    """Put nothing in place of every open file. Stdout goes where stderr goes.
+    """Redirect every open file to /dev/null, stdout to where stderr goes.
 
     Not closed: an object of the parent that is collected later would close its number again, and by
     then the number would be another file's.
     """
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - names, not paths
         with contextlib.suppress(OSError):  # the list itself was open while it was read
             fd = int(name)
-            if fd not in keep and fd != nothing:
-                os.fstat(fd)
-                os.dup2(nothing, fd, inheritable=fd <= 2)
+            if fd not in keep and fd != null:
+                os.fstat(fd)  # raises when it is not open any more
+                os.dup2(null, fd, inheritable=fd <= 2)
     if 2 not in keep:
-        os.dup2(nothing, 2)
+        os.dup2(null, 2)
     os.dup2(2, 1)
-    os.dup2(nothing, 0)
+    os.dup2(null, 0)
 
 
 def _answer_lines(fds: Sequence[int]) -> NoReturn:
-    """Answer every line; end with the input, or by whatever the function does to its process."""
+    """Answer every line; exit when the input ends, or when the function ends its process."""
     code = 1
     try:
         os.setsid()
-        questions, answers, bell = fds
-        for fd in (answers, bell):
+        questions, answers, wake_fd = fds
+        for fd in (answers, wake_fd):
             os.set_blocking(fd, False)
-        copied: list[bool] = []
+        copied: list[bool] = []  # not empty in a process that the function has forked
         os.register_at_fork(after_in_child=lambda: copied.append(True))
         start, questions_in = _first_line(questions)
         answer = _function(_START.decode(start))
@@ -185,8 +186,8 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
             for line in answer(block):
                 if copied:  # the function forked, and its copy came back to our loop
                     os._exit(1)
-                _write(answers, line, bell)
-            _ring(bell)
+                _write(answers, line, wake_fd)
+            _wake(wake_fd)
         atexit._run_exitfuncs()
         code = 0
     except Exception:  # noqa: BLE001 - nobody above us but the parent's frames
@@ -196,14 +197,14 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
 
 
 def _function(start: Start) -> AnswerLines:
-    family.Mark.bear(start.token, start.number)
+    family.Mark.put_on_self(start.token, start.number)
     module, _, name = start.function.partition(":")
     build: Callable[[str], AnswerLines] = getattr(import_module(module), name)
     return build(start.argument)
 
 
 def _first_line(fd: int) -> tuple[bytes, bytes]:
-    """Give the first line and what was read behind it."""
+    """Return the first line and what was read after it."""
     read = b""
     while b"\n" not in read and (block := os.read(fd, _BLOCK)):
         read += block
@@ -212,7 +213,7 @@ def _first_line(fd: int) -> tuple[bytes, bytes]:
 
 
 def _blocks(fd: int, rest: bytes) -> Iterator[bytes]:
-    """Give whole lines as they come, many at a time."""
+    """Yield whole lines as they come, many at a time."""
     parts = [rest]  # of a line that is longer than a block
     block = rest
     while True:
@@ -226,25 +227,25 @@ def _blocks(fd: int, rest: bytes) -> Iterator[bytes]:
         parts.append(block)
 
 
-def _write(fd: int, line: bytes, bell: int) -> None:
-    """Write a line at once: it is not lost when the process dies over the next one.
+def _write(fd: int, line: bytes, wake_fd: int) -> None:
+    """Write a line at once, so that it is not lost when the process dies over the next one.
 
-    Nobody waits at this pipe, so that writing wakes nobody; the bell does.
+    The reader does not wait on this pipe but on wake_fd, so that it is not woken by each line.
     """
     n_written = 0
     while n_written < len(line):
         try:
             n_written += os.write(fd, line[n_written:] if n_written else line)
         except BlockingIOError:
-            _ring(bell)
+            _wake(wake_fd)  # the pipe is full: the reader has to empty it
             room = select.poll()
             room.register(fd, select.POLLOUT)
             room.poll()
 
 
-def _ring(bell: int) -> None:
-    with contextlib.suppress(BlockingIOError):  # it was rung often enough
-        os.write(bell, b"!")
+def _wake(wake_fd: int) -> None:
+    with contextlib.suppress(BlockingIOError):  # full of earlier wake-ups: one is enough
+        os.write(wake_fd, b"!")
 
 
 def main() -> None:

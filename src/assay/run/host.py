@@ -1,6 +1,6 @@
 """What plugins ask of this machine: run a program to its end, or keep one that answers lines.
 
-A function of ours can be kept like a program, in a forked process that can be killed.
+A Python function of Assay can be kept like a program, in a forked process that can be killed.
 """
 
 import atexit
@@ -24,10 +24,11 @@ _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer of a serving program, and as much of the end of other streams as is read."""
 _STDERR_BYTES = 1024 * 1024
 _FLOOD_BYTES = 512 * 1024 * 1024
+"""A program that writes more than this is ended."""
 _LOOK_S = 0.005
-"""How often answers to a batch are looked for, so that a slow one holds none back for long."""
+"""How often answers to a batch are read, so that a slow one does not hold the others back."""
 _STOP_S = 0.1
-"""How often we look whether everything is to stop."""
+"""How often we check whether everything is to stop."""
 
 
 class LocalHost:
@@ -60,7 +61,7 @@ class LocalHost:
                 stdin=Path(source.name),
             )
             process = Process(launch, mark)
-            timed_out = _run_out(process, timeout_s, (out, err))
+            timed_out = _wait_and_end(process, timeout_s, (out, err))
             return Finished(
                 exit_code=process.exit_code,
                 stdout=_end_of(out, _MOST_BYTES),
@@ -69,11 +70,11 @@ class LocalHost:
             )
 
     def serve(self, argv: Sequence[str]) -> "ServedProgram":
-        """Give this thread's running copy of a program; start it when there is none."""
+        """Return this thread's running copy of a program; start it when there is none."""
         return _serve(tuple(argv), lambda: ServedProgram(argv))
 
     def serve_function(self, function: str, argument: str) -> "ServedFunction":
-        """Give this thread's process that runs a function; fork it when there is none."""
+        """Return this thread's process that runs a function; fork it when there is none."""
         return _serve((function, argument), lambda: ServedFunction(function, argument))
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> "StartedProgram":
@@ -82,12 +83,12 @@ class LocalHost:
 
 
 class StartedProgram:
-    """A program beside a trial; its streams go into one file that only we see."""
+    """A program beside a trial; stdout and stderr go into one file that has no name."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
         mark = family.Mark(uuid.uuid4().hex)
-        self._said = temporary_file()  # lives as long as the program
-        fd = self._said.fileno()
+        self._output = temporary_file()  # lives as long as the program
+        fd = self._output.fileno()
         launch = Launch(
             argv=argv,
             cwd=cwd,
@@ -98,78 +99,77 @@ class StartedProgram:
         try:
             self._process = Process(launch, mark)
         except BaseException:
-            self._said.close()
+            self._output.close()
             raise
         self._lock = threading.Lock()
         self._released = False
-        self._words = ""
+        self._final_output = ""
 
     @property
     def pid(self) -> int:
-        """Of the program itself."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether the program is gone."""
+        """Whether the program has ended."""
         with self._lock:
             return self._released or self._process.poll()
 
     def end(self) -> None:
-        """End it with all its kin."""
+        """End it with its process tree."""
         with self._lock:
             if not self._released:
                 self._process.end(term_s=2.0)
-                self._words = self._last_words()
+                self._final_output = self._output_tail()  # the file is closed below
                 self._released = True
                 self._process.release()
-                self._said.close()
+                self._output.close()
 
     def last_words(self) -> str:
         """The end of what it wrote."""
         with self._lock:
-            return self._words if self._released else self._last_words()
+            return self._final_output if self._released else self._output_tail()
 
-    def _last_words(self) -> str:
-        return _end_of(self._said, 2000).decode("utf-8", "replace").strip()
+    def _output_tail(self) -> str:
+        return _end_of(self._output, 2000).decode("utf-8", "replace").strip()
 
 
 class _Served:
-    """A process that answers one line with one line. Whatever goes wrong, it is killed."""
+    """A process that answers each line with one line. Whatever goes wrong, it is killed."""
 
     _linger_s = 0.5
     """How long it may take to end by itself after it has failed."""
 
-    def __init__(self, process: Process, out: int, bell: int) -> None:
+    def __init__(self, process: Process, out: int, wake_fd: int) -> None:
         self._process = process
         self._out = out
-        self._bell = bell
-        """What can be read when there is a reason to look for answers."""
+        self._wake_fd = wake_fd
+        """Readable when it is time to read answers; a program's own stdout serves as well."""
         os.set_blocking(out, False)
-        os.set_blocking(bell, False)
-        self._heard = bytearray()
+        os.set_blocking(wake_fd, False)
+        self._received = bytearray()
         self.is_open = True
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process went away by itself since it was last asked."""
+        """Whether the process ended by itself since the last question."""
         return self.is_open and self._process.poll()
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
-        """Write one line, give the one that comes back."""
+        """Write one line and return the one that comes back."""
         (answer,) = self.ask_many(line.rstrip(b"\n") + b"\n", timeout_s)
         return answer[:-1]
 
     def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
-        """Write lines, give what comes back, in its order, as many lines at a time as have come.
+        """Write lines; yield the answers in order, as many lines at a time as have come.
 
         Raises PluginError when the next answer does not come within the time since the last one.
-        Whoever stops listening before the last answer has the process killed.
+        The process is killed when the caller stops before the last answer.
         """
         n_left = lines.count(b"\n")
         try:
-            self._hear()
-            if self._heard:
+            self._receive()
+            if self._received:
                 msg = "wrote more than one line for a question"
                 raise PluginError(msg)
             self._process.write(lines)
@@ -182,7 +182,7 @@ class _Served:
                 self.close(term_s=1.0, linger_s=self._linger_s)
 
     def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
-        """End the process: closed stdin first, then as with everything else."""
+        """End the process: close its stdin, give it time to exit, then kill its process tree."""
         if not self.is_open:
             return
         self.is_open = False
@@ -194,65 +194,66 @@ class _Served:
                     break
         self._process.end(term_s)
         self._process.release()
-        for fd in {self._out, self._bell}:
+        for fd in {self._out, self._wake_fd}:  # a set: they may be the same
             os.close(fd)
 
     def _next_answers(self, timeout_s: float, n_left: int) -> tuple[bytes, int]:
         deadline_s = time.monotonic() + timeout_s
-        looked_at = 0
-        # Of several answers some may be there before the bell says that all of them are.
+        searched = 0
+        # A forked function wakes us only when all are answered; some can be read before that.
         longest_s = _LOOK_S if n_left > 1 else _STOP_S
-        while (end := self._heard.rfind(b"\n", looked_at)) < 0:
-            looked_at = len(self._heard)
+        while (end := self._received.rfind(b"\n", searched)) < 0:
+            searched = len(self._received)
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
             self._wait(min(left_s, longest_s))
-            can_come = self._hear()
-            nothing_new = len(self._heard) == looked_at
-            if (nothing_new and not can_come) or self._too_long(looked_at):
-                raise PluginError(self._last_words())
-        n_lines = self._heard.count(b"\n", 0, end + 1)
-        if n_lines > n_left:  # a line that nobody asked for is complained of by the next question
-            lines = self._heard.split(b"\n", n_left)
-            n_lines, end = n_left, len(self._heard) - len(lines[-1]) - 1
-        answers = bytes(self._heard[: end + 1])
-        del self._heard[: end + 1]
+            more_can_come = self._receive()
+            nothing_new = len(self._received) == searched
+            if (nothing_new and not more_can_come) or self._too_long(searched):
+                raise PluginError(self._why_no_answer())
+        n_lines = self._received.count(b"\n", 0, end + 1)
+        if n_lines > n_left:  # a line too many stays here; the next question raises for it
+            lines = self._received.split(b"\n", n_left)
+            n_lines, end = n_left, len(self._received) - len(lines[-1]) - 1
+        answers = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
         return answers, n_lines
 
     def _wait(self, longest_s: float) -> None:
-        """Wait until there is something to read, room to write, or somebody to reap."""
+        """Wait until there is something to read or room to write, or the time is over."""
         raise_if_stopping()
         poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._wake_fd, select.POLLIN)
         unsent_to = self._process.unsent_to
         if unsent_to is not None:
             poll.register(unsent_to, select.POLLOUT)
         poll.poll(longest_s * 1000)
         if unsent_to is not None:
-            self._process.write(b"")
+            self._process.write(b"")  # sends what is queued
 
-    def _hear(self) -> bool:
-        """Read what is there; says whether more can come."""
-        ended = self._process.poll()  # first: what is written later cannot be missed
+    def _receive(self) -> bool:
+        """Read what is there; return whether more can come."""
+        # Polled before reading: if it had ended by then, the read below gets all it ever wrote.
+        ended = self._process.poll()
         try:
-            while len(self._heard) <= _MOST_BYTES:
-                heard = os.read(self._out, 65536)
-                if not heard:
+            while len(self._received) <= _MOST_BYTES:
+                block = os.read(self._out, 65536)
+                if not block:
                     return False
-                self._heard += heard
+                self._received += block
         except BlockingIOError:
             return not ended
         return True
 
-    def _too_long(self, looked_at: int) -> bool:
-        return len(self._heard) > _MOST_BYTES and b"\n" not in self._heard[looked_at:]
+    def _too_long(self, searched: int) -> bool:
+        return len(self._received) > _MOST_BYTES and b"\n" not in self._received[searched:]
 
-    def _last_words(self) -> str:
+    def _why_no_answer(self) -> str:
         if self._too_long(0):
             return f"wrote a line of more than {_MOST_BYTES} bytes"
-        self._process.wait(0.5)
+        self._process.wait(0.5)  # its stdout may close a moment before it has an exit code
         how = f"exited with code {self._process.exit_code}"
         if not self._process.has_ended:
             how = "closed its stdout"
@@ -265,12 +266,12 @@ class ServedProgram(_Served):
     def __init__(self, argv: Sequence[str]) -> None:
         mark = family.Mark(uuid.uuid4().hex)
         self._err = temporary_file()  # lives as long as the program
-        out, inlet = os.pipe()
+        out, write_end = os.pipe()
         launch = Launch(
             argv=argv,
             cwd=str(Path.cwd()),
             env={**os.environ, family.MARK_NAME: mark.token},
-            stdout=inlet,
+            stdout=write_end,
             stderr=self._err.fileno(),
             talk=True,
         )
@@ -281,64 +282,63 @@ class ServedProgram(_Served):
             self._err.close()
             raise
         finally:
-            os.close(inlet)
+            os.close(write_end)
         super().__init__(process, out, out)
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
-        """Write one line, give the one that comes back."""
+        """Write one line and return the one that comes back; keep stderr from growing for ever."""
         answer = super().ask(line, timeout_s)
         if os.fstat(self._err.fileno()).st_size > _STDERR_BYTES:
-            self._err.seek(0)  # the program shares our place in the file: it goes on at the start
+            self._err.seek(0)  # the program shares this file position, so it goes on at the start
             self._err.truncate()
         return answer
 
     def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
-        """End the program."""
         super().close(term_s, linger_s)
         self._err.close()
 
-    def _last_words(self) -> str:
-        words = super()._last_words()
-        said = _end_of(self._err, 500).decode("utf-8", "replace").strip()
-        return f"{words}: {said or 'No error output'}"
+    def _why_no_answer(self) -> str:
+        why = super()._why_no_answer()
+        stderr = _end_of(self._err, 500).decode("utf-8", "replace").strip()
+        return f"{why}: {stderr or 'No error output'}"
 
 
 class ServedFunction(_Served):
     """A function of ours in a forked process. What it prints goes to our stderr.
 
-    It rings a bell when all that it was sent is answered: were we woken by each answer, that would
-    take longer than most of them.
+    It wakes us through a pipe of its own when all that it was sent is answered: to be woken by each
+    answer would take longer than most answers do.
     """
 
     _linger_s = 0.0
 
     def __init__(self, function: str, argument: str) -> None:
         out, answers = os.pipe()
-        bell, rope = os.pipe()
-        call = Call(function=function, argument=argument, answers=answers, bell=rope)
+        wake_fd, wake_write_end = os.pipe()
+        call = Call(function=function, argument=argument, answers=answers, wake_fd=wake_write_end)
         try:
             process = Process(call, family.Mark(uuid.uuid4().hex))
         except BaseException:
             os.close(out)
-            os.close(bell)
+            os.close(wake_fd)
             raise
         finally:
             os.close(answers)
-            os.close(rope)
-        super().__init__(process, out, bell)
+            os.close(wake_write_end)
+        super().__init__(process, out, wake_fd)
 
-    def _hear(self) -> bool:
-        """Read the bell first: it may ring again while the answers are read."""
+    def _receive(self) -> bool:
+        # The wake-up first: another may come while the answers are read, and must not be lost.
         with contextlib.suppress(BlockingIOError):
-            os.read(self._bell, 65536)
-        return super()._hear()
+            os.read(self._wake_fd, 65536)
+        return super()._receive()
 
 
 _served: dict[tuple[int, tuple[str, ...]], Any] = {}
 
 
-def _serve[S: _Served](what: tuple[str, ...], start: Callable[[], S]) -> S:
-    key = (threading.get_ident(), what)
+def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
+    key = (threading.get_ident(), command)
     served: S | None = _served.get(key)
     if served is not None and served.has_ended:
         served.close()
@@ -349,14 +349,14 @@ def _serve[S: _Served](what: tuple[str, ...], start: Callable[[], S]) -> S:
 
 @atexit.register
 def close_served() -> None:
-    """End every process that serves; they live across trials, until the work is done."""
+    """End every serving process; they live across trials, until the work is done."""
     while _served:
         _served.popitem()[1].close()
     close_fork_server()
 
 
-def _run_out(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:
-    """Wait for the end and clean up; says whether the time was not enough."""
+def _wait_and_end(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:
+    """Wait for the end and clean up; return whether it timed out."""
     deadline_s = time.monotonic() + timeout_s
     try:
         while not process.wait(deadline_s - time.monotonic()):
@@ -372,6 +372,6 @@ def _run_out(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) ->
 
 
 def _end_of(file: BinaryIO, n_bytes: int) -> bytes:
-    """Read the end without moving the place at which a living program writes."""
+    """Read the end without moving the file position at which a running program writes."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), n_bytes, max(0, size - n_bytes))

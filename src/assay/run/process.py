@@ -49,17 +49,22 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     argument: str
     answers: int
-    bell: int
+    wake_fd: int
     """Pipes to write to; they stay the caller's."""
 
 
 class Process:
-    """One running program. Its stdout and stderr are regular files: pipes lose ends."""
+    """One running program.
+
+    Its stdout and stderr should be regular files: one real agent loses the end of its output on a
+    pipe.
+    """
 
     def __init__(self, launch: Launch | Call, mark: family.Mark) -> None:
         family.adopt_orphans()
         self._mark = mark
         self._outbox = b""
+        """What write() was given and stdin has not taken yet."""
         self._popen: subprocess.Popen[bytes] | _Forked
         if isinstance(launch, Call):
             self._popen = _Forked(launch)
@@ -95,19 +100,19 @@ class Process:
 
     @property
     def unsent_to(self) -> int | None:
-        """The stdin that still has to take bytes."""
+        """The stdin that has not taken all bytes yet."""
         return self._popen.stdin.fileno() if self._outbox and self._popen.stdin else None
 
     def close_stdin(self) -> None:
-        """Say that nothing more will come."""
+        """Close stdin: the process sees the end of its input."""
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
 
     def wait(self, longest_s: float) -> bool:
-        """Wait for the end, at most a moment; says whether the process has ended.
+        """Wait for the end, but only briefly; return whether the process has ended.
 
-        The moment grows with the number of processes, so that many agents cost no more than few.
+        The wait grows with the number of processes, so that many agents cost no more than few.
         """
         raise_if_stopping()
         if self._outbox:
@@ -121,18 +126,19 @@ class Process:
         return self.has_ended
 
     def poll(self) -> bool:
-        """Say whether the process has ended, without waiting; also while everything stops."""
+        """Return whether the process has ended, without waiting. Never raises Interrupted."""
         return self._popen.poll() is not None
 
     def end(self, term_s: float) -> bool:
-        """End the process and all its kin; says whether anything had to be ended."""
+        """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
+        # After Ctrl-C the operator waits for this: the grace period is short.
         ended = family.end_family(root, self._mark, 0.5 if _stopping.is_set() else term_s)
         self._popen.wait()
         return ended
 
     def release(self) -> None:
-        """Let go of what the system holds for us; the process has ended."""
+        """Close what belongs to a process that has ended: its stdin and its pidfd."""
         self.close_stdin()
         if self._pidfd is not None:
             os.close(self._pidfd)
@@ -141,29 +147,29 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process itself is gone."""
+        """Whether the process itself has been reaped."""
         return self._popen.returncode is not None
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell shows it: 128 + n for death by signal n."""
+        """The exit code as a shell shows it: 128 + n for death by signal n."""
         code = self._popen.returncode
         return 128 - code if code is not None and code < 0 else code
 
     @property
     def signal_name(self) -> str | None:
-        """Name of the signal the process died of."""
+        """The name of the signal that killed the process."""
         code = self._popen.returncode
         if code is None or code >= 0:
             return None
         try:
             return signal.Signals(-code).name
-        except ValueError:
+        except ValueError:  # most real-time signals have no name
             return f"signal {-code}"
 
 
 def stop_all() -> None:
-    """Make every running trial end its processes and give up; for Ctrl-C and full disks."""
+    """Make every running trial end its processes and stop; for Ctrl-C and full disks."""
     _stopping.set()
 
 
@@ -173,28 +179,28 @@ def start_over() -> None:
 
 
 def raise_if_stopping() -> None:
-    """Give up here when everything is to stop."""
+    """Raise Interrupted after stop_all."""
     if _stopping.is_set():
         msg = "interrupted"
         raise Interrupted(msg)
 
 
 def pause(seconds: float) -> None:
-    """Sleep, unless everything is to stop."""
+    """Sleep; raise Interrupted as soon as stop_all is called."""
     if _stopping.wait(seconds):
         msg = "interrupted"
         raise Interrupted(msg)
 
 
 class _Forked:
-    """A forked process, as far as it is used here like a subprocess.Popen."""
+    """A forked process, with the part of the interface of subprocess.Popen that is used here."""
 
     def __init__(self, call: Call) -> None:
-        questions, inlet = os.pipe()
-        self.stdin = os.fdopen(inlet, "wb", buffering=0)
+        questions, write_end = os.pipe()
+        self.stdin = os.fdopen(write_end, "wb", buffering=0)
         self.returncode: int | None = None
         try:
-            self.pid = _fork_server(call.function).fork([questions, call.answers, call.bell])
+            self.pid = _fork_server(call.function).fork([questions, call.answers, call.wake_fd])
         except BaseException:
             self.stdin.close()
             raise
@@ -205,7 +211,7 @@ class _Forked:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # a system that hands orphans to no one but init
+            except ChildProcessError:  # no child subreaper here: the orphan went to init
                 pid, status = (0, 0) if _exists(self.pid) else (self.pid, 0)
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
@@ -238,7 +244,7 @@ def _first_line(call: Call, mark: family.Mark) -> bytes:
 
 
 class _ForkServer:
-    """The process that forks for us. It has no threads and never gets any."""
+    """The process that forks for us. It never has threads."""
 
     def __init__(self, function: str) -> None:
         # Late: with the socket module it takes 3 ms, and only graders in Python are forked.
@@ -249,6 +255,8 @@ class _ForkServer:
         self._request_fork = fork.request_fork
         self._control, theirs = fork.open_control()
         with theirs:
+            # A copy of this process is quickest, but a process with threads must not fork (see
+            # fork.py): then a new interpreter is started.
             if _has_threads():
                 module = function.partition(":")[0]
                 argv = [sys.executable, "-P", "-m", fork.__name__, module]
@@ -262,7 +270,7 @@ class _ForkServer:
         family.own_pids.add(self._pid)
 
     def fork(self, fds: Sequence[int]) -> int:
-        """Give the number of a new process that has these pipes."""
+        """Return the pid of a new process that has these pipes."""
         with self._lock:
             pid = self._request_fork(self._control, fds)
         if pid < 0:
@@ -272,7 +280,7 @@ class _ForkServer:
         return pid
 
     def close(self) -> None:
-        self._control.close()  # it ends by itself then
+        self._control.close()  # at which the server exits by itself
         if self._popen is not None:
             self._popen.wait()
         else:
@@ -293,13 +301,13 @@ def _fork_server(function: str) -> _ForkServer:
 
 
 def prepare_to_fork(function: str) -> None:
-    """Start the process that forks, best before there are threads: then it costs almost nothing."""
+    """Start the fork server, best before there are threads: then it costs almost nothing."""
     family.adopt_orphans()
     _fork_server(function)
 
 
 def close_fork_server() -> None:
-    """End the process that forks; the next that is needed starts another one."""
+    """End the fork server; another one is started when it is needed."""
     global _server
     with _server_lock:
         server, _server = _server, None
@@ -308,7 +316,7 @@ def close_fork_server() -> None:
 
 
 def _has_threads() -> bool:
-    """Count those of libraries too, where the system lists them."""
+    """Whether there are threads, those of C libraries included where the system lists them."""
     try:
         return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208
     except OSError:
@@ -316,14 +324,14 @@ def _has_threads() -> bool:
 
 
 def _flush_streams() -> None:
-    """Leave nothing in the buffers that the copy of this process could write again."""
+    """Leave nothing in the buffers that the copy of this process would write a second time."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
 
 
 def _start(launch: Launch) -> "subprocess.Popen[bytes]":
-    stdin: int | BinaryIO = subprocess.PIPE if launch.talk else _nothing()
+    stdin: int | BinaryIO = subprocess.PIPE if launch.talk else _empty_stdin()
     if launch.stdin is not None:
         stdin = launch.stdin.open("rb")
     try:
@@ -337,19 +345,19 @@ def _start(launch: Launch) -> "subprocess.Popen[bytes]":
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise SpawnError(_why_not(launch, error)) from error
+        raise SpawnError(_why_not_started(launch, error)) from error
     finally:
         if not isinstance(stdin, int):
             stdin.close()
 
 
 @cache
-def _nothing() -> int:
-    """Give an empty stdin, the same for all."""
+def _empty_stdin() -> int:
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _why_not(launch: Launch, error: Exception) -> str:
+def _why_not_started(launch: Launch, error: Exception) -> str:
+    # The operating system reports the same error for a missing program and a missing cwd.
     if isinstance(error, FileNotFoundError):
         if not Path(launch.cwd).is_dir():
             return f"working folder not found: {launch.cwd}"

@@ -8,38 +8,40 @@ _SECRET_NAME = re.compile(
     r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)", re.IGNORECASE
 )
 _SHORTEST = 8
+"""Shorter values are not masked: they may occur in ordinary text."""
 
 
 class Secrets:
-    """Masks secret values byte for byte, so that offsets in a file stay true."""
+    """Masks secret values byte for byte, so that offsets in a file stay valid."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         values = tuple(
             value
             for name, value in env.items()
+            # What starts with a slash is the path of a file, not a secret itself.
             if len(value) >= _SHORTEST and _is_secret(name) and not value.startswith("/")
         )
         self._values = _all_spellings(values)
         self.longest = max(map(len, self._values), default=0)
 
     def mask(self, data: bytes) -> bytes:
-        """Give data with every secret covered; the same object when there is none."""
+        """Return data with every secret masked; the same object when there is none."""
         for value in self._values:
             if value in data:
-                data = data.replace(value, _cover(len(value)))
+                data = data.replace(value, _redaction(len(value)))
         return data
 
     def mask_text(self, text: str) -> str:
-        """Give text with every secret covered."""
         return self.mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
 @lru_cache(256)
 def _all_spellings(values: tuple[str, ...]) -> list[bytes]:
-    """Every trial of a run has the same secrets: they are spelt out once."""
+    """Return all spellings of the values. Cached: all trials of a run have the same ones."""
     found: set[bytes] = set()
     for value in values:
         found |= _spellings(value)
+    # Longest first: a secret may contain another one.
     return sorted(found, key=len, reverse=True)
 
 
@@ -49,7 +51,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _spellings(value: str) -> set[bytes]:
-    """Plain, in a JSON string, and in one that stands in another; none has a line break."""
+    """Return a value as it is, in a JSON string, and in a JSON string inside another one."""
     import json
 
     plain = value.encode("utf-8", "surrogateescape")
@@ -58,9 +60,10 @@ def _spellings(value: str) -> set[bytes]:
         texts |= {json.dumps(text)[1:-1] for text in texts} | {
             json.dumps(text, ensure_ascii=False)[1:-1] for text in texts
         }
+    # None with a line break: to mask it would change where lines end.
     return {s for s in (plain, *(text.encode() for text in texts)) if b"\n" not in s}
 
 
-def _cover(length: int) -> bytes:
+def _redaction(length: int) -> bytes:
     word = b"[redacted]"
     return word[:length].ljust(length, b"*")

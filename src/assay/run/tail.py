@@ -1,4 +1,4 @@
-"""Follow a file that an agent writes: lines with the moment they arrived."""
+"""Follow a file that an agent writes: its lines, each with its time of arrival."""
 
 import fcntl
 import os
@@ -10,7 +10,9 @@ from assay.run.secrets import Secrets
 
 _CHUNK = 256 * 1024
 _HEAD = 1024
+"""How much is kept of a line that is too long."""
 _OVERLAP = 256
+"""How much of the end of one read is read again in the next, at least."""
 _IS_LINUX = hasattr(os, "memfd_create")
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
 type Marks = list[tuple[int, int]]
@@ -27,7 +29,7 @@ class LineSplitter:
         self._cut = False
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Give each completed line and whether it was too long."""
+        """Yield each completed line and whether it was too long."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._hold(chunk[start:end])
@@ -37,7 +39,7 @@ class LineSplitter:
             self._hold(chunk[start:])
 
     def rest(self) -> tuple[bytes, bool] | None:
-        """Give the last line when it has no end."""
+        """Return the last line if it has no line feed."""
         return self._take() if self._held else None
 
     def _hold(self, piece: bytes) -> None:
@@ -56,13 +58,13 @@ class LineSplitter:
 
 
 class Tail:
-    """Makes a file for an agent, reads what is added to it, and covers secrets in it.
+    """Makes a file for an agent, reads what is added to it, and masks secrets in it.
 
-    All writers append, so that one who opens /dev/stdout anew writes over nobody's lines; where he
-    cuts the file off in doing so, reading starts again at its beginning.
+    All writers append, so that a program which opens /dev/stdout again overwrites no lines. If it
+    truncates the file in doing so, reading starts again at the beginning.
 
     A late file lies in memory and is written to its place at the end, if there is anything in it:
-    most agents say nothing on stderr, and making a file costs more than all else we do for it.
+    most agents write nothing to stderr, and making a file costs more than all else we do for it.
     """
 
     def __init__(self, path: str, line_bytes: int, secrets: Secrets, *, late: bool = False) -> None:
@@ -74,18 +76,19 @@ class Tail:
         self._carry = b""
         self.offset = 0
         self.is_behind = False
-        """There was more to read than one call reads."""
+        """Whether there was more to read than one call reads."""
         self.marks: Marks = []
 
     @property
     def size(self) -> int:
-        """How much was written, read or not."""
+        """How many bytes were written, read or not."""
         return os.fstat(self.fd).st_size
 
     def read(self, t_ms: int) -> Iterator[RawLine]:
-        """Give lines completed since the last call.
+        """Yield lines completed since the last call.
 
-        One chunk at most: an agent may write faster than we read, and the clocks must be looked at.
+        At most one chunk is read: an agent may write faster than we read, and the time limits must
+        be checked in between.
         """
         chunk = self._added()
         self.is_behind = len(chunk) == _CHUNK
@@ -98,7 +101,7 @@ class Tail:
             yield self._line(t_ms, line, cut=cut)
 
     def close(self, t_ms: int, *, to_the_end: bool = True) -> Iterator[RawLine]:
-        """Give what the last read left, an unended last line included, and let the file go."""
+        """Yield what the last read left, a last line without line feed included; close the file."""
         while to_the_end and self.is_behind:
             yield from self.read(t_ms)
         last = self._splitter.rest()
@@ -110,7 +113,7 @@ class Tail:
             yield self._line(t_ms, last[0], cut=last[1])
 
     def _keep(self) -> None:
-        """Write a late file to its place; what was not read for secrets is not written."""
+        """Write a late file to its place; what was not searched for secrets is not written."""
         if self._late is None or not self.offset:
             return
         target, done = _make(self._late), 0
@@ -121,11 +124,11 @@ class Tail:
             os.close(target)
 
     def _added(self) -> bytes:
-        """Give what is new; where the end of the old does not stand before it, it was cut off."""
+        """Return what is new. If what was read last no longer precedes it, it was truncated."""
         seen = os.pread(self.fd, len(self._carry) + _CHUNK, self.offset - len(self._carry))
         if seen.startswith(self._carry):
             return seen[len(self._carry) :]
-        self._splitter.rest()
+        self._splitter.rest()  # drops the unfinished line
         self._carry = b""
         self.offset = 0
         self.marks.clear()
@@ -138,12 +141,12 @@ class Tail:
             self.marks.append((self.offset, t_ms))
 
     def _line(self, t_ms: int, line: bytes, *, cut: bool) -> RawLine:
-        """Cover secrets in a line; where it was cut off, half of one may stand."""
+        """Mask secrets in a line. A cut line may end within one: drop its last bytes."""
         text = self._secrets.mask(line)
         return RawLine(t_ms, text[: len(text) - self._secrets.longest] if cut else text, cut)
 
     def _clean(self, chunk: bytes) -> None:
-        """Cover secrets in the file itself, also one that lies across two reads."""
+        """Mask secrets in the file itself, also one that lies across two reads."""
         seen = self._carry + chunk
         clean = self._secrets.mask(seen)
         if clean != seen:
@@ -151,7 +154,8 @@ class Tail:
         self._carry = clean[-max(_OVERLAP, self._secrets.longest) :]
 
     def _write_over(self, data: bytes, offset: int) -> None:
-        """Write where the bytes stand: through the file as it was opened they would be appended."""
+        """Replace bytes in place."""
+        # Linux ignores pwrite's offset on a file opened with O_APPEND, so it is opened again.
         fd = os.open(f"/proc/self/fd/{self.fd}" if _IS_LINUX else self._path, _WRITE)
         try:
             os.pwrite(fd, data, offset)
@@ -180,7 +184,7 @@ def recorded_lines(
         while chunk := file.read(_CHUNK if last is None else min(_CHUNK, last - offset)):
             scan = 0
             for line, cut in splitter.feed(chunk):
-                scan = chunk.find(b"\n", scan) + 1
+                scan = chunk.find(b"\n", scan) + 1  # a line arrives with its line feed
                 yield RawLine(_arrival(marks, offset + scan), line, cut)
             offset += len(chunk)
     rest = splitter.rest()
@@ -189,6 +193,6 @@ def recorded_lines(
 
 
 def _arrival(marks: Marks, offset: int) -> int:
-    """Give the time at which the file had been seen up to offset."""
+    """Return the time at which the file had been seen up to offset."""
     index = bisect_left(marks, (offset, 0))
     return marks[min(index, len(marks) - 1)][1] if marks else 0

@@ -26,7 +26,7 @@ from assay.run.workspace import keep_files, make_workspace
 def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
-    Never raises for what happens inside the trial; raises Interrupted when the operator ends it.
+    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it.
     """
     raw_dir = spec.surroundings.raw_dir
     if raw_dir is not None:
@@ -37,7 +37,7 @@ def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recordi
 
 
 def lost_trial(why: str) -> Recording:
-    """Record a trial whose worker died and gave us nothing."""
+    """Return the recording of a trial whose worker died before it had one."""
     now_ms, failure = _epoch_ms(), Failure(cause=Cause.WORKER_LOST, message=why)
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
@@ -105,7 +105,7 @@ def _open_world(benchmark: Benchmark, spec: TrialSpec, workspace: Path, stack: E
 
 
 def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
-    """Ask the world what it saw; one that broke makes the trial no measurement."""
+    """Ask the world what it saw; if it broke, the trial measured nothing."""
     last = conversation.turns[-1].end if conversation.turns else None
     try:
         return world.evidence(last), None
@@ -129,7 +129,7 @@ def _make_raw_folder(folder: str) -> str:
             os.mkdir(folder)  # noqa: PTH102 - a Path costs more than the call
         except FileNotFoundError:
             Path(folder).mkdir(parents=True)
-        except FileExistsError:  # of an attempt that did not finish
+        except FileExistsError:  # left by an attempt that did not finish
             remove_folder(folder)
             Path(folder).mkdir()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Watch one turn from its start to its end: lines as they come, and all the clocks."""
+"""Watch one turn from its start to its end: lines as they come, and all the time limits."""
 
 import contextlib
 import fcntl
@@ -16,6 +16,7 @@ from assay.run.tail import Marks, Tail
 
 _HELD_BYTES = 256 * 1024
 _PER_LINE = 64
+"""About what a line costs in memory besides its text."""
 _BLOCK = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 type OnStep = Callable[[AnyStep], None]
@@ -26,8 +27,8 @@ type Clock = Callable[[], float]
 class Streams:
     """The output files of one process, followed while it writes them.
 
-    Agents that talk back and forth want a pipe as stdout (asyncio refuses a file); what comes
-    out of it is put into the file first and read from there.
+    Agents that hold a dialogue need a pipe as stdout (asyncio refuses a file); what comes out of it
+    is written to the file first and read from there.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Streams:
         self.stderr_tail = b""
 
     def started(self) -> None:
-        """Let go of what only the process needs."""
+        """Close our copy of what only the process needs, so that its pipe can end."""
         if self._pipe is not None:
             self._pipe.close_write()
 
@@ -53,12 +54,13 @@ class Streams:
 
     @property
     def out_offset(self) -> int:
-        """How far stdout has been read."""
+        """How many bytes of stdout have been read."""
         return self._out.offset
 
     @property
     def whole_lines_offset(self) -> int:
-        """How far stdout has been read in whole lines."""
+        """How many bytes of stdout have been read, up to the end of the last whole line."""
+        # The turns of a dialogue share one file: the next one starts behind this line feed.
         end = self._out.offset
         while end > 0:
             begin = max(0, end - _BLOCK)
@@ -70,16 +72,16 @@ class Streams:
 
     @property
     def n_bytes(self) -> int:
-        """How much was read of both streams."""
+        """How many bytes of both streams have been read."""
         return self._out.offset + self._err.offset
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once."""
+        """Whether more can be read right away."""
         return self._out.is_behind or self._err.is_behind
 
     def read(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
-        """Take the new lines of stdout; keep the end of stderr."""
+        """Pass the new lines of stdout to take; keep the end of stderr."""
         if self._pipe is not None:
             self._pipe.drain()
         for line in self._out.read(t_ms):
@@ -88,7 +90,7 @@ class Streams:
             self._keep(line)
 
     def close(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
-        """Take what is left; the processes are gone. Of too much nothing more is read."""
+        """Read what is left when the processes have ended, unless they wrote more than they may."""
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
@@ -100,7 +102,8 @@ class Streams:
             self._keep(line)
 
     def over_limit(self) -> bool:
-        """Whether the process wrote more than it may; what was read to its end needs no look."""
+        """Whether the process wrote more than it may."""
+        # Once all is read, the bytes read are the size, and no system call is needed.
         n_bytes = self._out.size + self._err.size if self.is_behind else self.n_bytes
         return n_bytes > self._limits.output_bytes
 
@@ -109,7 +112,7 @@ class Streams:
 
 
 class _Pipe:
-    """Moves what an agent writes into a file, without ever waiting for it."""
+    """Moves what an agent writes into a file; never blocks."""
 
     def __init__(self, file_fd: int) -> None:
         self._file_fd = file_fd
@@ -119,7 +122,7 @@ class _Pipe:
             fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def drain(self) -> bool:
-        """Move what is there, one chunk at most; says whether there was anything."""
+        """Move at most one chunk; return whether there was anything."""
         try:
             chunk = moved = os.read(self._read_fd, _PIPE_BYTES)
         except BlockingIOError:
@@ -129,13 +132,13 @@ class _Pipe:
         return bool(moved)
 
     def close_write(self) -> None:
-        """Leave the writing end to the agent."""
+        """Close our copy of the writing end; the agent keeps its own."""
         if self.write_fd >= 0:
             os.close(self.write_fd)
             self.write_fd = -1
 
     def close(self) -> None:
-        """Move the rest and let go."""
+        """Move the rest and close the pipe."""
         self.close_write()
         while self.drain():
             pass
@@ -143,7 +146,7 @@ class _Pipe:
 
 
 class TurnWatcher:
-    """Feeds the lines of one turn to whoever wants them, and decides when the turn is over."""
+    """Passes the lines of one turn on as they come, and decides when the turn is over."""
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class TurnWatcher:
         on_step: OnStep | None,
         cancelled: threading.Event,
     ) -> None:
-        """Cancelled is set by another thread when the turn is given up."""
+        """Another thread sets cancelled to end the turn early."""
         self._streams = streams
         self.watch = watch
         self._end = end
@@ -168,7 +171,10 @@ class TurnWatcher:
         self._held = 0
 
     def follow(self, process: Process, deadline_s: float, linger_s: float) -> None:
-        """Pump lines until the process ends or a limit is hit."""
+        """Read lines until the process ends or a limit is hit.
+
+        After the terminal event the agent has linger_s to exit by itself.
+        """
         last_output_s, answered_s = self._clock(), None
         while True:
             exited = process.wait(0 if self._streams.is_behind else deadline_s - self._clock())
@@ -179,7 +185,7 @@ class TurnWatcher:
                 self._end.over_limit = self._streams.over_limit()
                 return
             if not self.watch.ended:
-                answered_s = None  # what looked like the end was not: some agents go on
+                answered_s = None  # some agents go on after what looked like the end
             elif answered_s is None:
                 answered_s = now_s
                 if getattr(self.watch, "over_limit", False):
@@ -192,7 +198,7 @@ class TurnWatcher:
                 return
 
     def converse(self, process: Process, dialogue: Dialogue, deadline_s: float) -> None:
-        """Pump lines both ways until the turn is over; the process lives on."""
+        """Pass lines in both directions until the turn is over; the process lives on."""
 
         def take(line: RawLine) -> None:
             self.take(line)
@@ -211,7 +217,7 @@ class TurnWatcher:
                 return
 
     def take(self, line: RawLine) -> None:
-        """Hand a line on."""
+        """Pass a line on, and remember it while there are few."""
         if self.lines is not None:
             self._held += len(line.text) + _PER_LINE
             self.lines.append(line)

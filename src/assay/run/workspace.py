@@ -15,7 +15,7 @@ _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "
 
 
 def make_workspace(spec: TrialSpec) -> Path:
-    """Give the folder the agent works in; one of ours is made anew, a user's own is left alone."""
+    """Return the folder the agent works in; one of ours is made again, a user's own is kept."""
     around = spec.surroundings
     if around.workspace_dir is None:
         return Path(around.cwd)
@@ -26,6 +26,7 @@ def make_workspace(spec: TrialSpec) -> Path:
         if note.exists():  # left by an attempt that did not finish
             remove_folder(str(workspace), missing_ok=True)
         if not workspace.exists():
+            # The note comes first: a folder that a kill left half made is then known as ours.
             note.parent.mkdir(parents=True, exist_ok=True)
             note.touch()
             if around.workspace_template is None:
@@ -41,7 +42,7 @@ def make_workspace(spec: TrialSpec) -> Path:
 def child_env(
     spec: TrialSpec, home: str | None, pass_env: Iterable[str], declared: dict[str, str]
 ) -> dict[str, str]:
-    """Give the agent's environment: all of ours, or when isolated only what was declared."""
+    """Return the agent's environment: all of ours, or when isolated only what was declared."""
     if home is None:
         return {**our_env(), **declared}
     names = {*_ALWAYS_PASSED, *pass_env, *spec.surroundings.env_names}
@@ -59,7 +60,7 @@ def child_env(
 
 
 def our_env() -> dict[str, str]:
-    """Give our own environment as text."""
+    """Return our own environment as text."""
     # os.environ decodes every value each time it is read: three times 30 µs for each trial, of
     # 1.6 ms of CPU time altogether. What it decodes from tells in 2 µs whether anything changed.
     raw = getattr(os.environ, "_data", None)
@@ -74,7 +75,7 @@ _decoded: dict[str, Any] = {}
 
 
 def our_secrets() -> Secrets:
-    """Give the secrets of our own environment, found once."""
+    """Return the secrets of our own environment, found once."""
     global _ours
     env, ours = our_env(), _ours
     if ours is None or ours[0] is not env:
@@ -88,7 +89,7 @@ _ours: tuple[dict[str, str], Secrets] | None = None
 def keep_files(
     patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
 ) -> None:
-    """Copy the agent's own session files beside the raw streams, secrets covered."""
+    """Copy the agent's own session files beside the raw streams, secrets masked."""
     for source, name in _matches(patterns, home, workspace):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -98,6 +99,7 @@ def keep_files(
 def is_full(folder: str) -> bool:
     """Whether nothing more can be written into a folder."""
     disk = os.statvfs(folder)
+    # Part of the free blocks is reserved for root.
     free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
     return free == 0 < disk.f_blocks
 
