@@ -25,7 +25,7 @@ from assay.cli.runs import Named, name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.report.comparison import short_markdown
-from assay.report.rows import write_junit
+from assay.report.junit import write_junit
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview

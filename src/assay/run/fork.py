@@ -116,7 +116,10 @@ def _fork_twice(control: socket.socket, fds: Sequence[int]) -> int:
     read_end, write_end = os.pipe()
     between = os.fork()
     if between == 0:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            os._exit(1)  # not upwards: this copy of serve_forks would kill the other graders
         if pid == 0:
             control.close()
             os.close(read_end)
