@@ -22,6 +22,13 @@ from assay.records.spec import Limits, Prompt, Surroundings
 _QUESTION = "Reply with the single word ready."
 
 
+class _Options(AgentOptions, frozen=True, kw_only=True):
+    no_start: bool
+    timeout: float
+    as_json: bool
+    debug: bool
+
+
 @click.command(
     short_help="Start an agent with a trivial prompt and report what is wrong.",
     epilog=examples(
@@ -46,16 +53,17 @@ _QUESTION = "Reply with the single word ready."
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @debug_option
 @help_option
-def command(agents: tuple[str, ...], **options: Any) -> None:
+def command(agents: tuple[str, ...], **given: Any) -> None:
     """Check AGENTS (names or schema files). Without any, check which known agents are installed.
 
     Each agent is started and asked one short question, which may cost a little.
     """
+    options = _Options(**given)
     rows = []
     for name in agents or tuple(agent.name for agent in KNOWN):
-        start = bool(agents) and not options["no_start"]
+        start = bool(agents) and not options.no_start
         rows.append(_check(name, options, start=start))
-    if options["as_json"]:
+    if options.as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
         for row in rows:
@@ -67,7 +75,7 @@ def command(agents: tuple[str, ...], **options: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]:
+def _check(name: str, options: _Options, *, start: bool) -> dict[str, Any]:
     known = known_agent(name)
     seen = look_for(known) if known else None
     if known and seen and not seen["installed"]:
@@ -80,14 +88,13 @@ def _check(name: str, options: dict[str, Any], *, start: bool) -> dict[str, Any]
     return _judge(name, known, captured, version, notes)
 
 
-def _ask(name: str, options: dict[str, Any]) -> Capture:
-    chosen = {key: options[key] for key in ("model", "agent_args", "mcp", "max_turns")}
-    agent = agent_ref(AgentOptions(schema=name, **chosen))
+def _ask(name: str, options: _Options) -> Capture:
+    agent = agent_ref(msgspec.structs.replace(options, schema=name))
     prompt = Prompt(id="doctor", input=_QUESTION)
     with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
         setting = Setting(
             agent=agent,
-            limits=Limits(turn_s=options["timeout"] / 1000),
+            limits=Limits(turn_s=options.timeout / 1000),
             surroundings=Surroundings(cwd=str(Path(folder).resolve())),
             run_token=f"doctor-{os.getpid()}",
         )
