@@ -137,9 +137,9 @@ def _names(graders: Sequence[Grader]) -> list[str]:
 _AHEAD_PER_WORKER = 256
 _AHEAD_BYTES = 32 * 1024 * 1024
 """How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
-_BATCH_ROWS = 64
-_BATCH_BYTES = 256 * 1024
-"""How much is put to a grader at once; bounds memory."""
+_BATCH_ROWS = 1024
+_BATCH_BYTES = 4 * 1024 * 1024
+"""How much is put to a grader at once: enough that it is still judging while we write the first."""
 _SHORT_S, _LONG_S = 0.005, 0.02
 """How long a worker should take for a batch: rows it has taken, no other can take."""
 _OURS = ("errors", "score", "grades", "graderFailures")
