@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import OutputError
+from assay.records.rows import UNREADABLE
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
 
@@ -424,6 +425,6 @@ def read_json[T](path: Path, kind: type[T]) -> T:
     except OSError as error:
         msg = f"{path}: cannot be read: {error.strerror}"
         raise StoreProblem(msg) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         msg = f"{path}: has an unexpected format: {error}"
         raise StoreProblem(msg) from error

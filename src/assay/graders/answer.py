@@ -14,6 +14,7 @@ from assay.errors import InputError, PluginError
 from assay.graders.python_code import PythonCode, version_with
 from assay.plugin import Trial
 from assay.records.capture import Grade
+from assay.records.rows import UNREADABLE
 
 
 @dataclass
@@ -256,7 +257,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         msg = f"schema not found: {path}: {error.strerror}"
         raise InputError(msg) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error
 
