@@ -170,6 +170,35 @@ class Events(msgspec.Struct, kw_only=True, rename="camel"):
     """Whether the agent's terminal event was seen in the last turn."""
 
 
+class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
+    """What makes trials comparable: who was measured, what it was offered, and by whom judged.
+
+    Contents stand as short hashes. Two trials of a prompt belong together if all of it is equal.
+    """
+
+    adapter: str
+    program: str = ""
+    """Version of the agent's program as it was found before the run."""
+    model: str = ""
+    """The model that was asked for; empty is the agent's own choice."""
+    agent: str = ""
+    """Hash of the adapter's other options: schema, arguments, limit on turns."""
+    mcp: str = ""
+    """Hash of the file given with --mcp."""
+    template: str = ""
+    """Hash of the workspace template: names, contents and modes."""
+    offered: dict[str, str] = {}
+    """Instruction files, skills and MCP files that the agent could see, and their hashes."""
+    isolation: str = "none"
+    """none, isolate, sandbox, sandbox no-network, or container IMAGE."""
+    env: tuple[str, ...] = ()
+    """Names of the variables that were let through an isolation."""
+    limits: dict[str, float] = {}
+    """Time limits in ms; memory in bytes; number of CPUs."""
+    graders: dict[str, str] = {}
+    """The version of each grader, by its name."""
+
+
 class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
 
@@ -205,7 +234,10 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     raw: str | UnsetType = UNSET
     """Folder of the raw streams, relative to the folder of this file."""
     spec_hash: str | UnsetType = UNSET
-    """Fingerprint of prompt and agent; --resume refuses a file made from others."""
+    """Fingerprint of prompt and identity; --resume refuses a file made from others."""
+    identity: Identity | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
+    """What a reader should know before trusting this trial, such as a grader file that changed."""
 
 
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
@@ -237,6 +269,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET
     workspace_dir: str | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
@@ -270,6 +303,7 @@ class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
     failures: dict[str, int] | UnsetType = UNSET
     """How many trials had which cause."""
     spec_hash: str | UnsetType = UNSET
+    identity: Identity | UnsetType = UNSET
 
 
 class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Cause, Failure
+from assay.records.capture import Cause, Failure, Identity
 from assay.records.spec import Prompt
 
 
@@ -69,6 +69,8 @@ class Recording(msgspec.Struct, frozen=True):
     workspace: str | None = None
     evidence: dict[str, Any] = {}
     retried: tuple[Failure, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a reader should know before trusting this trial."""
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
 
@@ -106,6 +108,8 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     spec_hash: str | UnsetType = UNSET
+    identity: Identity | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
@@ -140,6 +144,7 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
         workspace_dir=recording.workspace or UNSET,
         evidence=recording.evidence or UNSET,
+        warnings=list(recording.warnings) or UNSET,
     )
 
 
@@ -163,6 +168,7 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
         workspace=row.workspace_dir or None,
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
+        warnings=tuple(row.warnings or ()),
         unsplit=row.turns is UNSET,
     )
 
