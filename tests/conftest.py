@@ -105,6 +105,18 @@ def agent(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def shell_agent(agent: Callable[..., Path], tag: str) -> Path:
+    """An agent that runs the prompt as a shell script; its result is "ok" unless it says so."""
+    return agent(command=["bash", "-c", SHELL_AGENT, tag])
+
+
+SHELL_AGENT = """
+R() { echo '{"type":"result","result":"ok"}'; }
+eval "${@: -1}"
+"""
+
+
+@pytest.fixture
 def prompts(tmp_path: Path) -> Callable[..., Path]:
     """Write a prompt file: texts get the ids p0, p1, ...; rows are taken as they are."""
 

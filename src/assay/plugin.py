@@ -241,6 +241,10 @@ class Machine(Protocol):
         """Start a program beside a trial, with exactly this env; the caller must end it."""
         ...
 
+    def keep_file(self, path: Path) -> None:
+        """Keep a file of a trial's world beside the raw streams; outside a trial, do nothing."""
+        ...
+
 
 class Host(Machine, Protocol):
     """What graders may ask for in addition: an agent's answer."""

@@ -89,7 +89,7 @@ class ArcBenchmark:
             finally:
                 world.close()
                 if log is None:
-                    world.keep_log(_raw_folder(spec))
+                    world.keep_log()
 
     def graders(self) -> Sequence[PluginRef]:
         """Name the grader that reads the world's evidence."""
@@ -117,11 +117,6 @@ class ArcBenchmark:
             return None, "game.jsonl"
         name = f"{spec.raw_folder}.jsonl"
         return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"
-
-
-def _raw_folder(spec: TrialSpec) -> Path | None:
-    raw = spec.surroundings.raw_dir
-    return Path(raw, spec.raw_folder) if raw is not None else None
 
 
 TASK = """\

@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import secrets
-import shutil
 import sys
 import tempfile
 import threading
@@ -96,10 +95,9 @@ class GameWorld:
         """End the game process, whatever happened before."""
         self._finish("crash", "the trial was given up")
 
-    def keep_log(self, folder: Path | None) -> None:
-        """Move the log to the raw streams; while the player ran, nothing it had open led to it."""
-        if folder is not None and folder.is_dir() and self._log.is_file():
-            shutil.move(self._log, folder / self._log.name)
+    def keep_log(self) -> None:
+        """Keep the log with the raw streams; while the player ran, nothing it had led to it."""
+        self._host.keep_file(self._log)
 
     def _start(self) -> None:
         env = {**engine_env(), **self._plan.env}

@@ -29,6 +29,7 @@ from assay.plugin import Adapter
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
+from assay.run.raw import RawStreams
 from assay.run.turn import OnStep
 
 
@@ -105,7 +106,7 @@ def open_conversation(
     cwd: str,
     on_step: OnStep,
 ) -> Conversation:
-    """Make a conversation for one session; its raw streams are kept below raw_dir."""
+    """Make a conversation for one session; its adapter may write files below raw_dir."""
     spec = TrialSpec(
         prompt=Prompt(id=name, input=""),
         agent=agent,
@@ -115,9 +116,7 @@ def open_conversation(
         folder=name,
         run_token=raw_dir.name,
     )
-    raw = raw_dir / name
-    raw.mkdir(parents=True)
-    places = Places(str(raw), cwd, None, str(raw / "scratch"))
+    places = Places(RawStreams(None), cwd, None, str(raw_dir / name))
     mark = Mark(f"{spec.run_token}.{spec.folder}")
     return Conversation(spec, adapter, places, {}, mark, on_step)
 

@@ -23,6 +23,11 @@ def temporary_folder(prefix: str) -> AbstractContextManager[str]:
     )
 
 
+def temporary_place() -> str:
+    """Return the folder that the system keeps for temporary files."""
+    return str(_tempfile().gettempdir())
+
+
 def copy_stream(source: BinaryIO, target: BinaryIO) -> None:
     """Copy from where source stands to its end."""
     while block := source.read(_BLOCK):

@@ -9,17 +9,18 @@ from typing import Any
 
 import msgspec
 
-from assay.errors import PluginError, SpawnError
+from assay.errors import OutputError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.recording import RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
+from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, is_full, our_secrets
+from assay.run.workspace import child_env, our_secrets
 
 _NO_SECRETS = Secrets({})
 
@@ -27,7 +28,7 @@ _NO_SECRETS = Secrets({})
 class Places(msgspec.Struct, frozen=True):
     """The folders of one trial."""
 
-    raw: str
+    raw: RawStreams
     workspace: str
     home: str | None
     """The agent's own HOME when it is isolated."""
@@ -142,9 +143,9 @@ class Conversation:
         self._note(ask.text, end, process, watcher, first=0)
         self._release()
         # A full disk cuts off the agent's output: that is no failure of the agent.
-        if not watch.ended and is_full(self._places.raw):
-            msg = f"no space left for the agent's output in {Path(self._places.raw).parent}"
-            self.failure = Failure(cause=Cause.HARNESS, message=msg)
+        if not watch.ended and self._places.raw.is_full:
+            msg = "no space left for the agent's output"
+            raise OutputError(msg, hint="free some space, then continue with --resume")
 
     def _converse(
         self, ask: Ask, watch: Watch, end: TurnEnd, dialogue: Dialogue, *, last: bool
@@ -188,13 +189,15 @@ class Conversation:
         self.keep = command.keep
         env = self._environment(command)
         raw, n = self._places.raw, self._n_processes
-        stdin = Path(raw, f"{n}.in") if command.stdin is not None else None
-        if stdin is not None:
-            stdin.write_text(command.stdin or "", encoding="utf-8", errors="surrogatepass")
+        stdin = None
+        if command.stdin is not None:
+            raw.write(f"{n}.in", command.stdin.encode("utf-8", "surrogatepass"))
+            stdin = Path(raw.path(f"{n}.in"))
         if command.files:
             self._write_files(command)
         limits, secrets = self._spec.limits, self.secrets
-        streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
+        out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
+        streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
             argv=command.argv,
             cwd=self._places.workspace,
@@ -256,9 +259,12 @@ class Conversation:
         if watcher.lines is not None:
             lines = watcher.lines.copy
         else:  # too many to hold: they are read from the file again
-            stdout = f"{self._places.raw}/{self._n_processes}.out"
+            stdout = self._places.raw.path(f"{self._n_processes}.out")
             most = self._spec.limits.line_bytes
             lines = partial(recorded_lines, stdout, streams.marks, most, first=first, last=last)
+        if over and watcher.lines is not None:
+            for name in ("in", "out"):
+                self._places.raw.forget(f"{self._n_processes}.{name}")
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
 
@@ -266,6 +272,7 @@ class Conversation:
         assert self._process is not None
         self._process.release()
         self._process = self._streams = None
+        self._places.raw.forget(f"{self._n_processes}.err")
 
     def _deadline_s(self) -> float:
         limits = self._spec.limits

@@ -81,6 +81,9 @@ class LocalHost:
         """Start a program that is to live beside a trial."""
         return StartedProgram(argv, env, cwd)
 
+    def keep_file(self, path: Path) -> None:
+        """Outside a trial there is nowhere to keep it."""
+
 
 class StartedProgram:
     """A program beside a trial; stdout and stderr go into one file that has no name."""

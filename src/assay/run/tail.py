@@ -1,6 +1,5 @@
 """Follow a file that an agent writes: its lines, each with its time of arrival."""
 
-import fcntl
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ _HEAD = 1024
 """How much is kept of a line that is too long."""
 _OVERLAP = 256
 """How much of the end of one read is read again in the next, at least."""
-_IS_LINUX = hasattr(os, "memfd_create")
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
 type Marks = list[tuple[int, int]]
 """Pairs (offset, ms): up to this offset the file had been seen at this time."""
@@ -58,19 +56,14 @@ class LineSplitter:
 
 
 class Tail:
-    """Makes a file for an agent, reads what is added to it, and masks secrets in it.
+    """Reads what an agent adds to a file, and masks secrets in it. The file stays the caller's.
 
     All writers append, so that a program which opens /dev/stdout again overwrites no lines. If it
     truncates the file in doing so, reading starts again at the beginning.
-
-    A late file lies in memory and is written to its place at the end, if there is anything in it:
-    most agents write nothing to stderr, and making a file costs more than all else we do for it.
     """
 
-    def __init__(self, path: str, line_bytes: int, secrets: Secrets, *, late: bool = False) -> None:
-        self._late = path if late and _IS_LINUX else None
-        self.fd = _make_in_memory() if self._late else _make(path)
-        self._path = path
+    def __init__(self, fd: int, line_bytes: int, secrets: Secrets) -> None:
+        self.fd = fd
         self._splitter = LineSplitter(line_bytes)
         self._secrets = secrets
         self._carry = b""
@@ -101,27 +94,14 @@ class Tail:
             yield self._line(t_ms, line, cut=cut)
 
     def close(self, t_ms: int, *, to_the_end: bool = True) -> Iterator[RawLine]:
-        """Yield what the last read left, a last line without line feed included; close the file."""
+        """Yield what the last read left, a last line without line feed included."""
         while to_the_end and self.is_behind:
             yield from self.read(t_ms)
         last = self._splitter.rest()
-        try:
-            self._keep()
-        finally:
-            os.close(self.fd)
+        if self.size > self.offset:  # what was not searched for secrets is not kept
+            os.ftruncate(self.fd, self.offset)
         if last is not None:
             yield self._line(t_ms, last[0], cut=last[1])
-
-    def _keep(self) -> None:
-        """Write a late file to its place; what was not searched for secrets is not written."""
-        if self._late is None or not self.offset:
-            return
-        target, done = _make(self._late), 0
-        try:
-            while chunk := os.pread(self.fd, min(_CHUNK, self.offset - done), done):
-                done += os.write(target, chunk)
-        finally:
-            os.close(target)
 
     def _added(self) -> bytes:
         """Return what is new. If what was read last no longer precedes it, it was truncated."""
@@ -156,21 +136,11 @@ class Tail:
     def _write_over(self, data: bytes, offset: int) -> None:
         """Replace bytes in place."""
         # Linux ignores pwrite's offset on a file opened with O_APPEND, so it is opened again.
-        fd = os.open(f"/proc/self/fd/{self.fd}" if _IS_LINUX else self._path, _WRITE)
+        fd = os.open(f"/dev/fd/{self.fd}", _WRITE)
         try:
             os.pwrite(fd, data, offset)
         finally:
             os.close(fd)
-
-
-def _make(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
-
-
-def _make_in_memory() -> int:
-    fd = os.memfd_create("stderr")
-    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
-    return fd
 
 
 def recorded_lines(

@@ -1,5 +1,6 @@
 """Run one trial. Data in, data out: the same function serves local and remote workers."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -8,16 +9,19 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutputError
 from assay.plugin import Benchmark, World
 from assay.records.capture import Cause, Failure
-from assay.records.files import remove_folder, temporary_folder
+from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
+from assay.run.raw import RawStreams
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
 
@@ -26,13 +30,10 @@ from assay.run.workspace import keep_files, make_workspace
 def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
-    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it.
+    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it
+    and OutputError when nothing more can be written.
     """
-    raw_dir = spec.surroundings.raw_dir
-    if raw_dir is not None:
-        yield _record(spec, _make_raw_folder(f"{raw_dir}/{spec.raw_folder}"), on_step)
-        return
-    with temporary_folder("assay-") as raw:
+    with RawStreams(spec.surroundings.raw_dir) as raw:
         yield _record(spec, raw, on_step)
 
 
@@ -42,62 +43,94 @@ def lost_trial(why: str) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
-def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
-    start_ms = _epoch_ms()
+def _record(spec: TrialSpec, raw: RawStreams, on_step: OnStep | None) -> Recording:
+    start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
-        return _run(spec, raw, start_ms, on_step)
-    except Interrupted:
+        recording = _run(spec, raw, start_ms, on_step)
+    except (Interrupted, OutputError):
         raise
     except _WorldError as error:
-        failure = Failure(cause=Cause.WORLD, message=error.message)
+        recording = _failed(start_ms, Cause.WORLD, error.message)
     except AssayError as error:
-        failure = Failure(cause=Cause.HARNESS, message=error.message)
+        recording = _failed(start_ms, Cause.HARNESS, error.message)
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
-        failure = Failure(cause=Cause.HARNESS, message=f"{type(error).__name__}: {error}")
-    return Recording(
-        start_ms=start_ms,
-        end_ms=_epoch_ms(),
-        failure=failure,
-        raw=_raw_name(spec),
+        recording = _failed(start_ms, Cause.HARNESS, f"{type(error).__name__}: {error}")
+    name, kept, warnings = raw.keep(spec.raw_folder)
+    in_raw_dir = name is not None and spec.surroundings.raw_dir is not None
+    return msgspec.structs.replace(
+        recording,
+        end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
+        kept=kept,
+        raw=f"{spec.surroundings.raw_prefix}/{name}" if in_raw_dir else None,
         retried=spec.retried,
+        warnings=(*recording.warnings, *warnings),
     )
 
 
-def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Recording:
-    started_s = time.monotonic()
+def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
+    failure = Failure(cause=cause, message=message)
+    return Recording(start_ms=start_ms, end_ms=start_ms, failure=failure)
+
+
+def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None) -> Recording:
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
-        places = Places(raw, str(workspace), _own_home(spec, stack), f"{raw}/scratch")
-        world = _open_world(benchmark, spec, workspace, stack)
+        scratch = stack.enter_context(_Scratch())
+        places = Places(raw, str(workspace), _own_home(spec, stack), scratch.path)
+        world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
         conversation.mcp_servers = world.mcp_servers
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
-        kept = _keep_session_files(conversation, places) if conversation.keep else None
+        if conversation.keep:
+            _keep_session_files(conversation, places)
     return Recording(
         start_ms=start_ms,
-        end_ms=start_ms + round((time.monotonic() - started_s) * 1000),
+        end_ms=start_ms,
         turns=tuple(conversation.turns),
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
-        kept=kept,
-        raw=_raw_name(spec),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         evidence=evidence,
-        retried=spec.retried,
     )
+
+
+class _Scratch:
+    """A folder for the adapter's files, made only when something is written to it."""
+
+    def __init__(self) -> None:
+        self.path = f"{temporary_place()}/assay-scratch-{os.urandom(12).hex()}"
+
+    def __enter__(self) -> "_Scratch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        remove_folder(self.path, missing_ok=True)
+
+
+class _TrialMachine(LocalHost):
+    """The machine as the world of a trial sees it."""
+
+    def __init__(self, raw: RawStreams) -> None:
+        self._raw = raw
+
+    def keep_file(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._raw.add(path.name, path)
 
 
 class _WorldError(AssayError):
     """The world of a trial could not be opened."""
 
 
-def _open_world(benchmark: Benchmark, spec: TrialSpec, workspace: Path, stack: ExitStack) -> World:
+def _open_world(
+    benchmark: Benchmark, spec: TrialSpec, workspace: Path, raw: RawStreams, stack: ExitStack
+) -> World:
     try:
-        return stack.enter_context(benchmark.world(spec, workspace, LocalHost()))
+        return stack.enter_context(benchmark.world(spec, workspace, _TrialMachine(raw)))
     except Interrupted:
         raise
     except AssayError as error:
@@ -115,27 +148,11 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
         return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
-def _keep_session_files(conversation: Conversation, places: Places) -> Path | None:
-    """Copy the agent's own session files beside the raw streams; None when there were none."""
-    kept, home = Path(places.raw, "files"), Path(places.home or Path.home())
+def _keep_session_files(conversation: Conversation, places: Places) -> None:
+    """Copy the agent's own session files beside the raw streams."""
+    home = Path(places.home or Path.home())
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
-    keep_files(patterns, home, Path(places.workspace), kept, conversation.secrets)
-    return kept if kept.exists() else None
-
-
-def _make_raw_folder(folder: str) -> str:
-    try:
-        try:
-            os.mkdir(folder)  # noqa: PTH102 - a Path costs more than the call
-        except FileNotFoundError:
-            Path(folder).mkdir(parents=True)
-        except FileExistsError:  # left by an attempt that did not finish
-            remove_folder(folder)
-            Path(folder).mkdir()
-    except OSError as error:
-        msg = f"cannot make {folder} for the raw streams: {error.strerror}"
-        raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
-    return folder
+    keep_files(patterns, home, Path(places.workspace), places.raw, conversation.secrets)
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
@@ -148,12 +165,6 @@ def _for_session(pattern: str, session_id: str | None) -> str:
     session = session_id or "none"
     pattern = pattern.replace("{session_id:8}", escape(session[:8]))
     return pattern.replace("{session_id}", escape(session))
-
-
-def _raw_name(spec: TrialSpec) -> str | None:
-    if spec.surroundings.raw_dir is None:
-        return None
-    return f"{spec.surroundings.raw_prefix}/{spec.raw_folder}"
 
 
 def _epoch_ms() -> int:

@@ -32,11 +32,11 @@ class Streams:
     """
 
     def __init__(
-        self, stdout: str, stderr: str, limits: Limits, secrets: Secrets, *, piped: bool = False
+        self, stdout: int, stderr: int, limits: Limits, secrets: Secrets, *, piped: bool = False
     ) -> None:
         self._limits = limits
         self._out = Tail(stdout, limits.line_bytes, secrets)
-        self._err = Tail(stderr, limits.line_bytes, secrets, late=True)
+        self._err = Tail(stderr, limits.line_bytes, secrets)
         self._pipe = _Pipe(self._out.fd) if piped else None
         self.out_fd = self._pipe.write_fd if self._pipe else self._out.fd
         self.err_fd = self._err.fd

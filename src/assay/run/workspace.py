@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from assay.errors import OutputError
 from assay.records.files import copy_folder, remove_folder
 from assay.records.spec import TrialSpec
+from assay.run.raw import SESSION_FILES, RawStreams
 from assay.run.secrets import Secrets
 
 _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
@@ -87,27 +89,28 @@ _ours: tuple[dict[str, str], Secrets] | None = None
 
 
 def keep_files(
-    patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
+    patterns: Iterable[str], home: Path, workspace: Path, raw: RawStreams, secrets: Secrets
 ) -> None:
     """Copy the agent's own session files beside the raw streams, secrets masked."""
     for source, name in _matches(patterns, home, workspace):
-        copy = target / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(secrets.mask(source.read_bytes()))
+        with contextlib.suppress(OSError):
+            raw.write(f"{SESSION_FILES}/{name}", secrets.mask(_read_regular(source)))
 
 
-def is_full(folder: str) -> bool:
-    """Whether nothing more can be written into a folder."""
-    disk = os.statvfs(folder)
-    # Part of the free blocks is reserved for root.
-    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
-    return free == 0 < disk.f_blocks
+def _read_regular(path: Path) -> bytes:
+    # Not blocking, because opening a FIFO would wait for somebody who writes to it.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileNotFoundError(path)
+        return file.read()
 
 
 def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files that match, and their names; none that a link leads to elsewhere."""
     for pattern in patterns:
         base = home if pattern.startswith("~/") else workspace
+        real_base = base.resolve()
         for source in sorted(base.glob(pattern.removeprefix("~/"))):
-            with contextlib.suppress(OSError):
-                if source.is_file() and not source.is_symlink():
-                    yield source, source.relative_to(base)
+            if source.resolve().is_relative_to(real_base):
+                yield source, source.relative_to(base)

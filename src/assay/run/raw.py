@@ -1,0 +1,234 @@
+"""The raw streams of a trial: files without a name while the agent runs, in a folder afterwards.
+
+An agent runs with our rights and can find out where its stdout is. What has no name cannot be
+replaced by a link, a folder or a FIFO; the folder is made only when all its processes have ended,
+and everything is put into it below open directory handles, so that no link is followed.
+"""
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay.errors import OutputError
+from assay.records.files import temporary_folder, temporary_place
+
+_BLOCK = 256 * 1024
+_FILE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+_CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
+"""What a file system answers that knows no files without names."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+SESSION_FILES = "files"
+"""The folder among the raw streams with the agent's own session files."""
+
+
+class RawStreams:
+    """The raw streams of one trial."""
+
+    def __init__(self, parent: str | None) -> None:
+        """Parent is where the trial's folder will be; None when streams are not kept."""
+        self._parent = parent
+        self._fds: dict[str, int] = {}
+        self._in_memory: set[str] = set()
+        self._temporary = contextlib.ExitStack()
+
+    def __enter__(self) -> "RawStreams":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files; those that were not kept are gone then."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+        self._temporary.close()
+
+    def make(self, name: str) -> int:
+        """Return a new file that is open for appending and will be kept under this name."""
+        fd = self._fds[name] = _nameless(self._parent)
+        return fd
+
+    def make_in_memory(self, name: str) -> int:
+        """The same, in memory; it is kept only if anything was written to it.
+
+        Most agents write nothing to stderr, and making a file costs more than all else we do
+        for it.
+        """
+        if not hasattr(os, "memfd_create"):
+            return self.make(name)
+        import fcntl
+
+        fd = self._fds[name] = os.memfd_create("stream")
+        self._in_memory.add(name)
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        return fd
+
+    def write(self, name: str, data: bytes) -> int:
+        """Keep these bytes under a name, which may contain folders; return the open file."""
+        fd = self.make(name)
+        _write_all(fd, data)
+        return fd
+
+    def add(self, name: str, path: Path) -> None:
+        """Keep a file of ours that is about to be removed; a link is not followed."""
+        self._fds[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def path(self, name: str) -> str:
+        """Return a path under which this process can open the file again."""
+        return f"/dev/fd/{self._fds[name]}"
+
+    def forget(self, name: str) -> None:
+        """Close a file that nobody needs any more, unless it is to be kept."""
+        if self._parent is None and name in self._fds:
+            os.close(self._fds.pop(name))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be written where the streams are."""
+        disk = os.statvfs(self._parent or temporary_place())
+        # Part of the free blocks is reserved for root.
+        free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+        return free == 0 < disk.f_blocks
+
+    @property
+    def has_session_files(self) -> bool:
+        """Whether session files of the agent were kept."""
+        return any(name.startswith(f"{SESSION_FILES}/") for name in self._fds)
+
+    def keep(self, folder: str) -> tuple[str | None, Path | None, list[str]]:
+        """Put all files into a folder of this name.
+
+        Return the name it got in the end, the folder with the agent's session files, if any, and
+        warnings: another name is taken when something stands under this one already.
+        """
+        parent = self._parent
+        if parent is None:
+            if not self.has_session_files:
+                return None, None, []
+            parent = self._temporary.enter_context(temporary_folder("assay-"))
+        try:
+            name = _new_folder(parent, folder)
+            with _opened(name, _handle(parent)) as handle:
+                warnings = list(self._give_names(handle))
+        except OSError as error:
+            msg = f"cannot write raw streams to {parent}: {error.strerror}"
+            raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
+        if name != folder:
+            warnings.append(f"{folder} was there already, so the raw streams are in {name}")
+        session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
+        return name, session_files, warnings
+
+    def _give_names(self, folder: int) -> Iterator[str]:
+        """Put all files into an open folder; yield what a reader should know."""
+        for name, fd in self._fds.items():
+            if name in self._in_memory and not os.fstat(fd).st_size:
+                continue
+            try:
+                _give_name(fd, name, folder)
+            except OSError as error:
+                # The agent chose the names of its session files; they may be impossible here.
+                if error.errno in _FULL or not name.startswith(f"{SESSION_FILES}/"):
+                    raise
+                yield f"the session file {name!r} could not be kept: {error.strerror}"
+
+
+def make_raw_dir(path: str) -> None:
+    """Make the folder that will hold the folders of all trials."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot make {path} for the raw streams: {error.strerror}"
+        raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
+
+
+def _nameless(parent: str | None) -> int:
+    place = temporary_place() if parent is None else "."
+    handle = None if parent is None else _handle(parent)
+    if _TMPFILE:
+        try:
+            return os.open(place, _FILE | _TMPFILE, 0o666, dir_fd=handle)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+    path = f"{place}/.{os.urandom(16).hex()}"  # a name that nobody can guess, for a moment
+    fd = os.open(path, _FILE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=handle)
+    os.unlink(path, dir_fd=handle)
+    return fd
+
+
+_handles: dict[str, int] = {}
+_handles_lock = threading.Lock()
+
+
+def _handle(parent: str) -> int:
+    """Return an open handle of the folder with all trials: one that has moved is still found."""
+    with _handles_lock:
+        fd = _handles.get(parent)
+        if fd is not None and os.fstat(fd).st_nlink:
+            return fd
+        if fd is not None:  # somebody removed the folder
+            os.close(_handles.pop(parent))
+        make_raw_dir(parent)
+        fd = _handles[parent] = os.open(parent, _FOLDER)
+        return fd
+
+
+def _new_folder(parent: str, name: str) -> str:
+    """Make a folder that was not there before; return its name."""
+    number, unused = 1, name
+    while True:
+        try:
+            os.mkdir(unused, dir_fd=_handle(parent))
+        except FileExistsError:
+            number += 1
+            unused = f"{name}.{number}"
+        else:
+            return unused
+
+
+@contextlib.contextmanager
+def _opened(name: str, below: int) -> Iterator[int]:
+    fd = os.open(name, _FOLDER, dir_fd=below)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _give_name(fd: int, name: str, folder: int) -> None:
+    """Make an open file visible below an open folder; fails if anything has the name."""
+    first, slash, rest = name.partition("/")
+    if slash:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(first, dir_fd=folder)
+        with _opened(first, folder) as inner:
+            _give_name(fd, rest, inner)
+        return
+    try:
+        # Only a file that never had a name can be given one.
+        os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder, follow_symlinks=True)
+    except FileExistsError:
+        raise
+    except OSError:
+        _copy(fd, name, folder)
+
+
+def _copy(fd: int, name: str, folder: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    target, done = os.open(name, flags, 0o666, dir_fd=folder), 0
+    try:
+        while chunk := os.pread(fd, _BLOCK, done):
+            _write_all(target, chunk)
+            done += len(chunk)
+    finally:
+        os.close(target)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
