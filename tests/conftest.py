@@ -111,7 +111,8 @@ def shell_agent(agent: Callable[..., Path], tag: str) -> Path:
 
 
 SHELL_AGENT = """
-R() { echo '{"type":"result","result":"ok"}'; }
+say() { printf '{"type":"result","result":"%s"}\\n' "$1"; }
+R() { say ok; }
 eval "${@: -1}"
 """
 

@@ -107,16 +107,17 @@ def test_resume_with_another_prompt_or_agent_is_refused(
     assert done.code == 1
     assert str(out) in done.stderr
     assert '"p0"' in done.stderr
-    assert "another prompt or agent" in done.stderr
+    named = {"prompt": "from another prompt", "agent": "the schema or the arguments of the agent"}
+    assert named[what] in done.stderr
     assert out.read_bytes() == before
 
 
-def test_resume_with_other_limits_is_the_same_run(
+def test_resume_with_more_workers_is_the_same_run(
     assay: Callable, agent: Callable, prompts: Callable, read_rows: Callable, tmp_path: Path
 ) -> None:
     path, out, schema = prompts("a", "b"), tmp_path / "out.jsonl", agent()
-    assay("capture", path, "-s", schema, "-o", out, "--limit", 1, "-t", 5000)
-    done = assay("capture", path, "-s", schema, "-o", out, "--resume", "-j", 4, "-t", 9000)
+    assay("capture", path, "-s", schema, "-o", out, "--limit", 1)
+    done = assay("capture", path, "-s", schema, "-o", out, "--resume", "-j", 4)
     assert done.code == 0, done.stderr
     assert len(read_rows(out)) == 2
 

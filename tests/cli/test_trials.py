@@ -299,8 +299,8 @@ def broken_off(
         with partial(out).open("w") as file:
             for row, n in zip(rows, n_finished, strict=True):
                 for entry in row["trials"][:n]:
-                    line = {"id": row["id"], "specHash": row["specHash"], "entry": entry}
-                    file.write(json.dumps(line) + "\n")
+                    line = {name: row[name] for name in ("id", "specHash", "identity")}
+                    file.write(json.dumps(line | {"entry": entry}) + "\n")
         (tmp_path / "starts").unlink()
         return command, out
 
@@ -335,20 +335,26 @@ def test_a_torn_last_trial_runs_again(assay: Callable, broken_off: Callable, tmp
     assert {row["id"]: len(row["trials"]) for row in lines(out)} == {"p0": 3, "p1": 3}
 
 
-def test_another_k_is_refused_and_costs_nothing(
+def test_a_smaller_k_is_refused_and_a_larger_one_adds_trials(
     assay: Callable, broken_off: Callable, tmp_path: Path
 ):
     command, out = broken_off(3, 2, written=("p0",))
     before = partial(out).read_bytes(), out.read_bytes()
-    for k in (2, 5):
-        done = assay(*command, "-k", k, "--resume")
-        assert done.code == 1
-        assert f"has 3 trials, not {k}" in done.stderr
-        assert "-k 3" in done.stderr
-        assert (partial(out).read_bytes(), out.read_bytes()) == before
+    done = assay(*command, "-k", 2, "--resume")
+    assert done.code == 1
+    assert '"p0" has 3 trials, more than 2' in done.stderr
+    assert "-k 3" in done.stderr
+    assert (partial(out).read_bytes(), out.read_bytes()) == before
     assert starts(tmp_path) == 0
-    assert assay(*command, "-k", 3, "--resume").code == 0
-    assert starts(tmp_path) == 1
+    earlier = {t["trialNum"]: t for t in lines(out)[0]["trials"]}
+    assert assay(*command, "-k", 5, "--resume").code == 0
+    assert starts(tmp_path) == 2 + 3
+    rows = {row["id"]: row for row in lines(out)}
+    assert {(row["k"], row["nMeasured"], len(row["trials"])) for row in rows.values()} == {
+        (5, 5, 5)
+    }
+    assert earlier.items() <= {t["trialNum"]: t for t in rows["p0"]["trials"]}.items()
+    assert not partial(out).exists()
 
 
 def test_a_smaller_k_is_refused_before_any_row_is_written(
@@ -372,12 +378,12 @@ def test_other_prompts_or_agents_are_refused(
     other[1] = prompts(MARK, "something else")
     done = assay(*other, "-k", 3, "--resume")
     assert done.code == 1
-    assert 'trials of "p1" were made from another prompt or agent' in done.stderr
+    assert 'row "p1" was made from another prompt' in done.stderr
     other = [*command]
     other[3] = agent(name="somebody else")
     done = assay(*other, "-k", 3, "--resume")
     assert done.code == 1
-    assert "another prompt or agent" in done.stderr
+    assert "the schema or the arguments of the agent" in done.stderr
     assert partial(out).read_bytes() == before
 
 

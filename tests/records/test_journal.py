@@ -182,7 +182,7 @@ def test_a_file_that_is_removed_while_it_is_written_is_put_back(tmp_path: Path) 
     journal.append(b'{"id":"b"}')
     with pytest.raises(OutputError, match="was removed") as error:
         journal.__exit__(None, None, None)
-    assert "written to it again" in error.value.hint
+    assert "no row is lost" in error.value.hint
     assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
 
 
@@ -192,6 +192,59 @@ def test_a_file_that_another_took_the_place_of_is_not_written_over(tmp_path: Pat
     journal.append(b'{"id":"a"}')
     path.unlink()
     path.write_text("mine")
-    with pytest.raises(OutputError, match="File exists"):
+    journal.append(b'{"id":"b"}')
+    with pytest.raises(OutputError, match="was replaced") as error:
         journal.__exit__(None, None, None)
     assert path.read_text() == "mine"
+    (recovered,) = tmp_path.glob("out.recovered*")
+    assert str(recovered) in error.value.message
+    assert recovered.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+
+
+@pytest.mark.parametrize("how", ["rename", "truncate", "write over"])
+@pytest.mark.parametrize("rows_after", [0, 1])
+def test_whatever_is_done_to_the_file_no_row_is_lost(
+    tmp_path: Path, how: str, rows_after: int
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b'{"id":"earlier"}\n')
+    journal = Journal(path, "resume")
+    journal.append(b'{"id":"a"}')
+    if how == "rename":
+        path.rename(tmp_path / "other.jsonl")
+    else:
+        path.write_text("" if how == "truncate" else "x")
+    rows = [b'{"id":"%d"}' % n for n in range(rows_after)]
+    for row in rows:
+        journal.append(row)
+    with pytest.raises(OutputError, match="while it was being written"):
+        journal.__exit__(None, None, None)
+    expected = [b'{"id":"earlier"}', b'{"id":"a"}', *rows]
+    assert path.read_bytes().splitlines() == expected
+
+
+def test_overwrite_keeps_the_old_rows_until_there_is_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, b'{"id":"a"}')
+
+    def fail() -> None:
+        with Journal(path, "overwrite"):
+            raise InputError("no input")
+
+    with pytest.raises(InputError):
+        fail()
+    assert path.read_bytes() == b'{"id":"a"}\n'
+    write(path, mode="overwrite")
+    assert path.read_bytes() == b""
+
+
+def test_rewriting_replaces_the_file_at_once_and_keeps_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, b'{"id":"a"}', b'{"id":"b"}')
+    with Journal(path, "resume") as journal:
+        journal.rewrite(line for line in [b'{"id":"b"}'])
+        with pytest.raises(OutputError, match="another assay"):
+            Journal(path, "append")
+        journal.append(b'{"id":"c"}')
+    assert path.read_bytes() == b'{"id":"b"}\n{"id":"c"}\n'
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,6 +1,8 @@
 """What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import click
 
@@ -11,14 +13,17 @@ from assay.cli.options import (
     chosen_agent,
     grader_refs,
     output_mode,
+    resume_of,
     setting,
 )
+from assay.cli.output import refuse_inputs
 from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress
 from assay.pipeline.batch import Batch
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial
-from assay.records.spec import HINT, PluginRef
+from assay.records.spec import HINT, PluginRef, Surroundings
+from assay.run.workspace import frozen_template, inherited
 
 
 class CommandBatch:
@@ -30,12 +35,17 @@ class CommandBatch:
         agent: PluginRef,
         benchmark: PluginRef,
         *,
+        graders: Sequence[PluginRef] = (),
         k: int | None = None,
         keep_raw: bool = True,
     ) -> None:
         self._options = options
-        self.mode = output_mode(options.output, options.resume, options.append, options.overwrite)
-        shared = setting(options, agent, benchmark, keep_raw=keep_raw)
+        refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
+        resume = options.resume or bool(options.rerun)
+        self.mode = output_mode(options.output, resume, options.append, options.overwrite)
+        self.resume = resume_of(options, graders, k)
+        shared = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
+        self._setting = shared
         self._agent, self._source = agent.name, f"benchmark {benchmark.name}"
         if benchmark.name == "prompts":
             self._source = benchmark.options.get("path") or "stdin"
@@ -51,6 +61,15 @@ class CommandBatch:
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
+
+    def place(self) -> AbstractContextManager[None]:
+        """Where the trials run: says what agents can see there, and freezes the template."""
+        around = self._setting.surroundings
+        if not self._options.quiet and not self._options.as_json:
+            _say_where(around)
+        source = self._options.workspace_template
+        copy = around.workspace_template or ""
+        return frozen_template(str(source) if source else None, copy)
 
     def show(self, n_missing: int) -> Progress:
         """Make the progress display and print what will run."""
@@ -85,10 +104,28 @@ class CommandBatch:
             raise click.exceptions.Exit(1)
 
 
+def _say_where(around: Surroundings) -> None:
+    """Say once what the agents can see besides their prompts."""
+    if around.workspace_dir is None:
+        click.echo(
+            f"The agent works in {around.cwd} itself; --workspace-template or --isolate gives "
+            "each trial a folder of its own.",
+            err=True,
+        )
+        return
+    if found := inherited(Path(around.workspace_dir)):
+        click.echo(
+            f"Warning: the workspaces are inside a project. Agents will also read "
+            f"{', '.join(map(str, found))}. Leave out --workspace-dir to avoid it.",
+            err=True,
+        )
+
+
 def plan_captures(
     ctx: click.Context, options: CaptureOptions, k: int | None = None
 ) -> tuple[CommandBatch, CaptureTrial]:
     """Read prompts, agent and graders of capture or trials; a benchmark's graders come first."""
+    refuse_inputs(options.output, *options.graders)
     benchmark = _benchmark(options)
     agent = chosen_agent(ctx, options)
     graders = [*plugins.benchmark(benchmark).graders()]
@@ -96,7 +133,7 @@ def plan_captures(
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
     graders += grader_refs(options.graders, options.grader_timeout)
     work = CaptureTrial(graders, options.retries)
-    return CommandBatch(options, agent, benchmark, k=k), work
+    return CommandBatch(options, agent, benchmark, graders=graders, k=k), work
 
 
 def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:

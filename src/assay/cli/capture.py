@@ -12,6 +12,7 @@ from assay.cli.options import (
     benchmark_options,
     grader_options,
     output_options,
+    regrade_options,
     run_options,
     with_options,
 )
@@ -30,7 +31,7 @@ from assay.pipeline.batch import run_batch
     ),
 )
 @click.argument("prompts", nargs=-1)
-@with_options(agent_options, output_options, grader_options)
+@with_options(agent_options, output_options, grader_options, regrade_options)
 @stdin_option
 @with_options(benchmark_options, run_options)
 @help_option
@@ -43,6 +44,6 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     """
     options = CaptureOptions(**values)
     planned, work = plan_captures(ctx, options)
-    with open_sink(options.output, planned.mode) as sink:
-        progress = run_batch(planned.batch, work, sink, planned.show)
+    with open_sink(options.output, planned.mode, resume=planned.resume) as sink:
+        progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
     planned.conclude(progress)

@@ -8,7 +8,7 @@ import click
 from assay import plugins
 from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
-from assay.cli.output import open_sink
+from assay.cli.output import open_sink, refuse_inputs
 from assay.cli.parameters import (
     debug_option,
     help_option,
@@ -61,6 +61,7 @@ def command(**given: Any) -> None:
     if not options.schema:
         msg = "No agent given. Use -s SCHEMA to say whose output this is."
         raise click.UsageError(msg)
+    refuse_inputs(options.output, options.raw, options.schema)
     adapter = plugins.adapter(agent_ref(options))
     source = options.raw
     if source is None:

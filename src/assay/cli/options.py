@@ -24,9 +24,13 @@ from assay.cli.parameters import (
     retries_option,
 )
 from assay.errors import InputError
+from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting
+from assay.pipeline.resume import Resume
+from assay.pipeline.stages import local_machine
 from assay.records.journal import Mode
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
 
@@ -45,6 +49,8 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     prompts: Sequence[str]
     output: Path | None
     resume: bool
+    keep_failed: bool
+    rerun: Sequence[str]
     append: bool
     overwrite: bool
     raw_dir: Path | None
@@ -72,6 +78,7 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
 
     graders: Sequence[str]
     grader_timeout: float
+    regrade: bool
     from_stdin: bool
     benchmark: str | None
 
@@ -107,7 +114,22 @@ agent_options: list[Decorator] = [
 output_options: list[Decorator] = [
     output_option,
     click.option(
-        "--resume", is_flag=True, help="Run only the trials that are missing in the output file."
+        "--resume",
+        is_flag=True,
+        help="Run only the trials that are missing in the output file, and again those that did "
+        "not measure the agent (provider errors and the like).",
+    ),
+    click.option(
+        "--keep-failed",
+        is_flag=True,
+        help="With --resume, do not run the trials again that did not measure the agent.",
+    ),
+    click.option(
+        "--rerun",
+        multiple=True,
+        metavar="failed|unmeasured|ID",
+        help="Resume, and run these trials again in place of their rows: those that failed, those "
+        "that did not measure the agent, or those of this prompt. May be repeated.",
     ),
     append_option,
     overwrite_option,
@@ -135,6 +157,13 @@ grader_options: list[Decorator] = [
         default=60.0,
         metavar="SECONDS",
         help="Time limit for grading one trial, in seconds. Default: 60.",
+    ),
+]
+regrade_options: list[Decorator] = [
+    click.option(
+        "--regrade",
+        is_flag=True,
+        help="With --resume, first grade the finished trials again with the graders given now.",
     ),
 ]
 benchmark_options: list[Decorator] = [
@@ -180,15 +209,15 @@ run_options: list[Decorator] = [
         "--workspace-dir",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Run each trial in a folder of its own inside this one. "
-        "Default: all trials run in --cwd.",
+        help="Run each trial in a folder of its own inside this one. By default, all trials run "
+        "in --cwd; with --workspace-template or --isolate, in folders in your cache folder.",
     ),
     click.option(
         "--workspace-template",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         metavar="DIR",
-        help="Copy this folder into the workspace of each trial. "
-        "Workspaces are in --workspace-dir, or beside the output file.",
+        help="Copy this folder into the workspace of each trial. Workspaces are in "
+        "--workspace-dir; by default in your cache folder, outside of every project.",
     ),
     isolate_option,
     click.option(
@@ -256,6 +285,35 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
     return chosen[0] if chosen else "new"
 
 
+def resume_of(
+    options: BatchOptions, graders: Sequence[PluginRef] = (), k: int | None = None
+) -> Resume:
+    """What to do with the rows of an earlier run."""
+    regrade = isinstance(options, CaptureOptions) and options.regrade
+    for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
+        if given and not options.resume and not options.rerun:
+            msg = f"{name} needs --resume."
+            raise click.UsageError(msg)
+    if regrade and not graders:
+        msg = "--regrade needs a grader. Use -g GRADER."
+        raise click.UsageError(msg)
+
+    def announce(n_again: int, n_regraded: int) -> None:
+        if n_again and not options.quiet:
+            click.echo(f"{n_again} rows of {options.output} are run again", err=True)
+        if n_regraded and not options.quiet:
+            click.echo(f"{n_regraded} rows of {options.output} were graded again", err=True)
+
+    return Resume(
+        k=k,
+        keep_failed=options.keep_failed,
+        rerun=options.rerun,
+        regrade=regrade,
+        graders=graders,
+        announce=announce,
+    )
+
+
 def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     """The agent given with -s, or as a command after -- that speaks the Agent Client Protocol."""
     agent_command: list[str] = ctx.meta.get("after_dashes", [])
@@ -321,7 +379,12 @@ def grader_refs(graders: Sequence[str], timeout_s: float) -> list[PluginRef]:
 
 
 def setting(
-    options: BatchOptions, agent: PluginRef, benchmark: PluginRef, *, keep_raw: bool
+    options: BatchOptions,
+    agent: PluginRef,
+    benchmark: PluginRef,
+    graders: Sequence[PluginRef],
+    *,
+    keep_raw: bool,
 ) -> Setting:
     """What all trials of the run share."""
     timeout_ms = options.timeout or plugins.adapter(agent).timeout_ms or DEFAULT_TIMEOUT_MS
@@ -330,27 +393,30 @@ def setting(
         trial_s=options.trial_timeout / 1000 if options.trial_timeout else None,
         stall_s=options.stall,
     )
+    token = _run_token(options.output)
+    surroundings = _surroundings(options, token, keep_raw=keep_raw)
+    template = options.workspace_template
     return Setting(
         agent=agent,
         benchmark=benchmark,
         limits=limits,
-        surroundings=_surroundings(options, keep_raw=keep_raw),
-        run_token=_run_token(options.output),
+        surroundings=surroundings,
+        run_token=token,
+        identity=identify(agent, surroundings, limits, graders, local_machine(), template),
     )
 
 
-def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
+def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surroundings:
     cwd = Path(options.cwd or Path.cwd()).resolve()
     if not cwd.is_dir():
         msg = f"working folder not found: {cwd}"
         raise InputError(msg, hint="check the folder given with -c")
     output, workspaces = options.output, options.workspace_dir
     template, raw = options.workspace_template, options.raw_dir
-    if template is not None and workspaces is None:
-        if output is None:
-            msg = "--workspace-template needs --workspace-dir or -o."
-            raise click.UsageError(msg)
-        workspaces = output.with_suffix(".workspaces")
+    # With -c the user has named the folder to work in, isolated or not.
+    is_private = template is not None or (options.isolate and options.cwd is None)
+    if is_private and workspaces is None:
+        workspaces = private_root() / token
     # Not beside a device or a pipe, such as /dev/stdout.
     if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
         raw = output.with_suffix(".raw")
@@ -358,7 +424,8 @@ def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
     return Surroundings(
         cwd=str(cwd),
         workspace_dir=str(workspaces.resolve()) if workspaces else None,
-        workspace_template=str(template.resolve()) if template else None,
+        workspace_template=str(private_root() / f"template-{token}") if template else None,
+        replace=bool(options.resume or options.rerun or options.overwrite),
         isolate=options.isolate,
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,

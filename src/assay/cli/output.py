@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -12,9 +12,11 @@ import click
 import msgspec
 
 from assay.errors import InputError, OutputError
+from assay.pipeline import stages, trials
+from assay.pipeline.resume import Resume
 from assay.records.files import copy_stream, temporary_file
-from assay.records.journal import RESUMABLE, Journal, Mode
-from assay.records.rows import encode_row
+from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
+from assay.records.rows import decode_line, encode_row, read_lines
 from assay.records.spec import TrialSpec
 
 _HINT = "check the folder, its permissions and the free space"
@@ -28,6 +30,14 @@ def refuse_same_file(source: Path | None, output: Path | None) -> None:
     if both_exist and output.samefile(source):
         msg = f"-o is the same file as the input: {output}"
         raise click.UsageError(msg)
+
+
+def refuse_inputs(output: Path | None, *given: str | Path | None) -> None:
+    """Refuse an output that is what an option names; that may stand behind a colon."""
+    for text in given:
+        for name in (str(text or ""), str(text or "").partition(":")[2]):
+            if name:
+                refuse_same_file(Path(name), output)
 
 
 @contextmanager
@@ -112,10 +122,13 @@ def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
 class Sink:
     """Takes finished rows, one at a time."""
 
-    def __init__(self, journal: Journal | None, mode: Mode = "new", k: int | None = None) -> None:
+    def __init__(
+        self, journal: Journal | None, kind: Kind = "capture", resume: Resume | None = None
+    ) -> None:
+        """With resume, the journal holds rows of an earlier run that was not finished."""
         self._journal = journal
-        self._resumed = mode == "resume"
-        self._k = k
+        self._kind = kind
+        self._resume = resume
 
     def append(self, line: bytes) -> None:
         """Write one row at once, so that a kill cannot lose it."""
@@ -129,33 +142,77 @@ class Sink:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
         self.append(encode_row(result, spec.extra))
 
-    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        """The trials that have no row yet; refuse rows made from other prompts or agents."""
-        if self._journal is None or not self._resumed:
+    def missing(
+        self, specs: list[TrialSpec], reopen: Callable[[bytes], None] | None = None
+    ) -> list[TrialSpec]:
+        """The trials that have no row yet, or whose row is to be replaced.
+
+        Rows that were made from something else are refused. Rows to be replaced are removed from
+        the output; reopen is given each of them before.
+        """
+        journal, resume = self._journal, self._resume
+        if journal is None or resume is None:
             return specs
         by_id = {spec.prompt.id: spec for spec in specs}
         done: set[str] = set()
-        for key in self._journal.rows():
-            spec = by_id.get(key.id)
-            if spec is not None and key.spec_hash not in (None, spec.hash):
-                msg = f'{self._journal.path}: row "{key.id}" was made from another prompt or agent'
-                raise InputError(
-                    msg, hint="resume with the same prompts and agent, or use another -o"
-                )
-            if spec is not None and self._k is not None and key.k != self._k:
-                msg = f'{self._journal.path}: row "{key.id}" has {key.k} trials, not {self._k}'
-                raise InputError(msg, hint=f"resume with -k {key.k}, or use another -o")
+        again: set[str] = set()
+        outdated: set[str] = set()
+        for key in journal.rows():
+            self._refuse_other_kind(key, journal.path)
             done.add(key.id)
-        return [spec for spec in specs if spec.prompt.id not in done]
+            if (spec := by_id.get(key.id)) is None:
+                continue
+            resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
+            if resume.regrade and resume.is_outdated(key.identity, spec):
+                outdated.add(key.id)
+            if resume.replaces(key):
+                again.add(key.id)
+        if again or outdated:
+            resume.announce(len(again), len(outdated - again))
+            journal.rewrite(_rewritten(journal.path, resume, by_id, again, outdated, reopen))
+        return [spec for spec in specs if spec.prompt.id not in done or spec.prompt.id in again]
+
+    def _refuse_other_kind(self, key: RowKey, path: Path) -> None:
+        if key.kind != self._kind:
+            msg = f'{path}: row "{key.id}" was written by `assay {key.kind}`'
+            raise InputError(msg, hint=f"continue with assay {key.kind}, or use another -o")
+
+
+def _rewritten(
+    path: Path,
+    resume: Resume,
+    specs: dict[str, TrialSpec],
+    again: set[str],
+    outdated: set[str],
+    reopen: Callable[[bytes], None] | None,
+) -> Iterator[bytes]:
+    """Yield the rows that stay, graded again where the grader is another one now."""
+    for place, line in read_lines(path):
+        row_id = decode_line(_KEYS, place, line).id
+        if row_id in outdated:
+            regrade = trials.grade_row_again if resume.k is not None else stages.grade_row_again
+            line = regrade(place, line, specs[row_id], resume.graders)
+        if row_id not in again:
+            yield line
+        elif reopen is not None:
+            reopen(line)
+
+
+_KEYS = msgspec.json.Decoder(RowKey)
 
 
 @contextmanager
 def open_sink(
-    output: Path | None, mode: Mode, hint: str = RESUMABLE, k: int | None = None
+    output: Path | None,
+    mode: Mode,
+    hint: str = RESUMABLE,
+    *,
+    kind: Kind = "capture",
+    resume: Resume | None = None,
 ) -> Iterator[Sink]:
-    """Open the output of a command; with k, every row must hold k trials."""
+    """Open the output of a command."""
     if output is None:
         yield Sink(None)
         return
     with Journal(output, mode, hint) as journal:
-        yield Sink(journal, mode, k)
+        yield Sink(journal, kind, (resume or Resume()) if mode == "resume" else None)

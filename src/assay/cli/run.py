@@ -60,8 +60,10 @@ def command(**values: Any) -> None:
     source = prompt_file(options.prompts, from_stdin=not options.prompts)
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
     planned = CommandBatch(options, agent, source, keep_raw=False)
-    with open_sink(options.output, planned.mode) as sink:
-        progress = run_batch(planned.batch, RunTrial(options.retries), sink, planned.show)
+    with open_sink(options.output, planned.mode, kind="run", resume=planned.resume) as sink:
+        progress = run_batch(
+            planned.batch, RunTrial(options.retries), sink, planned.show, planned.place()
+        )
     planned.conclude(progress)
 
 

@@ -12,6 +12,7 @@ from assay.cli.options import (
     benchmark_options,
     grader_options,
     output_options,
+    regrade_options,
     run_options,
     with_options,
 )
@@ -34,7 +35,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     ),
 )
 @click.argument("prompts", nargs=-1)
-@with_options(agent_options, output_options, grader_options)
+@with_options(agent_options, output_options, grader_options, regrade_options)
 @click.option(
     "-k",
     "--k",
@@ -56,10 +57,10 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     """
     options = TrialsOptions(**values)
     planned, work = plan_captures(ctx, options, options.k)
-    mode, graded = planned.mode, bool(work.graders)
+    mode, resume = planned.mode, planned.resume
     with (
-        open_sink(options.output, mode, k=options.k) as sink,
-        TrialRows(sink, options.output, mode, options.k, graded=graded) as rows,
+        open_sink(options.output, mode, kind="trials", resume=resume) as sink,
+        TrialRows(sink, options.output, mode, resume) as rows,
     ):
-        progress = run_batch(planned.batch, work, rows, planned.show)
+        progress = run_batch(planned.batch, work, rows, planned.show, planned.place())
     planned.conclude(progress)

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import open_sink, refuse_same_file
+from assay.cli.output import open_sink, refuse_inputs
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
@@ -72,7 +72,7 @@ def command(**given: Any) -> None:
     if not options.graders:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)
-    refuse_same_file(options.prompts, options.output)
+    refuse_inputs(options.output, options.prompts, *options.graders)
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
     with open_rows(options.prompts) as rows:

@@ -12,6 +12,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
+from assay.records.capture import Identity
 from assay.records.reports import BalanceAnalysis, Category
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec, check_prompt
 
@@ -63,6 +64,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     surroundings: Surroundings
     run_token: str
+    identity: Identity | None = None
 
 
 def plan(
@@ -79,6 +81,7 @@ def plan(
             folder=names[prompt.id] if k is None else f"{names[prompt.id]}-trial-{number}",
             number=number,
             run_token=setting.run_token,
+            identity=setting.identity,
             extra=extra,
         )
         for prompt, extra in rows

@@ -11,12 +11,12 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, grade_rows, judge
+from assay.pipeline.grading import GradedRow, Verdict, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
-from assay.records.capture import AnyStep, Capture, Cause, Failure
+from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
-from assay.records.rows import Place
+from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
@@ -76,7 +76,7 @@ class RunTrial(msgspec.Struct, frozen=True):
                 row = raw_output(spec.prompt, recording)
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
-        return msgspec.structs.replace(row, spec_hash=spec.hash)
+        return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
         """Return the result of a trial whose worker died."""
@@ -98,31 +98,54 @@ def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> Tri
 
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
-    """Put the graders' verdict into a capture."""
+    """Put the graders' verdict into a capture, in place of an earlier one."""
+    worked_in = captured.metadata.get("workspaceDir")
+    verdict = judge_again(spec, captured, worked_in, graders)
+    outdated = (captured.grader_failures or {}).values()
+    errors = [error for error in captured.errors or [] if error not in outdated]
+    errors += verdict.broken.values()
+    return msgspec.structs.replace(
+        captured,
+        score=verdict.score or UNSET,
+        outcome=verdict.score.outcome if verdict.score else UNSET,
+        grades=verdict.grades or UNSET,
+        grader_failures=verdict.broken or UNSET,
+        errors=errors or UNSET,
+    )
+
+
+def judge_again(
+    spec: TrialSpec,
+    captured: Capture | TrialEntry,
+    worked_in: str | None,
+    graders: Sequence[PluginRef],
+) -> Verdict:
+    """Ask the graders about what was captured of a trial."""
     row = msgspec.to_builtins(captured)
     trial = Trial(
-        input=captured.input,
+        input=spec.prompt.input,
         output=captured.output,
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=captured.metadata.get("workspaceDir") or spec.surroundings.cwd,
+        cwd=worked_in or spec.surroundings.cwd,
         reference=spec.prompt.reference,
         row=row,
     )
     failure = captured.failure or None
     if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
         failure = None  # the graders judge by the world's evidence
-    verdict = judge(trial, failure, graders, AskingHost())
-    broken = verdict.broken
-    return msgspec.structs.replace(
-        captured,
-        score=verdict.score or UNSET,
-        outcome=verdict.score.outcome if verdict.score else UNSET,
-        grades=verdict.grades or UNSET,
-        grader_failures=broken or UNSET,
-        errors=[*(captured.errors or []), *broken.values()] if broken else captured.errors,
-    )
+    return judge(trial, failure, graders, AskingHost())
+
+
+def grade_row_again(
+    place: Place, line: bytes, spec: TrialSpec, graders: Sequence[PluginRef]
+) -> bytes:
+    """Return a row of capture with the verdict of other graders."""
+    captured, extra = decode_row(place, line, Capture)
+    graded = grade_capture(spec, captured, graders)
+    graded = msgspec.structs.replace(graded, spec_hash=spec.hash, identity=spec.identity or UNSET)
+    return encode_row(graded, extra)
 
 
 def _grades_failed_trials(spec: TrialSpec) -> bool:
@@ -138,7 +161,9 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
         failure = Failure(cause=Cause.HARNESS, message=why)
         broken = msgspec.structs.replace(recording, turns=(), failure=failure)
         captured = extract(spec.prompt, broken, adapter)
-    return msgspec.structs.replace(_masked(captured), spec_hash=spec.hash)
+    return msgspec.structs.replace(
+        _masked(captured), spec_hash=spec.hash, identity=spec.identity or UNSET
+    )
 
 
 def _masked(captured: Capture) -> Capture:
@@ -180,7 +205,7 @@ def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     with temporary_folder("assay-extract-") as scratch:
         recording = recording_of(row, base, Path(scratch))
         captured = _masked(extract(prompt, recording, adapter))
-    return msgspec.structs.replace(captured, spec_hash=row.spec_hash)
+    return msgspec.structs.replace(captured, spec_hash=row.spec_hash, identity=row.identity)
 
 
 class AskingHost(LocalHost):

@@ -2,20 +2,21 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
-from assay.pipeline.batch import Rows
+from assay.pipeline.resume import Resume
+from assay.pipeline.stages import judge_again
 from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
-from assay.records.journal import Journal, Mode
-from assay.records.rows import decode_row, read_lines
-from assay.records.spec import TrialSpec
+from assay.records.journal import Attempt, Journal, Mode
+from assay.records.rows import Place, decode_row, encode_row, read_lines
+from assay.records.spec import PluginRef, TrialSpec
 
 _SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
 
@@ -51,10 +52,38 @@ def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool
         metadata={**prompt.metadata, **about},
         failures=dict(failures) or UNSET,
         spec_hash=spec.hash,
+        identity=spec.identity or UNSET,
     )
     if graded:
         _set_pass_numbers(result)
     return result
+
+
+def grade_row_again(
+    place: Place, line: bytes, spec: TrialSpec, graders: Sequence[PluginRef]
+) -> bytes:
+    """Return a row of trials with the verdicts of other graders, and its pass rates made again."""
+    row, extra = decode_row(place, line, TrialResult)
+    entries = [grade_entry_again(spec, entry, graders) for entry in row.trials]
+    graded = trial_result(spec, entries, graded=True)
+    return encode_row(msgspec.structs.replace(graded, metadata=row.metadata), extra)
+
+
+def grade_entry_again(
+    spec: TrialSpec, entry: TrialEntry, graders: Sequence[PluginRef]
+) -> TrialEntry:
+    """Return one trial with the verdict of other graders."""
+    verdict = judge_again(spec, entry, entry.workspace_dir or None, graders)
+    grade = verdict.score
+    return msgspec.structs.replace(
+        entry,
+        pass_=grade.pass_ if grade else UNSET,
+        score=grade.score if grade else UNSET,
+        reasoning=grade.reasoning if grade else UNSET,
+        outcome=grade.outcome if grade else UNSET,
+        grades=verdict.grades or UNSET,
+        grader_failures=verdict.broken or UNSET,
+    )
 
 
 def _set_pass_numbers(result: TrialResult) -> None:
@@ -69,24 +98,39 @@ def _set_pass_numbers(result: TrialResult) -> None:
     result.per_k = prompt_pass_k(n_passed, n_measured)
 
 
+class TrialSink(Protocol):
+    """Where the rows of trials go."""
+
+    def missing(self, specs: list[TrialSpec], reopen: Callable[[bytes], None]) -> list[TrialSpec]:
+        """Return the trials whose row is missing; reopen gets rows that are not complete."""
+        ...
+
+    def add(self, spec: TrialSpec, result: TrialResult) -> None:
+        """Save the row of a prompt."""
+        ...
+
+
 class TrialRows:
     """Keeps finished trials until their prompt is complete; a kill -9 loses none of them."""
 
     def __init__(
-        self, rows: Rows[TrialResult], output: Path | None, mode: Mode, k: int, *, graded: bool
+        self,
+        rows: TrialSink,
+        output: Path | None,
+        mode: Mode,
+        resume: Resume,
     ) -> None:
-        """The output is rows, which has one row per prompt."""
+        """The output is rows, which has one row per prompt; resume has the number of trials."""
         self._rows = rows
-        self._k = k
-        self._graded = graded
+        self._resume = resume
+        self._k = resume.k or 1
         self._path = None
         # Not beside a pipe or a device such as /dev/stdout.
         if output is not None and (output.is_file() or not output.exists()):
             self._path = output.with_name(f"{output.name}.partial")
         self._mode = mode
         self._journal: Journal | None = None
-        self._entries: dict[str, list[TrialEntry]] = {}
-        self._hashes: dict[str, str] = {}
+        self._finished: dict[str, list[FinishedTrial]] = {}
         self._open: set[str] = set()
         self._known = False
         """Whether it is known which prompts are open: before that nothing may be deleted."""
@@ -97,7 +141,8 @@ class TrialRows:
             resume = self._mode == "resume"
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
-                self._load(self._path)
+                for place, line in read_lines(self._path):
+                    self._take(decode_row(place, line, FinishedTrial)[0])
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -113,47 +158,76 @@ class TrialRows:
         Trials of prompts that are not in specs belong to a part of the run that was not asked for
         this time, and are kept for later.
         """
-        wanted = self._rows.missing(specs)
+        wanted = self._rows.missing(specs, self._reopen)
         by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
         ours = {spec.prompt.id for spec in specs}
-        self._open = by_id.keys() | (self._entries.keys() - ours)
-        self._entries = {id_: e for id_, e in self._entries.items() if id_ in by_id}
+        self._open = by_id.keys() | (self._finished.keys() - ours)
+        self._finished = {id_: done for id_, done in self._finished.items() if id_ in by_id}
         self._known = True
-        done = {(id_, e.trial_num) for id_, entries in self._entries.items() for e in entries}
-        for prompt_id in list(self._entries):
+        for prompt_id in list(self._finished):
             self._write_if_complete(by_id[prompt_id])
-        return [spec for spec in wanted if (spec.prompt.id, spec.number) not in done]
+        numbers = {
+            (done.id, done.entry.trial_num) for all_ in self._finished.values() for done in all_
+        }
+        complete = ours - self._open
+        return [
+            spec
+            for spec in wanted
+            if spec.prompt.id not in complete and (spec.prompt.id, spec.number) not in numbers
+        ]
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
         """Save a finished trial; the last one of its prompt writes the row."""
         entry = trial_entry(spec.number, captured)
-        if self._journal is not None:
-            line = FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, entry=entry)
-            self._journal.append(msgspec.json.encode(line))
-        self._entries.setdefault(spec.prompt.id, []).append(entry)
+        self._save(_finished(spec, entry))
         self._write_if_complete(spec)
 
+    def _save(self, done: FinishedTrial) -> None:
+        if self._journal is not None:
+            self._journal.append(msgspec.json.encode(done))
+        self._take(done)
+
+    def _take(self, done: FinishedTrial) -> None:
+        """Keep a finished trial, in place of an earlier one of this number."""
+        passed = None if done.entry.pass_ is UNSET else done.entry.pass_
+        attempt = Attempt(failure=done.entry.failure or None, pass_=passed)
+        known = self._finished.setdefault(done.id, [])
+        known[:] = [other for other in known if other.entry.trial_num != done.entry.trial_num]
+        if self._known or not self._resume.runs_again(done.id, attempt):
+            known.append(done)
+
+    def _reopen(self, line: bytes) -> None:
+        """Take the trials of a row that is not complete any more."""
+        row = msgspec.json.decode(line, type=TrialResult)
+        for entry in row.trials:
+            self._save(
+                FinishedTrial(
+                    id=row.id, spec_hash=row.spec_hash or "", identity=row.identity, entry=entry
+                )
+            )
+
     def _write_if_complete(self, spec: TrialSpec) -> None:
-        if len(self._entries[spec.prompt.id]) >= self._k:
-            entries = self._entries.pop(spec.prompt.id)
+        if len(self._finished[spec.prompt.id]) >= self._k:
+            entries = [done.entry for done in self._finished.pop(spec.prompt.id)]
             self._open.discard(spec.prompt.id)
-            self._rows.add(spec, trial_result(spec, entries, graded=self._graded))
+            graded = bool(self._resume.graders)
+            self._rows.add(spec, trial_result(spec, entries, graded=graded))
 
     def _check(self, specs: dict[str, TrialSpec]) -> None:
-        """Refuse trials that were made from other prompts or agents, or for another k."""
-        for prompt_id in self._entries.keys() & specs.keys():
-            if self._hashes[prompt_id] != specs[prompt_id].hash:
-                what = "were made from another prompt or agent"
-                msg = f'{self._path}: trials of "{prompt_id}" {what}'
-                raise InputError(
-                    msg, hint="resume with the same prompts and agent, or use another -o"
-                )
-            most = max(entry.trial_num for entry in self._entries[prompt_id])
-            if most > self._k:
-                msg = f'{self._path}: "{prompt_id}" has a trial number {most}, more than {self._k}'
-                hint = f"resume with the -k of that run, which is at least {most}"
-                raise InputError(msg, hint=hint)
+        """Refuse trials that were made from something else; grade those again that may be."""
+        resume, path = self._resume, self._path or Path("output")
+        for prompt_id in self._finished.keys() & specs.keys():
+            spec = specs[prompt_id]
+            for number, done in enumerate(self._finished[prompt_id]):
+                resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
+                if resume.regrade and resume.is_outdated(done.identity, spec):
+                    entry = grade_entry_again(spec, done.entry, resume.graders)
+                    self._finished[prompt_id][number] = _finished(spec, entry)
+                if done.entry.trial_num > self._k:
+                    msg = f'{path}: "{prompt_id}" has a trial number {done.entry.trial_num}'
+                    hint = f"resume with -k {done.entry.trial_num} or more, or use another -o"
+                    raise InputError(msg, hint=hint)
 
     def _refuse_surprise(self, path: Path) -> None:
         if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
@@ -162,8 +236,7 @@ class TrialRows:
                 msg, hint="use --resume to continue that run, or --overwrite to start again"
             )
 
-    def _load(self, path: Path) -> None:
-        for place, line in read_lines(path):
-            finished, _ = decode_row(place, line, FinishedTrial)
-            self._entries.setdefault(finished.id, []).append(finished.entry)
-            self._hashes[finished.id] = finished.spec_hash
+
+def _finished(spec: TrialSpec, entry: TrialEntry) -> FinishedTrial:
+    identity = spec.identity or UNSET
+    return FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, identity=identity, entry=entry)

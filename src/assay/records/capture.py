@@ -311,4 +311,5 @@ class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):
 
     id: str
     spec_hash: str
+    identity: Identity | UnsetType = UNSET
     entry: TrialEntry

@@ -1,9 +1,44 @@
 """Temporary files and copies. What they need takes 8 ms to load, so it is loaded at first use."""
 
+import errno
+import os
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 _BLOCK = 1024 * 1024
+_FILE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+_CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
+"""What a file system answers that knows no files without names."""
+
+
+def nameless_file(place: str, handle: int | None = None) -> int:
+    """Open a new file without a name in a folder, which may be relative to an open one."""
+    if _TMPFILE:
+        try:
+            return os.open(place, _FILE | _TMPFILE, 0o666, dir_fd=handle)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+    path = f"{place}/.{os.urandom(16).hex()}"  # a name that nobody can guess, for a moment
+    fd = os.open(path, _FILE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=handle)
+    os.unlink(path, dir_fd=handle)
+    return fd
+
+
+def copy_bytes(source: int, target: int) -> int:
+    """Copy a whole open file to the position of another; return how many bytes."""
+    done = 0
+    while block := os.pread(source, _BLOCK, done):
+        write_all(target, block)
+        done += len(block)
+    return done
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of data, also where the system takes it in pieces."""
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def temporary_file() -> BinaryIO:

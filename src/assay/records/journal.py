@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -12,9 +12,13 @@ from typing import Any, Literal
 import msgspec
 
 from assay.errors import OutputError
+from assay.records.capture import Failure, Identity
+from assay.records.files import copy_bytes, nameless_file, write_all
 from assay.records.rows import UNREADABLE, open_rows
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
+type Kind = Literal["capture", "trials", "run"]
+"""The command that writes such rows."""
 _BLOCK = 64 * 1024
 RESUMABLE = (
     "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
@@ -25,29 +29,72 @@ DERIVED = "choose another -o, or use --overwrite to replace it"
 
 
 class RowKey(msgspec.Struct, rename="camel", gc=False):
-    """What identifies a row, and what it was made from."""
+    """What identifies a row, what it was made from, and how it ended."""
 
     id: str
     spec_hash: str | None = None
+    identity: Identity | None = None
     k: int | None = None
+    failure: Failure | None = None
+    score: Any = None
+    raw_lines: msgspec.Raw = msgspec.Raw()
+    trials: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def kind(self) -> Kind:
+        """Which command wrote the row."""
+        if self.raw_lines:
+            return "run"
+        return "trials" if self.trials else "capture"
+
+    @property
+    def attempts(self) -> "list[Attempt]":
+        """How each trial of the row ended."""
+        if self.trials:
+            return msgspec.json.decode(self.trials, type=list[Attempt])
+        passed = self.score.get("pass") if isinstance(self.score, dict) else None
+        return [Attempt(failure=self.failure, pass_=passed)]
+
+
+class Attempt(msgspec.Struct, rename="camel", gc=False):
+    """How one trial ended."""
+
+    failure: Failure | None = None
+    pass_: bool | None = msgspec.field(default=None, name="pass")
+
+    @property
+    def is_measured(self) -> bool:
+        return self.failure is None or self.failure.cause.measures_agent
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it counts against the agent."""
+        return self.is_measured and (self.failure is not None or self.pass_ is False)
 
 
 class Journal:
-    """Appends whole lines. A kill at any moment can tear at most the last of them."""
+    """Appends whole lines. A kill at any moment can tear at most the last of them.
+
+    Somebody may remove, rename, replace or truncate the file while it is written. A second copy
+    without a name makes sure that no row is lost then.
+    """
 
     def __init__(self, path: Path, mode: Mode, hint: str = RESUMABLE) -> None:
         self.path = path
         self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+        self._overwrite = self._regular and mode == "overwrite"
+        """Old rows are still there: they go when the first new one comes, or at a good end."""
+        self._trouble = ""
+        self._copy: int | None = None
+        self._size = 0
         try:
-            # Truncated only under the lock: the rows of a running writer stay.
-            self._lock()
-            if self._regular and mode == "overwrite":
-                os.ftruncate(self._fd, 0)
-            elif self._regular:
+            _lock(self._fd, path)
+            if self._regular and not self._overwrite:
                 _repair(self._fd)
+                self._start_copy()
         except BaseException:
-            os.close(self._fd)
+            self._close()
             raise
 
     def __enter__(self) -> "Journal":
@@ -59,22 +106,24 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(OSError):  # a pipe or a terminal cannot be synced
-            os.fsync(self._fd)
         try:
-            # No name leads to the file any more, but its data lives until it is closed.
-            if self._regular and os.fstat(self._fd).st_nlink == 0:
-                self._put_back()
-                msg = f"{self.path} was removed while it was being written"
-                if error is None:
-                    raise OutputError(
-                        msg, hint="all rows were written to it again; raw streams may be missing"
-                    )
+            if self._overwrite and error is None:
+                self._drop_old_rows()
+            if self._regular and not self._overwrite:
+                self._recover()
+            with contextlib.suppress(OSError):  # a pipe or a terminal cannot be synced
+                os.fsync(self._fd)
+            if self._trouble and error is None:
+                raise OutputError(self._trouble, hint="no row is lost; leave the output alone")
         finally:
-            os.close(self._fd)
+            self._close()
 
     def append(self, line: bytes) -> None:
         """Write one row; on a full disk, no part of it is left behind."""
+        if self._overwrite:
+            self._drop_old_rows()
+        if self._regular:
+            self._recover()
         data = line + b"\n"
         written = 0
         try:
@@ -89,34 +138,118 @@ class Journal:
                 msg,
                 hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
+        self._size += len(data)
+        if self._copy is not None:
+            self._add_to_copy(data)
+
+    def rewrite(self, lines: Iterable[bytes]) -> None:
+        """Replace the file by one with these lines; a kill leaves the old one."""
+        # Cut, because a name may have only 255 bytes.
+        new = self.path.with_name(f".{self.path.name[:100]}.{os.urandom(4).hex()}")
+        fd = os.open(new, _FLAGS | os.O_EXCL, os.fstat(self._fd).st_mode & 0o777)
+        try:
+            _lock(fd, new)
+            for line in lines:
+                write_all(fd, line.rstrip(b"\r\n") + b"\n")
+            os.fsync(fd)
+            new.replace(self.path)
+        except BaseException:
+            os.close(fd)
+            new.unlink(missing_ok=True)
+            raise
+        os.close(self._fd)
+        self._fd = fd
+        self._start_copy()
 
     def rows(self) -> Iterator[RowKey]:
         """Yield id and fingerprint of every row that is there."""
         with open_rows(self.path, hint="fix the line, or use --overwrite") as file:
             yield from file.rows(msgspec.json.Decoder(RowKey))
 
-    def _put_back(self) -> None:
-        """Write all rows to their path again."""
-        done = 0
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("xb") as file:  # x: never over a file that has taken its place
-                while chunk := os.pread(self._fd, _BLOCK, done):
-                    done += file.write(chunk)
-        except OSError as error:
-            msg = f"{self.path} was removed while it was being written: {error.strerror}"
-            raise OutputError(
-                msg, hint="its rows are lost; choose an -o that is not removed"
-            ) from error
+    def _drop_old_rows(self) -> None:
+        os.ftruncate(self._fd, 0)
+        self._overwrite = False
+        self._start_copy()
 
-    def _lock(self) -> None:
-        if not self._regular:
-            return
+    def _start_copy(self) -> None:
+        self._size = os.fstat(self._fd).st_size
+        self._drop_copy()
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._copy = nameless_file(str(self.path.parent))
+            copy_bytes(self._fd, self._copy)
+        except OSError:
+            self._drop_copy()
+
+    def _add_to_copy(self, data: bytes) -> None:
+        assert self._copy is not None
+        try:
+            write_all(self._copy, data)
+        except OSError:  # the disk is full: the row itself is written, which is what counts
+            self._drop_copy()
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            os.close(self._copy)
+            self._copy = None
+
+    def _recover(self) -> None:
+        """Notice what somebody did to the file, and make all rows readable again."""
+        size, name = os.fstat(self._fd).st_size, None
+        try:
+            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):  # noqa: PTH116
+                if size < self._size:
+                    self._trouble = f"{self.path} was truncated while it was being written"
+                    os.ftruncate(self._fd, 0)
+                    copy_bytes(self._source(), self._fd)
+                self._size = os.fstat(self._fd).st_size
+                return
+            name = _unused(self.path)
+        except OSError:  # removed or renamed, perhaps with its folder
+            name = self.path
+        self._trouble = f"{self.path} was removed or renamed while it was being written"
+        if name != self.path:
+            self._trouble = f"{self.path} was replaced while it was being written; see {name}"
+        self._continue_in(name)
+
+    def _continue_in(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, _FLAGS | os.O_EXCL, 0o666)
+            _lock(fd, path)
+            copy_bytes(self._source(), fd)
         except OSError as error:
-            msg = f"{self.path} is being written by another assay process"
-            raise OutputError(msg, hint="wait until it ends, or choose another -o") from error
+            msg = f"{self._trouble}: {error.strerror}"
+            raise OutputError(msg, hint="choose an -o that nobody changes") from error
+        os.close(self._fd)
+        self._fd, self.path = fd, path
+        self._start_copy()
+
+    def _source(self) -> int:
+        return self._fd if self._copy is None else self._copy
+
+    def _close(self) -> None:
+        self._drop_copy()
+        os.close(self._fd)
+
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    while (name := path.with_name(f"{path.stem}.recovered-{number}{path.suffix}")).exists():
+        number += 1
+    return name
+
+
+def _lock(fd: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        msg = f"{path} is being written by another assay process"
+        raise OutputError(msg, hint="wait until it ends, or choose another -o") from error
 
 
 def _open(path: Path, mode: Mode, hint: str) -> int:
@@ -125,7 +258,7 @@ def _open(path: Path, mode: Mode, hint: str) -> int:
         raise OutputError(msg, hint=hint)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        return os.open(path, _FLAGS, 0o666)
     except OSError as error:
         msg = f"cannot open {path}: {error.strerror}"
         raise OutputError(msg, hint="check the folder and its permissions") from error

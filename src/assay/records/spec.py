@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError
-from assay.records.capture import Failure
+from assay.records.capture import Failure, Identity
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
@@ -84,6 +84,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     workspace_dir: str | None = None
     """Parent of one folder per trial; None lets all trials share cwd."""
     workspace_template: str | None = None
+    replace: bool = False
+    """Whether a workspace that this run made before is made again: its trial has no row."""
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
@@ -109,6 +111,8 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier attempts at this trial that did not measure the agent."""
     run_token: str = "assay"
     """Names the run in the marks that its processes inherit."""
+    identity: Identity | None = None
+    """What must be equal for two trials of the prompt to belong together."""
     extra: dict[str, Any] = {}
     """Fields of the user's row that we do not know; they are copied into the result."""
 
@@ -119,18 +123,37 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """Fingerprint of prompt, benchmark and agent; limits and places do not count."""
+        """Fingerprint of the prompt and the identity; see hash_with_graders."""
         task = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
-        return hashlib.sha256(task + _encoded(self.agent)).hexdigest()[:16]
+        made_by, graders = _encoded(self.identity or self.agent)
+        return hashlib.sha256(task + made_by).hexdigest()[:16] + graders
 
 
-def _encoded(agent: PluginRef) -> bytes:
-    """Encode an agent; the trials of a run share one, so the last is remembered."""
+def hash_with_graders(spec_hash: str, graders: dict[str, str]) -> str:
+    """Return a fingerprint for other graders: they are its second part, so that rows can be graded
+    again without knowing all the rest."""
+    return spec_hash.partition("-")[0] + _graders_part(graders)
+
+
+def _graders_part(graders: dict[str, str]) -> str:
+    if not graders:
+        return ""
+    return "-" + hashlib.sha256(msgspec.json.encode(graders, order="sorted")).hexdigest()[:8]
+
+
+def _encoded(shared: Identity | PluginRef) -> tuple[bytes, str]:
+    """Encode what all trials of a run share; the last one is remembered."""
     global _last_encoded
-    last = _last_encoded  # read once: another thread may put another agent there meanwhile
-    if last[0] is not agent:
-        _last_encoded = last = (agent, msgspec.json.encode(agent, order="deterministic"))
-    return last[1]
+    last = _last_encoded  # read once: another thread may put another one there meanwhile
+    if last[0] is not shared:
+        graders = ""
+        made_by = shared
+        if isinstance(shared, Identity):
+            graders = _graders_part(shared.graders)
+            made_by = msgspec.structs.replace(shared, graders={})
+        encoded = msgspec.json.encode(made_by, order="deterministic")
+        _last_encoded = last = (shared, encoded, graders)
+    return last[1:]
 
 
-_last_encoded: tuple[PluginRef | None, bytes] = (None, b"")
+_last_encoded: tuple[Identity | PluginRef | None, bytes, str] = (None, b"", "")

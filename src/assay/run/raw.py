@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.errors import OutputError
-from assay.records.files import temporary_folder, temporary_place
+from assay.records.files import (
+    copy_bytes,
+    nameless_file,
+    temporary_folder,
+    temporary_place,
+    write_all,
+)
 
-_BLOCK = 256 * 1024
-_FILE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
-_CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
-"""What a file system answers that knows no files without names."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 SESSION_FILES = "files"
 """The folder among the raw streams with the agent's own session files."""
@@ -50,7 +51,12 @@ class RawStreams:
 
     def make(self, name: str) -> int:
         """Return a new file that is open for appending and will be kept under this name."""
-        fd = self._fds[name] = _nameless(self._parent)
+        parent = self._parent
+        if parent is None:
+            fd = nameless_file(temporary_place())
+        else:
+            fd = nameless_file(".", _handle(parent))
+        self._fds[name] = fd
         return fd
 
     def make_in_memory(self, name: str) -> int:
@@ -71,7 +77,7 @@ class RawStreams:
     def write(self, name: str, data: bytes) -> int:
         """Keep these bytes under a name, which may contain folders; return the open file."""
         fd = self.make(name)
-        _write_all(fd, data)
+        write_all(fd, data)
         return fd
 
     def add(self, name: str, path: Path) -> None:
@@ -146,21 +152,6 @@ def make_raw_dir(path: str) -> None:
         raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
 
 
-def _nameless(parent: str | None) -> int:
-    place = temporary_place() if parent is None else "."
-    handle = None if parent is None else _handle(parent)
-    if _TMPFILE:
-        try:
-            return os.open(place, _FILE | _TMPFILE, 0o666, dir_fd=handle)
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise
-    path = f"{place}/.{os.urandom(16).hex()}"  # a name that nobody can guess, for a moment
-    fd = os.open(path, _FILE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=handle)
-    os.unlink(path, dir_fd=handle)
-    return fd
-
-
 _handles: dict[str, int] = {}
 _handles_lock = threading.Lock()
 
@@ -220,15 +211,8 @@ def _give_name(fd: int, name: str, folder: int) -> None:
 
 def _copy(fd: int, name: str, folder: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    target, done = os.open(name, flags, 0o666, dir_fd=folder), 0
+    target = os.open(name, flags, 0o666, dir_fd=folder)
     try:
-        while chunk := os.pread(fd, _BLOCK, done):
-            _write_all(target, chunk)
-            done += len(chunk)
+        copy_bytes(fd, target)
     finally:
         os.close(target)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import OutputError
-from assay.records.files import copy_folder, remove_folder
+from assay.records.files import copy_folder, remove_folder, temporary_place
 from assay.records.spec import TrialSpec
 from assay.run.raw import SESSION_FILES, RawStreams
 from assay.run.secrets import Secrets
@@ -16,29 +16,157 @@ from assay.run.secrets import Secrets
 _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
 
 
+AGENT_FILES = (
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    ".claude",
+    ".mcp.json",
+    "AGENTS.md",
+    "AGENTS.override.md",
+    ".agents",
+    ".codex",
+    "GEMINI.md",
+    ".gemini",
+    "opencode.json",
+    "opencode.jsonc",
+    ".opencode",
+    ".cursor",
+    ".cursorrules",
+    ".github/copilot-instructions.md",
+)
+"""What agents read in their working folder and in the folders above it."""
+_REPOSITORIES = (".git", ".hg", ".jj")
+
+
+def inherited(folder: Path) -> list[Path]:
+    """Return what agents would read in a folder that may not exist yet, or in one above it."""
+    return [path for path in _above(folder, AGENT_FILES) if path.exists()]
+
+
+def private_root() -> Path:
+    """Return a folder of this user for workspaces, with no project and no agent files above it."""
+    unfit: list[Path] = []
+    for place in _private_places():
+        found = [path for path in _above(place, AGENT_FILES + _REPOSITORIES) if path.exists()]
+        if not found and _is_ours(place):
+            return place
+        unfit += found[:1]
+    msg = "there is no place for workspaces outside of every project"
+    seen = f"found {', '.join(map(str, unfit))}; " if unfit else ""
+    raise OutputError(msg, hint=f"{seen}set TMPDIR or XDG_CACHE_HOME, or use --workspace-dir")
+
+
+def _private_places() -> Iterator[Path]:
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        if Path(cache).is_absolute():
+            yield Path(cache, "assay", "workspaces")
+    for place in ("/var/tmp", temporary_place()):
+        yield Path(place, f"assay-{os.getuid()}", "workspaces")
+
+
+def _is_ours(place: Path) -> bool:
+    """Make the folder if it is missing; return whether nobody else can write to it."""
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+        about = [folder.lstat() for folder in (place, place.parent)]
+    except OSError:
+        return False
+    return all(
+        stat.S_ISDIR(a.st_mode) and a.st_uid == os.getuid() and not a.st_mode & 0o022 for a in about
+    )
+
+
+def _above(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    return (place / name for place in (folder, *folder.parents) for name in names)
+
+
 def make_workspace(spec: TrialSpec) -> Path:
-    """Return the folder the agent works in; one of ours is made again, a user's own is kept."""
+    """Return the folder the agent works in; a user's own folder is used as it is.
+
+    One that an earlier trial worked in is left alone, and another name taken, unless that trial
+    did not finish or its row is being replaced.
+    """
     around = spec.surroundings
     if around.workspace_dir is None:
         return Path(around.cwd)
     parent = Path(around.workspace_dir)
-    workspace = parent / spec.folder
-    note = parent / ".assay" / spec.folder
+    number, name = 1, spec.folder
     try:
-        if note.exists():  # left by an attempt that did not finish
-            remove_folder(str(workspace), missing_ok=True)
+        while (workspace := parent / name).exists() and (owner := _owner(parent, name)):
+            if owner == spec.run_token and (around.replace or spec.retried):
+                remove_folder(str(workspace))
+                break
+            number += 1
+            name = f"{spec.folder}.{number}"
         if not workspace.exists():
-            # The note comes first: a folder that a kill left half made is then known as ours.
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.touch()
-            if around.workspace_template is None:
-                workspace.mkdir(parents=True)
-            else:
-                copy_folder(around.workspace_template, str(workspace))
+            _fill(workspace, parent / _NOTES / name, spec)
     except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
+
+
+_NOTES = ".assay"
+"""A folder beside the workspaces with a note for each that we made: which run made it."""
+
+
+def _owner(parent: Path, name: str) -> str:
+    try:
+        return (parent / _NOTES / name).read_text()
+    except OSError:
+        return ""
+
+
+def _fill(workspace: Path, note: Path, spec: TrialSpec) -> None:
+    # The note comes first: a folder that a kill left half made is then known as ours.
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(spec.run_token)
+    template = spec.surroundings.workspace_template
+    if template is None:
+        workspace.mkdir(parents=True)
+        return
+    copy_folder(template, str(workspace))
+    if template in _templates and _templates[template] != _stamps(template):
+        msg = "an agent changed Assay's copy of the workspace template"
+        raise OutputError(msg, hint="use --sandbox to keep agents away from it, and --resume")
+
+
+_templates: dict[str, list[tuple[object, ...]]] = {}
+"""Copies of templates that trials are made from, and how they looked when they were made."""
+
+
+@contextlib.contextmanager
+def frozen_template(source: str | None, copy: str) -> Iterator[None]:
+    """Copy a template to where the specifications of the trials say that it is.
+
+    What the user, or an agent, changes in the original during the run changes no trial.
+    """
+    if source is None:
+        yield
+        return
+    remove_folder(copy, missing_ok=True)  # left by a run that was killed
+    try:
+        copy_folder(source, copy)
+        _templates[copy] = _stamps(copy)
+        yield
+    except OSError as error:
+        msg = f"cannot copy the workspace template: {error}"
+        raise OutputError(msg) from error
+    finally:
+        _templates.pop(copy, None)
+        remove_folder(copy, missing_ok=True)
+
+
+def _stamps(folder: str) -> list[tuple[object, ...]]:
+    """Return what changes when anything in a folder does; nobody can set back a ctime."""
+    found: list[tuple[object, ...]] = []
+    for path, folders, files in os.walk(folder):
+        for name in sorted((*folders, *files)):
+            about = os.lstat(f"{path}/{name}")
+            found.append((path, name, about.st_ino, about.st_size, about.st_ctime_ns))
+    return sorted(found, key=str)
 
 
 def child_env(

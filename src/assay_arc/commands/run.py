@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,9 @@ from assay.cli.parameters import (
 from assay.cli.progress import Progress
 from assay.errors import OutputError
 from assay.pipeline.batch import Batch, run_batch
+from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
-from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc import StoreProblem
@@ -335,23 +335,29 @@ class ArcRun:
 
     def _setting(self) -> Setting:
         options = self._options
+        agent, benchmark = msgspec.convert(self.meta.agent, PluginRef), self._benchmark()
+        limits = Limits(
+            turn_s=options.timeout_ms / 1000,
+            trial_s=options.trial_ms / 1000 if options.trial_ms else None,
+            stall_s=options.stall_s,
+        )
+        surroundings = Surroundings(
+            cwd=str(self._temporary),
+            workspace_dir=str(self._temporary / WORK),
+            replace=True,
+            isolate=options.isolate,
+            env_names=tuple(options.env_names),
+            raw_dir=str(self._temporary / RAW),
+            raw_prefix=RAW,
+        )
+        graders = plugins.benchmark(benchmark).graders()
         return Setting(
-            agent=msgspec.convert(self.meta.agent, PluginRef),
-            benchmark=self._benchmark(),
-            limits=Limits(
-                turn_s=options.timeout_ms / 1000,
-                trial_s=options.trial_ms / 1000 if options.trial_ms else None,
-                stall_s=options.stall_s,
-            ),
-            surroundings=Surroundings(
-                cwd=str(self._temporary),
-                workspace_dir=str(self._temporary / WORK),
-                isolate=options.isolate,
-                env_names=tuple(options.env_names),
-                raw_dir=str(self._temporary / RAW),
-                raw_prefix=RAW,
-            ),
+            agent=agent,
+            benchmark=benchmark,
+            limits=limits,
+            surroundings=surroundings,
             run_token=self._token,
+            identity=identify(agent, surroundings, limits, graders, local_machine()),
         )
 
     def _benchmark(self) -> PluginRef:
@@ -396,21 +402,25 @@ class _MovedRows:
         self._target = target
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
-        for name in (RAW, WORK):
-            for source in (self._source / name).glob(f"{escape(spec.folder)}*"):
-                # Another trial's folder may begin with the same name.
-                if source.name in (spec.folder, *_retry_names(spec.folder)):
-                    target = self._target / name / source.name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.rmtree(target, ignore_errors=True)
-                    shutil.move(source, target)
-        workspace = self._target / WORK / spec.folder
-        if workspace.is_dir() and not any(workspace.iterdir()):
-            workspace.rmdir()
-        metadata = {**captured.metadata, "workspaceDir": str(workspace)}
-        if not workspace.is_dir():
-            metadata.pop("workspaceDir")
+        # An agent may have made folders of such names itself, so the row says which one is ours.
+        own = [Path(captured.raw).name] if captured.raw else []
+        for name in (*own, spec.folder, *_retry_names(spec.folder)):
+            self._move(RAW, name)
+        metadata = dict(captured.metadata)
+        if worked_in := metadata.pop("workspaceDir", None):
+            workspace = self._move(WORK, Path(worked_in).name)
+            if workspace is not None and any(workspace.iterdir()):
+                metadata["workspaceDir"] = str(workspace)
         self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata))
+
+    def _move(self, kind: str, name: str) -> Path | None:
+        source, target = self._source / kind / name, self._target / kind / name
+        if source.is_symlink() or not source.is_dir():
+            return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.move(source, target)
+        return target
 
 
 def _retry_names(name: str) -> Iterator[str]:

@@ -55,6 +55,11 @@ class ClaudeAdapter(VendorAdapter):
     """One process for each turn; later turns resume the session of the first."""
 
     name = "claude"
+    reads = ("CLAUDE.md", "CLAUDE.local.md", ".claude", ".mcp.json")
+    reads_in_home = (
+        *(".claude/CLAUDE.md", ".claude/settings.json", ".claude/skills", ".claude/agents"),
+        *(".claude/commands", ".claude/rules"),
+    )
 
     def command(self, ask: Ask) -> Command:
         """Start Claude Code for one turn, with every permission."""

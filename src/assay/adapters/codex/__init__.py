@@ -37,6 +37,11 @@ class CodexAdapter(VendorAdapter):
     """One process for each turn; later turns resume the thread."""
 
     name = "codex"
+    reads = ("AGENTS.md", "AGENTS.override.md", ".agents", ".codex")
+    reads_in_home = (
+        *(".codex/AGENTS.md", ".codex/AGENTS.override.md", ".codex/config.toml", ".codex/skills"),
+        *(".codex/prompts", ".agents/skills"),
+    )
     limited_linger_s = 0.5
 
     def command(self, ask: Ask) -> Command:

@@ -40,6 +40,11 @@ class GeminiAdapter(VendorAdapter):
     """One process for each turn; later turns resume the session of the first."""
 
     name = "gemini"
+    reads = ("GEMINI.md", ".gemini", ".agents")
+    reads_in_home = (
+        *(".gemini/GEMINI.md", ".gemini/settings.json", ".gemini/skills", ".gemini/commands"),
+        *(".gemini/extensions", ".agents/skills"),
+    )
 
     def command(self, ask: Ask) -> Command:
         """Start Gemini CLI for one turn, with every permission."""

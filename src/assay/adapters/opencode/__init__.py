@@ -49,6 +49,13 @@ class OpenCodeAdapter(VendorAdapter):
     """One process for each turn; later turns continue the session of the first."""
 
     name = "opencode"
+    reads = (
+        *("AGENTS.md", "CLAUDE.md", "opencode.json", "opencode.jsonc", ".opencode"),
+        *(".claude/skills", ".agents/skills"),
+    )
+    reads_in_home = (
+        *(".config/opencode", ".claude/CLAUDE.md", ".claude/skills", ".agents/skills"),
+    )
     linger_s = 30.0  # it may continue after what looks like the end of a turn
     limited_linger_s = 30.0
 

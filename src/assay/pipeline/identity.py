@@ -1,0 +1,249 @@
+"""The identity of a run's trials: what was measured, what it was offered, and by whom judged."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay import plugins
+from assay.errors import AssayError
+from assay.plugin import Ask, Machine
+from assay.records.capture import Identity
+from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.workspace import AGENT_FILES
+
+_SHORT = 12
+"""Hex digits of a hash: enough to tell the few set-ups of a user apart."""
+_MOST_FILES = 2000
+"""Of one folder that the agent reads; what is beyond counts by name and size only."""
+_LARGE = 4 * 1024 * 1024
+"""Programs beyond this size are told apart by their version or their time stamp."""
+_SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+_VERSION_S = 30.0
+_SKILL = "SKILL.md"
+
+
+def identify(
+    agent: PluginRef,
+    surroundings: Surroundings,
+    limits: Limits,
+    graders: Sequence[PluginRef],
+    machine: Machine,
+    template: Path | None = None,
+) -> Identity:
+    """Read everything that makes trials comparable, before the first of them starts."""
+    options = dict(agent.options)
+    mcp = options.pop("mcp", None)
+    model = options.pop("model", None)
+    return Identity(
+        adapter=agent.name,
+        program=_program_version(agent, surroundings.cwd, machine),
+        model=model or "",
+        agent=_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
+        mcp=_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
+        template=hash_folder(template) if template else "",
+        offered=_offered(agent, surroundings, template),
+        isolation=_isolation(surroundings),
+        env=tuple(sorted(surroundings.env_names)),
+        limits=_limits(limits),
+        graders=_graders(graders),
+    )
+
+
+def differences(old: Identity, new: Identity) -> list[str]:
+    """Say in words where two identities differ."""
+    found: list[str] = []
+    for name in Identity.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if isinstance(before, dict):
+            found += _changed_entries(_WORDS[name], before, after)
+        else:
+            found.append(f"{_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
+    return found
+
+
+_WORDS = {
+    "adapter": "the agent",
+    "program": "the version of the agent's program",
+    "model": "the model",
+    "agent": "the schema or the arguments of the agent",
+    "mcp": "the MCP file",
+    "template": "the workspace template",
+    "offered": "what the agent can read:",
+    "isolation": "the isolation",
+    "env": "the variables let through with --env",
+    "limits": "the limit",
+    "graders": "the grader",
+}
+
+
+def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = ", ".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if value else "none"
+
+
+def _isolation(surroundings: Surroundings) -> str:
+    return "isolate" if surroundings.isolate else "none"
+
+
+def _limits(limits: Limits) -> dict[str, float]:
+    seconds = {"turnMs": limits.turn_s, "trialMs": limits.trial_s, "stallMs": limits.stall_s}
+    return {name: value * 1000 for name, value in seconds.items() if value is not None}
+
+
+def _graders(refs: Sequence[PluginRef]) -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for ref in refs:
+        grader = plugins.grader(ref)
+        name, number = grader.name, 1
+        while name in versions:
+            number += 1
+            name = f"{grader.name}-{number}"
+        versions[name] = grader.version
+    return versions
+
+
+def hash_folder(folder: Path) -> str:
+    """Hash a folder: names, contents, modes and the targets of links."""
+    total = hashlib.sha256()
+    for path in sorted(_everything(folder)):
+        about = os.lstat(path)
+        total.update(f"{path.relative_to(folder)}\0{about.st_mode:o}\0".encode(errors="replace"))
+        if path.is_symlink():
+            total.update(os.fsencode(path.readlink()))
+        elif path.is_file():
+            with path.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:_SHORT]
+
+
+def _everything(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            yield Path(path, name)
+
+
+def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> dict[str, str]:
+    """Hash what the agent can read: in its folder, in those above it, and in the user's HOME."""
+    adapter = plugins.adapter(agent)
+    in_folder: Sequence[str] = getattr(adapter, "reads", AGENT_FILES)
+    found: dict[str, str] = {}
+    place = template or Path(around.cwd)
+    if around.workspace_dir is None or template is not None:
+        _add(found, place, in_folder, "")
+    start = Path(around.workspace_dir) if around.workspace_dir else place.parent
+    for number, folder in enumerate((start, *start.parents), 1):
+        _add(found, folder, in_folder, "../" * number)
+    in_home: Sequence[str] = getattr(adapter, "reads_in_home", ())
+    if in_home and not around.isolate:
+        _add(found, Path.home(), in_home, "~/")
+    return found
+
+
+def _add(found: dict[str, str], folder: Path, names: Iterable[str], prefix: str) -> None:
+    for name in names:
+        path = folder / name
+        if path.is_dir():
+            for file in _files(path):
+                # A skill is its whole folder: what SKILL.md names belongs to it.
+                whole = hash_folder(file.parent) if file.name == _SKILL else _hash_file(file)
+                found[f"{prefix}{file.relative_to(folder)}"] = whole
+        elif path.is_file():
+            found[f"{prefix}{name}"] = _hash_file(path)
+
+
+def _files(folder: Path) -> list[Path]:
+    """List the files of a folder that the agent reads; of a skill only its SKILL.md."""
+    listed: list[Path] = []
+    for path, folders, files in os.walk(folder, followlinks=True):
+        if _SKILL in files:
+            folders.clear()
+            files = [_SKILL]
+        folders[:] = sorted(set(folders) - {"node_modules", ".git"})
+        listed += (Path(path, name) for name in sorted(files))
+        if len(listed) > _MOST_FILES:
+            break
+    return listed[:_MOST_FILES]
+
+
+def _hash_file(path: Path) -> str:
+    try:
+        return _hash(path.read_bytes())
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_SHORT]
+
+
+def _program_version(agent: PluginRef, cwd: str, machine: Machine) -> str:
+    """Find out which version of the agent will be started; empty when that cannot be known."""
+    try:
+        argv = plugins.adapter(agent).command(Ask(text="", cwd=cwd)).argv
+    except AssayError:
+        return ""
+    path = _which(argv[0], cwd)
+    if path is None:
+        return ""
+    program = Path(path).resolve()
+    if version := _package_version(program):
+        return version
+    if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
+        return _asked_version(path, machine)
+    scripts = [Path(cwd, word) for word in argv[1:] if Path(word).suffix in _SCRIPTS]
+    known = [_file_version(file) for file in (program, *scripts) if file.is_file()]
+    return _hash("".join(known).encode())
+
+
+def _which(name: str, cwd: str) -> str | None:
+    # shutil.which does the same, but loading shutil takes longer than all else here.
+    folders = [cwd] if "/" in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    paths = (os.path.join(folder or ".", name) for folder in folders)  # noqa: PTH118
+    return next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), None)  # noqa: PTH113
+
+
+def _package_version(program: Path) -> str | None:
+    """Return the version of the npm package that a program belongs to."""
+    for folder in program.parents:
+        if folder.name == "node_modules" or folder.parent == folder:
+            return None
+        package = folder / "package.json"
+        if "node_modules" in folder.parts and package.is_file():
+            try:
+                return str(msgspec.json.decode(package.read_bytes())["version"])
+            except (OSError, msgspec.DecodeError, KeyError, TypeError, UnicodeError):
+                return None
+    return None
+
+
+def _asked_version(path: str, machine: Machine) -> str:
+    try:
+        done = machine.run([path, "--version"], timeout_s=_VERSION_S)
+    except AssayError:
+        return ""
+    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    return found.group() if found else ""
+
+
+def _file_version(file: Path) -> str:
+    about = file.stat()
+    if about.st_size > _LARGE:
+        return f"{about.st_size}-{about.st_mtime_ns}"
+    return _hash_file(file)

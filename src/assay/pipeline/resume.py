@@ -1,0 +1,81 @@
+"""What --resume does with the rows of an earlier run: keep, refuse, grade again or run again."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import UnsetType
+
+from assay.errors import InputError
+from assay.pipeline.identity import differences
+from assay.records.capture import Identity
+from assay.records.journal import Attempt, RowKey
+from assay.records.spec import PluginRef, TrialSpec
+
+FAILED, UNMEASURED = "failed", "unmeasured"
+_ANOTHER = "resume with the same prompts and options, or use another -o"
+
+
+class Resume(msgspec.Struct, frozen=True, kw_only=True):
+    """How to continue an earlier run."""
+
+    k: int | None = None
+    """How many trials each row must hold; None for rows of one trial."""
+    keep_failed: bool = False
+    """Whether rows that do not measure the agent stay; otherwise their trials are run again."""
+    rerun: Sequence[str] = ()
+    """Trials to run again: failed, unmeasured, or the ids of prompts."""
+    regrade: bool = False
+    """Whether rows of other graders, or other versions of them, are graded again."""
+    graders: Sequence[PluginRef] = ()
+    announce: Callable[[int, int], None] = lambda n_again, n_regraded: None
+    """Called with the number of rows that are run again, and of those that are graded again."""
+
+    def check(
+        self,
+        row_id: str,
+        spec_hash: str | None,
+        identity: Identity | UnsetType | None,
+        spec: TrialSpec,
+        path: Path,
+    ) -> None:
+        """Refuse a row that was made from something else, and say what the difference is."""
+        if spec_hash in (None, spec.hash):
+            return
+        where = f'{path}: row "{row_id}"'
+        if not identity or spec.identity is None:
+            msg = f"{where} was made by an earlier version of Assay, or from another prompt"
+            raise InputError(msg, hint=_ANOTHER)
+        found = differences(identity, spec.identity)
+        if not found:
+            msg = f"{where} was made from another prompt"
+            raise InputError(msg, hint=_ANOTHER)
+        if self.regrade and not differences(_ungraded(identity), _ungraded(spec.identity)):
+            return
+        hint = _ANOTHER
+        if all(what.startswith("the grader ") for what in found):
+            hint = "use --regrade to grade the finished rows again, or use another -o"
+        msg = f"{where} was made with other settings: {'; '.join(found)}"
+        raise InputError(msg, hint=hint)
+
+    def is_outdated(self, identity: Identity | UnsetType | None, spec: TrialSpec) -> bool:
+        """Whether a row was judged by other graders than the run has now."""
+        return bool(identity and spec.identity and identity.graders != spec.identity.graders)
+
+    def replaces(self, key: RowKey) -> bool:
+        """Whether some trials of a row are to be run; refuse a row with too many of them."""
+        if self.k is not None and key.k is not None and key.k > self.k:
+            msg = f'row "{key.id}" has {key.k} trials, more than {self.k}'
+            raise InputError(msg, hint=f"resume with -k {key.k} or more, or use another -o")
+        too_few = self.k is not None and (key.k or 0) < self.k
+        return too_few or any(self.runs_again(key.id, attempt) for attempt in key.attempts)
+
+    def runs_again(self, row_id: str, attempt: Attempt) -> bool:
+        """Whether a trial is run again although it has finished."""
+        if row_id in self.rerun or (FAILED in self.rerun and attempt.is_failed):
+            return True
+        return not attempt.is_measured and (not self.keep_failed or UNMEASURED in self.rerun)
+
+
+def _ungraded(identity: Identity) -> Identity:
+    return msgspec.structs.replace(identity, graders={})

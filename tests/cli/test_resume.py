@@ -1,0 +1,332 @@
+"""--resume never mixes: what differs is named; what did not measure the agent is run again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GRADER = """
+def grade(output):
+    return {"pass": "ok" in output, "score": 1.0, "reasoning": "first"}
+"""
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    skill = tmp_path / "template" / ".claude" / "skills" / "notes" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: notes\n---\nWrite notes.\n")
+    (tmp_path / "template" / "CLAUDE.md").write_text("Be brief.")
+    return tmp_path / "template"
+
+
+@pytest.fixture
+def grader(tmp_path: Path) -> Path:
+    path = tmp_path / "grader.py"
+    path.write_text(GRADER)
+    return path
+
+
+def edit_skill(folder: Path) -> None:
+    (folder / "template/.claude/skills/notes/SKILL.md").write_text("changed")
+
+
+def add_script_to_skill(folder: Path) -> None:
+    (folder / "template/.claude/skills/notes/run.sh").write_text("echo")
+
+
+def edit_template(folder: Path) -> None:
+    (folder / "template/data").write_text("x")
+
+
+def change_mode(folder: Path) -> None:
+    (folder / "template/CLAUDE.md").chmod(0o755)
+
+
+def edit_grader(folder: Path) -> None:
+    (folder / "grader.py").write_text(GRADER.replace("first", "second"))
+
+
+CHANGES: dict[str, tuple[Any, list[str], str]] = {
+    "an edited skill": (edit_skill, [], ".claude/skills/notes/SKILL.md"),
+    "a file of a skill": (add_script_to_skill, [], ".claude/skills/notes/SKILL.md"),
+    "another template": (edit_template, [], "the workspace template"),
+    "another mode": (change_mode, [], "the workspace template"),
+    "an edited grader": (edit_grader, [], "the grader grader"),
+    "another grader": (None, ["-g", "contains:ok"], "the grader contains"),
+    "isolation": (None, ["--isolate"], "the isolation"),
+    "a time limit": (None, ["-t", "5000"], "the limit turnMs (60000 before, 5000 now)"),
+    "arguments": (None, ["--agent-arg", "x"], "the arguments of the agent"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("command", ["capture", "trials"])
+def test_a_changed_setup_is_refused_and_the_difference_named(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    template: Path,
+    grader: Path,
+    tmp_path: Path,
+    command: str,
+    what: str,
+) -> None:
+    change, more, named = CHANGES[what]
+    path, schema, out = prompts("a", "b"), agent(), tmp_path / "out.jsonl"
+    args = [command, path, "-s", schema, "-g", grader, "--workspace-template", template, "-o", out]
+    args += ["-k", 1] if command == "trials" else []
+    assert assay(*args, "--limit", 1).code == 0
+    before = out.read_bytes()
+    if change is not None:
+        change(tmp_path)
+    done = assay(*args, "--resume", *more)
+    assert (done.code, out.read_bytes()) == (1, before), done.stderr
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_same_setup_is_resumed(
+    assay: Callable, agent: Callable, prompts: Callable, template: Path, grader: Path
+) -> None:
+    path, schema = prompts("a", "b"), agent()
+    args = ["capture", path, "-s", schema, "-g", grader, "--workspace-template", template]
+    args += ["--isolate", "-o", "out.jsonl"]
+    assert assay(*args, "--limit", 1).code == 0
+    done = assay(*args, "--resume")
+    assert done.code == 0, done.stderr
+
+
+def test_an_edited_program_of_the_agent_is_noticed(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "agent.sh"
+    program.write_text('#!/bin/sh\necho \'{"type":"result","result":"one"}\'\n')
+    program.chmod(0o755)
+    args = ["capture", prompts("a", "b"), "-s", agent(command=[str(program)]), "-o", "out.jsonl"]
+    assert assay(*args, "--limit", 1).code == 0
+    program.write_text('#!/bin/sh\necho \'{"type":"result","result":"two"}\'\n')
+    done = assay(*args, "--resume")
+    assert done.code == 1
+    assert "the version of the agent's program" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("run", "capture"), ("capture", "trials"), ("trials", "run")]
+)
+def test_rows_of_another_command_are_refused(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path, first: str, second: str
+) -> None:
+    path, schema, out = prompts("a", "b"), agent(), tmp_path / "out.jsonl"
+    assert assay(first, path, "-s", schema, "-o", out, "--limit", 1).code == 0
+    before = out.read_bytes()
+    done = assay(second, path, "-s", schema, "-o", out, "--resume")
+    assert (done.code, out.read_bytes()) == (1, before)
+    assert f"was written by `assay {first}`" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["capture", "trials"])
+def test_regrade_judges_the_finished_trials_again_before_going_on(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    grader: Path,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    path, out = prompts("a", "b"), tmp_path / "out.jsonl"
+    args = [command, path, "-s", agent(), "-g", grader, "-o", out]
+    args += ["-k", 2] if command == "trials" else []
+    assert assay(*args, "--limit", 1).code == 0
+    (before,) = read_rows(out)
+    edit_grader(tmp_path)
+    done = assay(*args, "--resume", "--regrade")
+    assert done.code == 0, done.stderr
+    assert "1 rows" in done.stderr
+    rows = read_rows(out)
+    assert len(rows) == 2
+    assert len({json.dumps(row["identity"]) for row in rows}) == 1
+    entries = [entry for row in rows for entry in row.get("trials", [row])]
+    versions = {entry["grades"]["grader"]["version"] for entry in entries}
+    assert versions == set(rows[0]["identity"]["graders"].values())
+    texts = {entry["grades"]["grader"]["reasoning"] for entry in entries}
+    assert texts == {"second"}
+    again = next(row for row in rows if row["id"] == before["id"])
+    ignored = ("identity", "specHash", "score", "grades", "trials")
+    assert {k: v for k, v in again.items() if k not in ignored} == {
+        k: v for k, v in before.items() if k not in ignored
+    }
+
+
+def test_a_prompt_that_was_interrupted_never_holds_two_versions_of_a_grader(
+    start: Callable,
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    grader: Path,
+    eventually: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+) -> None:
+    out, partial = tmp_path / "t.jsonl", tmp_path / "t.jsonl.partial"
+    args = ["trials", prompts("!do wait 0.4"), "-s", agent(), "-g", grader, "-o", out, "-k", 4]
+    process = start(*args)
+    assert eventually(lambda: partial.exists() and partial.read_bytes().count(b"\n") >= 2)
+    process.kill()
+    process.wait()
+    edit_grader(tmp_path)
+    done = assay(*args, "--resume")
+    assert done.code == 1
+    assert "the grader grader" in done.stderr
+    assert "--regrade" in done.stderr
+    assert assay(*args, "--resume", "--regrade").code == 0
+    (row,) = read_rows(out)
+    assert len({entry["grades"]["grader"]["version"] for entry in row["trials"]}) == 1
+
+
+@pytest.mark.parametrize("command", ["capture", "trials", "run"])
+def test_trials_that_did_not_measure_the_agent_are_run_again(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    """The working folder of the agent is missing in some trials: not the agent's fault."""
+    path, out = prompts("a", "b"), tmp_path / "out.jsonl"
+    args = [command, path, "-s", agent(), "-o", out]
+    args += ["-k", 2] if command == "trials" else []
+    assert assay(*args).code == 0
+    lose_one_trial(out, command)
+    before = out.read_bytes()
+    done = assay(*args, "--resume", "--keep-failed")
+    assert (done.code, out.read_bytes()) == (0, before), done.stderr
+    done = assay(*args, "--resume")
+    assert done.code == 0, done.stderr
+    assert "1 rows" in done.stderr
+    rows = read_rows(out)
+    assert sorted(row["id"] for row in rows) == ["p0", "p1"]
+    entries = [entry for row in rows for entry in row.get("trials", [row])]
+    assert not any("failure" in entry for entry in entries)
+
+
+def lose_one_trial(out: Path, command: str) -> None:
+    """Make a trial look as if its worker had been lost."""
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    entry = rows[0]["trials"][1] if command == "trials" else rows[0]
+    entry["failure"] = {"cause": "worker_lost", "message": "the worker died"}
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_chosen_trials_are_run_again(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    count = 'echo x >> "$PWD/count-{}"'
+    path = prompts(
+        count.format("good") + "; R",
+        count.format("bad") + "; exit 3",
+        count.format("wrong") + '; echo \'{"type":"result","result":"no"}\'',
+    )
+    out = tmp_path / "out.jsonl"
+    args = ["capture", path, "-s", shell_agent, "-g", "contains:ok", "-o", out]
+    assert assay(*args).code == 0
+    counts = lambda: {  # noqa: E731
+        name: (tmp_path / f"count-{name}").read_text().count("x")
+        for name in ("good", "bad", "wrong")
+    }
+    assert assay(*args, "--rerun", "failed").code == 0
+    assert counts() == {"good": 1, "bad": 2, "wrong": 2}
+    assert assay(*args, "--rerun", "p0").code == 0
+    assert counts() == {"good": 2, "bad": 2, "wrong": 2}
+    assert assay(*args, "--rerun", "unmeasured").code == 0
+    assert counts() == {"good": 2, "bad": 2, "wrong": 2}
+    rows = read_rows(out)
+    assert sorted(row["id"] for row in rows) == ["p0", "p1", "p2"]
+    raw = {path.name for path in (tmp_path / "out.raw").iterdir()}
+    assert {"prompt-p0", "prompt-p0.2", "prompt-p1", "prompt-p1.2"} <= raw, "earlier ones stay"
+
+
+@pytest.mark.parametrize("option", ["--regrade", "--keep-failed"])
+def test_options_of_resume_need_it(
+    assay: Callable, agent: Callable, prompts: Callable, option: str
+) -> None:
+    done = assay("capture", prompts("a"), "-s", agent(), "-o", "o.jsonl", option)
+    assert done.code == 2
+    assert f"{option} needs --resume" in done.stderr
+
+
+INPUTS = {
+    "the prompts": lambda p: ["capture", p["prompts"], "-s", p["schema"], "-o", p["prompts"]],
+    "the schema": lambda p: ["capture", p["prompts"], "-s", p["schema"], "-o", p["schema"]],
+    "a grader": lambda p: [
+        *("capture", p["prompts"], "-s", p["schema"], "-g", p["grader"], "-o", p["grader"])
+    ],
+    "a serving grader": lambda p: [
+        *("trials", p["prompts"], "-s", p["schema"], "-g", f"serve:{p['grader']}"),
+        *("-o", p["grader"]),
+    ],
+    "the MCP file": lambda p: [
+        "capture",
+        p["prompts"],
+        "-s",
+        "claude",
+        "--mcp",
+        p["mcp"],
+        "-o",
+        p["mcp"],
+    ],
+    "the prompts of run": lambda p: ["run", p["prompts"], "-s", p["schema"], "-o", p["prompts"]],
+    "a link to it": lambda p: ["capture", p["prompts"], "-s", p["schema"], "-o", p["link"]],
+    "rows to grade": lambda p: ["grade", p["prompts"], "-g", p["grader"], "-o", p["grader"]],
+    "a schema to extract": lambda p: [
+        "extract",
+        p["prompts"],
+        "-s",
+        p["schema"],
+        "-o",
+        p["schema"],
+    ],
+}
+
+
+@pytest.mark.parametrize("mode", ["--overwrite", "--append", "--resume"])
+@pytest.mark.parametrize("what", INPUTS)
+def test_the_output_may_not_be_an_input(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    grader: Path,
+    tmp_path: Path,
+    what: str,
+    mode: str,
+) -> None:
+    places = {"prompts": prompts("a"), "schema": agent(), "grader": grader}
+    places["mcp"] = tmp_path / "mcp.json"
+    places["mcp"].write_text('{"mcpServers": {}}')
+    places["link"] = tmp_path / "link.jsonl"
+    places["link"].symlink_to(places["prompts"])
+    before = {name: path.read_bytes() for name, path in places.items()}
+    done = assay(*INPUTS[what](places), mode)
+    assert done.code in (1, 2)
+    assert "-o is the same file" in done.stderr or "No such option" in done.stderr
+    assert {name: path.read_bytes() for name, path in places.items()} == before
+
+
+@pytest.mark.parametrize("command", ["extract", "grade"])
+@pytest.mark.parametrize("content", [None, "{}\n".encode("utf-16"), b"[1]\n"])
+def test_overwrite_waits_until_the_input_was_read(
+    assay: Callable, tmp_path: Path, command: str, content: bytes | None
+) -> None:
+    old, source = tmp_path / "x.jsonl", tmp_path / "in.jsonl"
+    old.write_text('{"id":"kept"}\n')
+    if content is not None:
+        source.write_bytes(content)
+    more = ["-s", "demo"] if command == "extract" else ["-g", "contains"]
+    done = assay(command, source, *more, "-o", old, "--overwrite")
+    assert done.code == 1
+    assert "Traceback" not in done.stderr
+    assert old.read_text() == '{"id":"kept"}\n'

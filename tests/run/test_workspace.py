@@ -1,0 +1,191 @@
+"""Workspaces are outside of every project, belong to one trial, and are removed by nobody else."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay.run.workspace import inherited, private_root
+
+PROJECT = {
+    "CLAUDE.md": "be rude",
+    "AGENTS.md": "be rude",
+    "GEMINI.md": "be rude",
+    ".mcp.json": "{}",
+    "opencode.json": "{}",
+    ".claude/skills/relnotes/SKILL.md": "---\nname: relnotes\n---\n",
+    ".git/HEAD": "ref: refs/heads/main",
+}
+LOOK_UP = """
+d=$PWD; found=
+while :; do
+  for name in CLAUDE.md AGENTS.md GEMINI.md .mcp.json opencode.json .claude .git; do
+    [ -e "$d/$name" ] && found="$found $d/$name"
+  done
+  [ "$d" = / ] && break; d=$(dirname "$d")
+done
+echo "{\\"type\\":\\"result\\",\\"result\\":\\"$found\\"}"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in PROJECT.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "arms" / "none").mkdir(parents=True)
+    return tmp_path
+
+
+MODES = {
+    "template": ["--workspace-template", "arms/none"],
+    "isolate": ["--isolate"],
+    "both": ["--workspace-template", "arms/none", "--isolate"],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("command", ["capture", "trials", "run"])
+def test_nothing_of_the_project_around_reaches_an_agent_in_a_workspace(
+    assay: Callable, shell_agent: Path, prompts: Callable, project: Path, command: str, mode: str
+) -> None:
+    args = [command, prompts(LOOK_UP), "-s", shell_agent, "-o", "evals/out.jsonl", *MODES[mode]]
+    done = assay(*args, *(["-k", 2] if command == "trials" else []))
+    assert done.code == 0, done.stderr
+    text = (project / "evals" / "out.jsonl").read_text()
+    row = json.loads(text)
+    assert str(project) not in text.replace(json.dumps(row.get("input")), "")
+    assert "offered" not in row["identity"]
+    if command == "capture":
+        assert row["output"] == ""
+        folder = Path(row["metadata"]["workspaceDir"])
+        assert folder.is_dir()
+        assert inherited(folder) == []
+
+
+def test_what_an_agent_is_offered_is_in_the_row(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, project: Path
+) -> None:
+    done = assay("capture", prompts("R"), "-s", shell_agent, "-o", "out.jsonl")
+    assert f"The agent works in {project} itself" in done.stderr
+    (row,) = read_rows(project / "out.jsonl")
+    offered = row["identity"]["offered"]
+    names = set(PROJECT) - {".git/HEAD"}
+    assert names <= set(offered)
+    assert len(set(offered.values())) >= 3, "contents are hashed"
+    done = assay(
+        "capture", prompts("R"), "-s", shell_agent, "-o", "w.jsonl", "--workspace-dir", "w"
+    )
+    (row,) = read_rows(project / "w.jsonl")
+    assert {f"../../{name}" for name in names} <= set(row["identity"]["offered"])
+    assert "Warning" in done.stderr
+    assert str(project / "CLAUDE.md") in done.stderr
+    assert "works in" not in assay("capture", prompts("R"), "-s", shell_agent, "-q").stderr
+
+
+def test_a_users_folder_is_never_removed(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path
+) -> None:
+    mine = tmp_path / "ws" / "prompt-p0" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    args = ["capture", prompts("R"), "-s", shell_agent, "-o", "out.jsonl"]
+    for _ in range(3):
+        done = assay(*args, "--workspace-dir", "ws", "--raw-dir", "ws", "--overwrite")
+        assert done.code == 0, done.stderr
+        assert mine.read_text() == "mine"
+
+
+def test_a_second_run_leaves_the_workspaces_of_the_first_alone(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    rows = []
+    for name in ("one", "two"):
+        script = f"[ -e said ] || echo {name} > said; R"
+        path = prompts({"id": "a", "input": script})
+        for out in (f"{name}.jsonl", f"{name}.jsonl"):
+            more = ["--append"] if (tmp_path / out).exists() else []
+            done = assay(
+                "capture", path, "-s", shell_agent, "-o", out, "--workspace-dir", "w", *more
+            )
+            assert done.code == 0, done.stderr
+        rows += read_rows(tmp_path / f"{name}.jsonl")
+    folders = [Path(row["metadata"]["workspaceDir"]) for row in rows]
+    assert len(set(folders)) == 4
+    assert [(folder / "said").read_text().strip() for folder in folders] == ["one"] * 2 + [
+        "two"
+    ] * 2
+    assert len({row["raw"] for row in rows}) == 4
+
+
+def test_a_run_that_starts_again_makes_its_own_workspaces_again(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    path = prompts("ls | wc -l; touch left; R")
+    args = ["capture", path, "-s", shell_agent, "-o", "out.jsonl", "--workspace-dir", "w"]
+    assert assay(*args).code == 0
+    assert assay(*args, "--overwrite").code == 0
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert Path(row["metadata"]["workspaceDir"]).name == "prompt-p0"
+    assert (tmp_path / row["raw"] / "1.out").read_text().splitlines()[0].strip() == "0"
+
+
+def test_a_template_that_changes_during_the_run_changes_no_trial(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    template = tmp_path / "template"
+    template.mkdir()
+    (template / "task").write_text("easy")
+    script = f'echo "{{\\"type\\":\\"result\\",\\"result\\":\\"$(cat task)\\"}}"; echo hard > {template}/task'
+    args = ["capture", prompts(script, script), "-s", shell_agent, "--workspace-template", template]
+    assert assay(*args, "-o", "out.jsonl").code == 0
+    assert [row["output"] for row in read_rows(tmp_path / "out.jsonl")] == ["easy", "easy"]
+
+
+def test_an_agent_that_finds_our_copy_of_the_template_stops_the_run_and_fools_nobody(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    template = tmp_path / "template"
+    template.mkdir()
+    (template / "task").write_text("easy")
+    script = "for t in ../../template-*; do echo solved > $t/task; touch -d @0 $t/task; done; R"
+    args = ["capture", prompts(script, "R"), "-s", shell_agent, "--workspace-template", template]
+    done = assay(*args, "-o", "out.jsonl")
+    assert done.code == 1
+    assert "changed Assay's copy of the workspace template" in done.stderr
+    assert len(read_rows(tmp_path / "out.jsonl")) == 1
+    assert list(private_root().glob("template-*")) == []
+
+
+def test_a_place_inside_a_project_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".claude").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert not private_root().is_relative_to(tmp_path)
+    (tmp_path / ".claude").rmdir()
+    assert private_root() == tmp_path / "cache" / "assay" / "workspaces"
+    assert private_root().stat().st_mode & 0o077 == 0
+
+
+def test_a_place_that_others_can_write_to_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache" / "assay" / "workspaces"
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert private_root() != cache
+
+
+def test_git_in_a_workspace_is_not_that_of_the_project(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    script = 'echo "{\\"type\\":\\"result\\",\\"result\\":\\"$(git rev-parse --show-toplevel 2>&1 | head -c 5)\\"}"'
+    args = ["capture", prompts(script), "-s", shell_agent, "--isolate", "-o", "out.jsonl"]
+    assert assay(*args).code == 0
+    assert read_rows(tmp_path / "out.jsonl")[0]["output"] == "fatal"
