@@ -26,7 +26,7 @@ while :; do
   done
   [ "$d" = / ] && break; d=$(dirname "$d")
 done
-echo "{\\"type\\":\\"result\\",\\"result\\":\\"$found\\"}"
+say "$found"
 """
 
 
@@ -139,7 +139,7 @@ def test_a_template_that_changes_during_the_run_changes_no_trial(
     template = tmp_path / "template"
     template.mkdir()
     (template / "task").write_text("easy")
-    script = f'echo "{{\\"type\\":\\"result\\",\\"result\\":\\"$(cat task)\\"}}"; echo hard > {template}/task'
+    script = f'say "$(cat task)"; echo hard > {template}/task'
     args = ["capture", prompts(script, script), "-s", shell_agent, "--workspace-template", template]
     assert assay(*args, "-o", "out.jsonl").code == 0
     assert [row["output"] for row in read_rows(tmp_path / "out.jsonl")] == ["easy", "easy"]
@@ -185,7 +185,7 @@ def test_git_in_a_workspace_is_not_that_of_the_project(
     assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
 ) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    script = 'echo "{\\"type\\":\\"result\\",\\"result\\":\\"$(git rev-parse --show-toplevel 2>&1 | head -c 5)\\"}"'
+    script = 'say "$(git rev-parse --show-toplevel 2>&1 | head -c 5)"'
     args = ["capture", prompts(script), "-s", shell_agent, "--isolate", "-o", "out.jsonl"]
     assert assay(*args).code == 0
     assert read_rows(tmp_path / "out.jsonl")[0]["output"] == "fatal"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from glob import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,20 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
 class _Scratch:
     """A folder for the adapter's files, made only when something is written to it."""
 
+    _counter = count()
+    _secret = os.urandom(12).hex()
+    """Makes names that no other process can guess; drawn once, because it takes 10 µs."""
+
     def __init__(self) -> None:
-        self.path = f"{temporary_place()}/assay-scratch-{os.urandom(12).hex()}"
+        number = next(self._counter)
+        self.path = f"{temporary_place()}/assay-{self._secret}-{os.getpid()}-{number}"
 
     def __enter__(self) -> "_Scratch":
         return self
 
     def __exit__(self, *error: object) -> None:
-        remove_folder(self.path, missing_ok=True)
+        if os.access(self.path, os.F_OK):
+            remove_folder(self.path, missing_ok=True)
 
 
 class _TrialMachine(LocalHost):
