@@ -185,11 +185,21 @@ class Served(Protocol):
         """
         ...
 
-    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
-        """Write many lines; yield the lines that come back, as many at a time as have come.
+    def send(self, lines: bytes) -> None:
+        """Write many lines, also while some that were sent before are not answered yet."""
+        ...
 
-        timeout_s is for one answer. Raises as ask does; answers not yielded by then are lost.
+    def receive(self, timeout_s: float) -> bytes:
+        """Wait for answers to what was sent; return as many whole lines as have come.
+
+        timeout_s is for one answer. Raises as ask does, once all that came before was returned.
+        Returns nothing when the program ended for a reason that has nothing to do with the next
+        line: then another one is to be asked for the rest.
         """
+        ...
+
+    def close(self) -> None:
+        """End it, also in the middle of an answer."""
         ...
 
 

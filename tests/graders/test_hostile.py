@@ -55,7 +55,6 @@ def failures(done) -> dict[str, str]:
         ("sys.exit(3)", "Grader called exit(3)"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
         ("grade(input, output)", "RecursionError: maximum recursion depth exceeded"),
-        ("os.closerange(3, 200)", "Grader exited with code 1 and gave no answer"),
         ("x = bytearray(1 << 60)", "MemoryError: "),
     ],
 )
@@ -91,11 +90,24 @@ def test_one_row_that_hangs_fails_and_the_others_are_graded(grade, body) -> None
         "sys.stdout.close()",
         "os.environ.clear()",
         "os.kill(os.getppid(), 0)",
+        "os.closerange(3, 200)",
     ],
-    ids=["prints", "stdin", "chdir", "stdout", "environ", "parent"],
+    ids=["prints", "stdin", "chdir", "stdout", "environ", "parent", "files"],
 )
 def test_what_harms_only_itself_is_graded(grade, body) -> None:
     assert failures(grade(body)) == {}
+
+
+@pytest.mark.parametrize("mischief", ["os._exit(3)", "time.sleep(600)", "os.closerange(3, 200)"])
+def test_answers_given_before_the_mischief_are_kept(grade, tmp_path, mischief) -> None:
+    """Answers are written in groups; those of a group that was not written are not lost."""
+    counted = f"""pass
+    with open({str(tmp_path / "asked")!r}, "a") as asked:
+        asked.write(output + " ")
+    if output == {BAD!r}: {mischief}"""
+    grade(counted, timeout_s=0.5)
+    before = [n for n in (tmp_path / "asked").read_text().split() if int(n) <= int(BAD)]
+    assert sorted(before, key=int) == [str(n) for n in range(int(BAD) + 1)]
 
 
 def test_a_copy_of_the_process_gives_no_second_answer(grade) -> None:

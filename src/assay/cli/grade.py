@@ -118,7 +118,7 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
             waits = rows_wait(options.rows)
             for row in grade_all(lines, graders, options.concurrency, waits):
                 # From a pipe that is slower than the graders, each row is written at once.
-                batch.add(row.line, at_once=not waits())
+                batch.add(row.line, at_once=waits is not None and not waits())
                 tally.add(row)
                 if options.progress:
                     click.echo(_shown(row), err=True)

@@ -13,16 +13,18 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import msgspec
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted, PluginError
-from assay.plugin import Host, Trial
+from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
@@ -36,6 +38,9 @@ _SHORT = 8
 """Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
 _ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)
 """What the child process answers about a trial: a grade, or the reason why there is none."""
+_ASK_ROWS = 128
+"""How many trials are sent together: few enough to stay in the processor's cache until the answers
+come, enough that a child has work for as long as we need for the answers before."""
 _TRIALS = msgspec.json.Decoder(Trial)
 _ENCODER = msgspec.json.Encoder()
 
@@ -79,8 +84,11 @@ class PythonCode:
             raise answer
         return answer
 
-    def grade_many(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
-        """Yield for each trial, as soon as it is known, what grade() would return or raise."""
+    def grade_many(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
+        """Yield for each trial, as soon as it is known, what grade() would return or raise.
+
+        More trials may be taken than were answered, so that the grader has work all the time.
+        """
         if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
             return map(self._judge_here, trials)
         return self._judge_in_child(trials, host)
@@ -101,26 +109,63 @@ class PythonCode:
         finally:
             alarm.deadline_s = None
 
-    def _judge_in_child(self, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
-        n_done = 0
-        while n_done < len(trials):
-            try:
-                lines = _ENCODER.encode_lines(trials[n_done:])
-                child = host.serve_function(_CHILD_FUNCTION, self._reference)
-                for answers in child.ask_many(lines, self.timeout_s):
-                    for answer in _ANSWERS.decode_lines(answers):
-                        n_done += 1
-                        yield PluginError(answer) if isinstance(answer, str) else answer
-            except Interrupted:
-                raise
-            except AssayError as error:  # this trial broke the child; the rest go to another
-                n_done += 1
-                yield PluginError(f"Grader {error.message}")
+    def _judge_in_child(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
+        ahead = iter(trials)
+        asked = _Asked(lambda: host.serve_function(_CHILD_FUNCTION, self._reference))
+        try:
+            while more := list(islice(ahead, _ASK_ROWS)):
+                # These are sent before the answers to the last ones are read.
+                yield from asked.answers(more, len(more), self.timeout_s)
+            yield from asked.answers([], 0, self.timeout_s)
+        finally:
+            asked.drop()
 
     @cached_property
     def _reference(self) -> str:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _ENCODER.encode(PluginRef(name=type(self).name, options=options)).decode()
+
+
+class _Asked:
+    """Trials that were put to a child process and are not answered yet."""
+
+    def __init__(self, serve: Callable[[], Served]) -> None:
+        self._serve = serve
+        self._child: Served | None = None
+        self._trials: deque[Trial] = deque()
+
+    def answers(
+        self, more: Sequence[Trial], n_left: int, timeout_s: float
+    ) -> Iterator[Grade | Exception]:
+        """Put more trials to the child; yield answers until only n_left are to come."""
+        trials = self._trials
+        trials.extend(more)
+        while more or len(trials) > n_left:
+            try:
+                if self._child is None:
+                    self._child, more = self._serve(), list(trials)
+                if more:
+                    self._child.send(_ENCODER.encode_lines(more))
+                    more = ()
+                while len(trials) > n_left:
+                    answers = self._child.receive(timeout_s)
+                    if not answers:  # this child ended, but no trial is to blame
+                        self._child = None
+                        break
+                    for answer in _ANSWERS.decode_lines(answers):
+                        trials.popleft()
+                        yield PluginError(answer) if isinstance(answer, str) else answer
+            except Interrupted:
+                raise
+            except AssayError as error:  # this trial broke the child; the rest go to another
+                self._child, more = None, ()
+                trials.popleft()
+                yield PluginError(f"Grader {error.message}")
+
+    def drop(self) -> None:
+        """End the child if it still has work that nobody waits for."""
+        if self._trials and self._child is not None:
+            self._child.close()
 
 
 class _TooLong(BaseException):

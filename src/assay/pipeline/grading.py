@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,14 +62,18 @@ def decided(failure: Failure | None) -> Verdict | None:
 
 
 def ask_graders(
-    graders: Sequence[Grader], trials: Sequence[Trial], host: Host
+    graders: Sequence[Grader], trials: Iterable[Trial], host: Host
 ) -> Iterator[Verdict]:
     """Yield the verdict on each trial as soon as every grader has judged it.
 
     A grader that fails is noted and leaves the trial without a score.
     """
     named = list(zip(_names(graders), graders, strict=True))
-    answers = [_answers(grader, trials, host) for grader in graders]
+    copies = tee(trials, len(graders)) if len(graders) > 1 else (trials,)
+    answers = [_answers(*each, host) for each in zip(graders, copies, strict=True)]
+    if len(graders) == 1:
+        yield from _verdicts_of_one(*named[0], answers[0])
+        return
     for results in zip(*answers, strict=True):
         grades: dict[str, Grade] = {}
         broken: dict[str, str] = {}
@@ -83,6 +88,19 @@ def ask_graders(
             yield Verdict(score=combine(tuple(grades.values())), grades=grades)
 
 
+def _verdicts_of_one(
+    name: str, grader: Grader, answers: Iterator[Grade | Exception]
+) -> Iterator[Verdict]:
+    """Yield the verdicts of a single grader; in half the time that it takes for several."""
+    version = grader.version
+    for grade in answers:
+        if isinstance(grade, Grade):
+            final = _replace(grade, version=version)
+            yield Verdict(score=final, grades={name: final})
+        else:
+            yield Verdict(broken={name: _message(grade)})
+
+
 def _message(error: Exception) -> str:
     if isinstance(error, AssayError):
         return error.message
@@ -90,14 +108,14 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
-def _answers(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+def _answers(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
     """Put trials to a grader, many at once if it has grade_many."""
     grade_many: Callable[..., Iterator[Grade | Exception]] | None
     grade_many = getattr(grader, "grade_many", None)
     return _ask_each(grader, trials, host) if grade_many is None else grade_many(trials, host)
 
 
-def _ask_each(grader: Grader, trials: Sequence[Trial], host: Host) -> Iterator[Grade | Exception]:
+def _ask_each(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
     for trial in trials:
         try:
             answer: Grade | Exception = grader.grade(trial, host)
@@ -179,45 +197,58 @@ def grade_rows(
     host: Host,
     workers: int = 1,
     stop: Callable[[], None] = lambda: None,
-    more_waits: Callable[[], bool] = lambda: True,
+    more_waits: Callable[[], bool] | None = None,
 ) -> Iterator[GradedRow]:
     """Grade every line and yield them in order; several workers grade in parallel.
 
     stop is called when this ends early, to make the workers stop waiting. more_waits returns
-    whether the next line can be read at once; if not, those already read are graded first.
+    whether the next line can be read at once; if not, those already read are graded first. None is
+    for a file, all of which can be read at once.
     """
+    lines = iter(lines)
     grade_batch = _BatchGrader([plugins.grader(ref) for ref in graders], host)
     if workers == 1:
-        for batch in _batches(lines, lambda: _BATCH_ROWS, more_waits):
-            yield from grade_batch(batch)
+        if more_waits is None:
+            yield from grade_batch(lines)
+            return
+        for first in lines:
+            yield from grade_batch(_while_more_wait(first, lines, more_waits))
         return
     yield from _in_order(grade_batch, lines, workers, stop)
 
 
-def rows_wait(path: Path | None) -> Callable[[], bool]:
-    """Return a function that tells whether a row of a file, or of stdin, can be read at once."""
+def rows_wait(path: Path | None) -> Callable[[], bool] | None:
+    """Return a function that tells whether a row can be read at once; None if always."""
     if path is not None:
-        is_file = path.is_file()
-        return lambda: is_file
+        return None if path.is_file() else lambda: False
     try:
         fd = sys.stdin.fileno()
         is_file = stat.S_ISREG(os.fstat(fd).st_mode)
     except (OSError, ValueError):
         return lambda: False
-    return lambda: is_file or bool(select.select([fd], [], [], 0)[0])
+    return None if is_file else lambda: bool(select.select([fd], [], [], 0)[0])
+
+
+def _while_more_wait(
+    first: tuple[Place, bytes],
+    lines: Iterator[tuple[Place, bytes]],
+    more_waits: Callable[[], bool],
+) -> Iterator[tuple[Place, bytes]]:
+    """Yield lines until there are none that can be read at once."""
+    yield first
+    while more_waits() and (line := next(lines, None)) is not None:
+        yield line
 
 
 def _batches(
-    lines: Iterable[tuple[Place, bytes]],
-    most_rows: Callable[[], int],
-    more_waits: Callable[[], bool] = lambda: True,
+    lines: Iterable[tuple[Place, bytes]], most_rows: Callable[[], int]
 ) -> Iterator[_Lines]:
     batch: list[tuple[Place, bytes]] = []
     n_rows, n_bytes = most_rows(), 0
     for item in lines:
         batch.append(item)
         n_bytes += len(item[1])
-        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES or not more_waits():
+        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES:
             yield batch
             batch, n_rows, n_bytes = [], most_rows(), 0
     if batch:
@@ -231,39 +262,51 @@ class _BatchGrader:
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
-        self._sees = frozenset(name for names in seen for name in names or ())
+        sees = {name for names in seen for name in names or ()}
+        self._sees_metadata = self._sees_all or "metadata" in sees or "cwd" in sees
+        self._sees_steps = self._sees_all or "trajectory" in sees
 
-    def __call__(self, batch: _Lines) -> Iterator[GradedRow]:
+    def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
         """Yield each row as soon as it is graded; raise at one that cannot be read."""
-        rows: list[tuple[bytes, GradingView, Verdict | None]] = []
-        trials: list[Trial] = []
-        unreadable: InputError | None = None
+        rows: deque[tuple[bytes, GradingView, Verdict | None]] = deque()
+        unreadable: list[InputError] = []
+        trials = self._trials(batch, rows, unreadable)
+        for verdict in ask_graders(self._graders, trials, self._host):
+            if rows[0][2] is not None:
+                yield from _decided_rows(rows)
+            line, row, _ = rows.popleft()
+            yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+        yield from _decided_rows(rows)
+        for error in unreadable:
+            raise error
+
+    def _trials(
+        self,
+        batch: Iterable[tuple[Place, bytes]],
+        rows: "deque[tuple[bytes, GradingView, Verdict | None]]",
+        unreadable: list[InputError],
+    ) -> Iterator[Trial]:
+        """Yield what the graders are asked about, in the order of the rows; stop at an error."""
         for place, line in batch:
             try:
                 row = _ROW.decode(line)
                 verdict = decided(row.failure) if row.failure is not None else None
-                if verdict is None:
-                    trials.append(self._trial(row, line))
+                trial = self._trial(row, line) if verdict is None else None
             except UNREADABLE as error:
-                unreadable = _unreadable(place, line, error)
-                break
+                unreadable.append(_unreadable(place, line, error))
+                return
             rows.append((line, row, verdict))
-        verdicts = ask_graders(self._graders, trials, self._host)
-        for line, row, verdict in rows:
-            final = next(verdicts) if verdict is None else verdict
-            yield GradedRow(_with_verdict(line, row, final), row.id, final)
-        if unreadable is not None:
-            raise unreadable
+            if trial is not None:
+                yield trial
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
         """Decode only what some grader reads."""
-        everything, sees = self._sees_all, self._sees
         metadata, cwd = None, None
         steps: list[Any] = []
-        if everything or "metadata" in sees or "cwd" in sees:
+        if self._sees_metadata:
             metadata = _METADATA.decode(row.metadata or b"null") or {}
             cwd = _workspace(row.cwd, metadata)
-        if everything or "trajectory" in sees:
+        if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
             input=row.input,
@@ -273,8 +316,17 @@ class _BatchGrader:
             metadata=metadata,
             cwd=cwd,
             reference=row.reference,
-            row=_ANY.decode(line) if everything else {},
+            row=_ANY.decode(line) if self._sees_all else {},
         )
+
+
+def _decided_rows(
+    rows: "deque[tuple[bytes, GradingView, Verdict | None]]",
+) -> Iterator[GradedRow]:
+    """Take the rows from the front whose verdict needs no grader."""
+    while rows and (verdict := rows[0][2]) is not None:
+        line, row, _ = rows.popleft()
+        yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
 
 
 def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
@@ -289,30 +341,45 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
     Where possible the fields are appended to the text: decoding and encoding a row takes a tenth
     of all the time of grading. Other rows are split into undecoded fields.
     """
+    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
+    others = row.outcome or row.grader_failures or row.errors
+    earlier = row.score or row.grades
+    end = len(text) - len(b"}\n")
+    # A row that we have graded before ends with what we added then: cut that off.
+    if earlier and not others and text.endswith(tail := _tail(row)):
+        end, earlier = len(text) - len(tail), _NONE
+    if earlier or others:
+        added = _added(verdict)
+        added.errors = _errors(line, verdict)
+        new = _PIECES.decode(_encode(added))
+        old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
+        return _encode({**old, **new})
+    return text[:end] + _new_fields(verdict)
+
+
+def _new_fields(verdict: Verdict) -> bytes:
+    """Return what is added to a row that was not graded before, from the comma to its end."""
+    score, grades = verdict.score, verdict.grades
+    if score is not None and not score.outcome and len(grades) == 1:
+        ((name, grade),) = grades.items()
+        if grade is score:  # of a single grader: encoded once
+            encoded = _encode(grade)
+            return b',"score":%b,"grades":{%b:%b}}' % (encoded, _encode(name), encoded)
+    added = _added(verdict)
+    if verdict.broken:
+        added.errors = list(verdict.broken.values())
+    fields = _encode(added)
+    return b"}" if fields == b"{}" else b"," + fields[1:]
+
+
+def _added(verdict: Verdict) -> _Added:
     score = verdict.score
-    added = _Added(
+    return _Added(
         score=score or UNSET,
         outcome=score.outcome if score else UNSET,
         grades=verdict.grades or UNSET,
         grader_failures=verdict.broken or UNSET,
     )
-    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
-    others = row.outcome or row.grader_failures or row.errors
-    earlier = row.score or row.grades
-    # A row that we have graded before ends with what we added then: cut that off.
-    if earlier and not others and text.endswith(tail := _tail(row)):
-        text, earlier = text[: -len(tail)] + b"}\n", _NONE
-    if earlier or others:
-        added.errors = _errors(line, verdict)
-        new = _PIECES.decode(_encode(added))
-        old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
-        return _encode({**old, **new})
-    if verdict.broken:
-        added.errors = list(verdict.broken.values())
-    new_fields = _encode(added)
-    if new_fields == b"{}":
-        return text[:-1]
-    return text[:-2] + b"," + new_fields[1:]
 
 
 def _tail(row: GradingView) -> bytes:

@@ -180,7 +180,7 @@ def grade_all(
     lines: Iterable[tuple[Place, bytes]],
     graders: Sequence[PluginRef],
     workers: int = 1,
-    more_waits: Callable[[], bool] = lambda: True,
+    more_waits: Callable[[], bool] | None = None,
 ) -> Generator[GradedRow, None, None]:
     """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
     start_over()

@@ -53,9 +53,10 @@ def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
         for number, _, line in _lines(sys.stdin.buffer):
             yield f"stdin:{number}", line
         return
+    name = str(path)  # once: to format a path for each row takes longer than to read it
     with _open(path, _BUFFER) as file:
         for number, _, line in _lines(file):
-            yield f"{path}:{number}", line
+            yield f"{name}:{number}", line
 
 
 class Spot(NamedTuple):

@@ -11,14 +11,15 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 MARK_NAME = "ASSAY_TRIAL"
-_PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
 _LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
 """The resource limit whose soft value marks a trial. Only Linux has it."""
 _NUMBERS = 65_536
@@ -34,11 +35,13 @@ _start_lock = threading.Lock()
 _reap_lock = threading.Lock()
 """Held while the list of our children is read: it skips some if others are reaped meanwhile."""
 _adopting = False
+_prctl: Callable[..., int] | None = None
+"""The system's function, where there is one."""
 
 
 def adopt_orphans() -> None:
     """Make orphans of our agents children of this process, where the system can."""
-    global _adopting
+    global _adopting, _prctl
     with _start_lock:  # no process may be started before we are ready for its orphans
         if _adopting:
             return
@@ -46,8 +49,23 @@ def adopt_orphans() -> None:
             import ctypes
 
             with contextlib.suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+                _prctl = ctypes.CDLL(None).prctl
+                _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _adopting = True
+
+
+def can_die_with_parent() -> bool:
+    """Whether die_with works here."""
+    adopt_orphans()
+    return _prctl is not None
+
+
+def die_with(parent: int) -> None:
+    """In a child that was just forked: be killed when the parent dies, however it dies."""
+    assert _prctl is not None
+    _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before that
+        os._exit(1)
 
 
 class Mark:

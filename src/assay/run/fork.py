@@ -9,26 +9,36 @@ already.
 import atexit
 import contextlib
 import fcntl
+import mmap
 import os
 import select
 import signal
-import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from assay.records.files import temporary_file
 from assay.run import family
+
+if TYPE_CHECKING:
+    import socket
 
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
 """Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
 PID = struct.Struct("=q")
-FDS = 3
-"""A process is given three pipes: lines to read, answers to write, and one to wake the reader."""
+FDS = 4
+"""A process is given three pipes (lines to read, answers to write, and one to wake the reader) and
+the file for its unwritten answers (see Unwritten)."""
+NO_PIPES = 74
+"""Exit code of a forked process that could not write its answers. They are kept nevertheless."""
 _BLOCK = 64 * 1024
+_GROUP_S = 0.005
+"""How long an answer may wait for others, to be written together with them."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +55,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 _START = msgspec.json.Decoder(Start)
 
 
-def open_control() -> tuple[socket.socket, socket.socket]:
+def open_control() -> "tuple[socket.socket, socket.socket]":
     """Make the two ends over which a fork is requested: ours, and that of serve_forks."""
+    import socket  # late: it takes 2 ms, and a process without threads forks by itself
+
     return socket.socketpair()
 
 
-def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
+def request_fork(control: "socket.socket", fds: Sequence[int]) -> int:
     """Ask for a process that has these pipes; return its pid, -1 when it could not be forked."""
+    import socket
+
     try:
         socket.send_fds(control, [b"!"], fds)
         reply = control.recv(PID.size)
@@ -60,8 +74,35 @@ def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
     return int(PID.unpack(reply)[0]) if len(reply) == PID.size else -1
 
 
-def serve_forks(control: socket.socket) -> NoReturn:
+def fork_here(fds: Sequence[int]) -> int:
+    """Fork a process that has these pipes from this one, which has no threads; return its pid."""
+    parent = os.getpid()
+    # Held back while the copy still has our handlers: they would act in our name.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _begin(parent, fds, before)
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(parent: int, fds: Sequence[int], signals: Iterable[int]) -> NoReturn:
+    try:
+        family.die_with(parent)
+        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
+        _leave_parent(keep=fds)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        _answer_lines(fds)
+    finally:
+        os._exit(1)
+
+
+def serve_forks(control: "socket.socket") -> NoReturn:
     """Fork a process for each request, until the other end is closed."""
+    import socket
+
     # The parent may have had stdin, stdout or stderr closed, so that the socket got its number;
     # _leave_parent redirects those three.
     control = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
@@ -107,7 +148,7 @@ class _Alive:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
 
 
-def _fork_twice(control: socket.socket, fds: Sequence[int]) -> int:
+def _fork_twice(control: "socket.socket", fds: Sequence[int]) -> int:
     """Fork by way of a process that ends at once, as a daemon does, to make the result an orphan.
 
     The kernel hands the orphan to the process that asked (see family.adopt_orphans), which can
@@ -124,6 +165,7 @@ def _fork_twice(control: socket.socket, fds: Sequence[int]) -> int:
             control.close()
             os.close(read_end)
             os.close(write_end)
+            os.setsid()
             _answer_lines(fds)
         os.write(write_end, PID.pack(pid))
         os._exit(0)
@@ -177,26 +219,118 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
     """Answer every line; exit when the input ends, or when the function ends its process."""
     code = 1
     try:
-        os.setsid()
-        questions, answers, wake_fd = fds
-        for fd in (answers, wake_fd):
-            os.set_blocking(fd, False)
         copied: list[bool] = []  # not empty in a process that the function has forked
         os.register_at_fork(after_in_child=lambda: copied.append(True))
+        questions = fds[0]
         start, questions_in = _first_line(questions)
         answer = _function(_START.decode(start))
+        answers = _Answers(*fds[1:])
         for block in _blocks(questions, questions_in):
             for line in answer(block):
                 if copied:  # the function forked, and its copy came back to our loop
                     os._exit(1)
-                _write(answers, line, wake_fd)
-            _wake(wake_fd)
+                answers.add(line)
+            answers.write()
         atexit._run_exitfuncs()
         code = 0
     except Exception:  # noqa: BLE001 - nobody above us but the parent's frames
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+class Unwritten:
+    """Where a process keeps answers that it has not written yet, for when it dies over the next.
+
+    A file that the process maps and the reader holds open. It is read only once the process is
+    dead, so that what is read cannot change meanwhile.
+    """
+
+    HEADER = struct.Struct("=QQ")
+    """How many bytes were written before these, and where these end in the file."""
+    SIZE = _BLOCK
+
+    @staticmethod
+    def open() -> int:
+        """Make the file; return its descriptor."""
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("assay-answers")
+        else:
+            with temporary_file() as file:
+                fd = os.dup(file.fileno())
+        os.ftruncate(fd, _FILE_SIZE)
+        return fd
+
+    @staticmethod
+    def read(fd: int, n_received: int) -> bytes:
+        """Return the answers of a dead process after those that were received."""
+        n_before, end = Unwritten.HEADER.unpack(os.pread(fd, Unwritten.HEADER.size, 0))
+        # Some of these may have been written just before it died.
+        start = Unwritten.HEADER.size + n_received - n_before
+        return os.pread(fd, max(0, end - start), start)
+
+
+_FILE_SIZE = Unwritten.HEADER.size + Unwritten.SIZE
+
+
+class _Answers:
+    """Writes answers in groups: to write each one takes as long as most graders do.
+
+    The reader does not wait on the pipe of the answers but on wake_fd.
+    """
+
+    def __init__(self, fd: int, wake_fd: int, unwritten_fd: int) -> None:
+        for pipe in (fd, wake_fd):
+            os.set_blocking(pipe, False)
+        self._fd = fd
+        self._wake_fd = wake_fd
+        self._file = mmap.mmap(unwritten_fd, 0)
+        self._header = memoryview(self._file)[: Unwritten.HEADER.size].cast("Q")
+        self._header[1] = self._end = Unwritten.HEADER.size
+        self._write_at_s = time.monotonic() + _GROUP_S
+
+    def add(self, line: bytes) -> None:
+        """Keep an answer until there are more of them, or until it has waited long enough."""
+        start = self._end
+        end = start + len(line)
+        if end > _FILE_SIZE:
+            self.write()
+            if len(line) > Unwritten.SIZE:
+                self._write(line)
+                return
+            start, end = self._end, self._end + len(line)
+        self._file[start:end] = line
+        # Only now: up to here, the answer does not count.
+        self._header[1] = self._end = end
+        if time.monotonic() > self._write_at_s:
+            self.write()
+
+    def write(self) -> None:
+        """Write what there is, and wake the reader."""
+        if self._end > Unwritten.HEADER.size:
+            self._write(self._file[Unwritten.HEADER.size : self._end])
+        self._write_at_s = time.monotonic() + _GROUP_S
+
+    def _write(self, data: bytes) -> None:
+        n_written = 0
+        while n_written < len(data):
+            try:
+                n_written += os.write(self._fd, data[n_written:] if n_written else data)
+            except BlockingIOError:
+                self._wake()  # the pipe is full: the reader has to empty it
+                room = select.poll()
+                room.register(self._fd, select.POLLOUT)
+                room.poll()
+            except OSError:  # the function closed all files, or nobody reads any more
+                os._exit(NO_PIPES)
+        # In this order: without an end nothing is read twice.
+        self._header[1] = self._end = Unwritten.HEADER.size
+        self._header[0] += len(data)
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full of earlier wake-ups: one is enough
+            os.write(self._wake_fd, b"!")
 
 
 def _function(start: Start) -> AnswerLines:
@@ -230,29 +364,10 @@ def _blocks(fd: int, rest: bytes) -> Iterator[bytes]:
         parts.append(block)
 
 
-def _write(fd: int, line: bytes, wake_fd: int) -> None:
-    """Write a line at once, so that it is not lost when the process dies over the next one.
-
-    The reader does not wait on this pipe but on wake_fd, so that it is not woken by each line.
-    """
-    n_written = 0
-    while n_written < len(line):
-        try:
-            n_written += os.write(fd, line[n_written:] if n_written else line)
-        except BlockingIOError:
-            _wake(wake_fd)  # the pipe is full: the reader has to empty it
-            room = select.poll()
-            room.register(fd, select.POLLOUT)
-            room.poll()
-
-
-def _wake(wake_fd: int) -> None:
-    with contextlib.suppress(BlockingIOError):  # full of earlier wake-ups: one is enough
-        os.write(wake_fd, b"!")
-
-
 def main() -> None:
     """Serve over stdin, with the modules imported that the processes will need."""
+    import socket
+
     control = socket.socket(fileno=os.dup(0))
     for module in sys.argv[1:]:
         import_module(module)

@@ -10,7 +10,7 @@ import select
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,8 +25,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _STDERR_BYTES = 1024 * 1024
 _FLOOD_BYTES = 512 * 1024 * 1024
 """A program that writes more than this is ended."""
-_LOOK_S = 0.005
-"""How often answers to a batch are read, so that a slow one does not hold the others back."""
 _STOP_S = 0.1
 """How often we check whether everything is to stop."""
 
@@ -151,6 +149,10 @@ class _Served:
         os.set_blocking(out, False)
         os.set_blocking(wake_fd, False)
         self._received = bytearray()
+        self._n_received = 0
+        """All bytes, also those that have been taken out of _received."""
+        self._n_unanswered = 0
+        self._failure = ""
         self.is_open = True
 
     @property
@@ -160,29 +162,44 @@ class _Served:
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """Write one line and return the one that comes back."""
-        (answer,) = self.ask_many(line.rstrip(b"\n") + b"\n", timeout_s)
-        return answer[:-1]
-
-    def ask_many(self, lines: bytes, timeout_s: float) -> Iterator[bytes]:
-        """Write lines; yield the answers in order, as many lines at a time as have come.
-
-        Raises PluginError when the next answer does not come within the time since the last one.
-        The process is killed when the caller stops before the last answer.
-        """
-        n_left = lines.count(b"\n")
+        self.send(line.rstrip(b"\n") + b"\n")
         try:
+            return self.receive(timeout_s)[:-1]
+        finally:
+            if self._n_unanswered:
+                self.close(term_s=1.0, linger_s=self._linger_s)
+
+    def send(self, lines: bytes) -> None:
+        """Write lines, to be answered after those that were sent before."""
+        if not self._n_unanswered:
             self._receive()
             if self._received:
-                msg = "wrote more than one line for a question"
-                raise PluginError(msg)
-            self._process.write(lines)
-            while n_left:
-                answers, n_lines = self._next_answers(timeout_s, n_left)
-                n_left -= n_lines
-                yield answers
-        finally:
-            if n_left:
-                self.close(term_s=1.0, linger_s=self._linger_s)
+                self._fail("wrote more than one line for a question")
+        self._n_unanswered += lines.count(b"\n")
+        self._process.write(lines)
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Wait for the next answers; return as many whole lines as have come.
+
+        Raises PluginError when none comes within the time. Then the process is killed. Returns
+        nothing when the process ended after an answer and before the next line.
+        """
+        if self._failure:
+            if self._ended_between_answers:
+                return b""
+            raise PluginError(self._failure)
+        try:
+            self._wait_for_answer(timeout_s)
+        except PluginError as error:
+            self._fail(error.message)
+        return self._take_answers()
+
+    def _fail(self, why: str) -> None:
+        """Kill the process; raise unless it left answers, which are to be taken first."""
+        self._failure = why
+        self.close(term_s=1.0, linger_s=self._linger_s)
+        if not self._n_unanswered or b"\n" not in self._received:
+            raise PluginError(why)
 
     def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
         """End the process: close its stdin, give it time to exit, then kill its process tree."""
@@ -196,33 +213,44 @@ class _Served:
                 if time.monotonic() >= until_s:
                     break
         self._process.end(term_s)
+        self._receive_rest()
         self._process.release()
         for fd in {self._out, self._wake_fd}:  # a set: they may be the same
             os.close(fd)
 
-    def _next_answers(self, timeout_s: float, n_left: int) -> tuple[bytes, int]:
+    @property
+    def _ended_between_answers(self) -> bool:
+        return False
+
+    def _receive_rest(self) -> None:
+        """Take what a dead process left; what a program wrote after its failure does not count."""
+
+    def _wait_for_answer(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         searched = 0
-        # A forked function wakes us only when all are answered; some can be read before that.
-        longest_s = _LOOK_S if n_left > 1 else _STOP_S
-        while (end := self._received.rfind(b"\n", searched)) < 0:
+        while self._received.find(b"\n", searched) < 0:
             searched = len(self._received)
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
-            self._wait(min(left_s, longest_s))
+            self._wait(min(left_s, _STOP_S))
             more_can_come = self._receive()
             nothing_new = len(self._received) == searched
             if (nothing_new and not more_can_come) or self._too_long(searched):
                 raise PluginError(self._why_no_answer())
-        n_lines = self._received.count(b"\n", 0, end + 1)
-        if n_lines > n_left:  # a line too many stays here; the next question raises for it
-            lines = self._received.split(b"\n", n_left)
-            n_lines, end = n_left, len(self._received) - len(lines[-1]) - 1
-        answers = bytes(self._received[: end + 1])
-        del self._received[: end + 1]
-        return answers, n_lines
+
+    def _take_answers(self) -> bytes:
+        """Take all whole lines out of what was received."""
+        end = self._received.rfind(b"\n") + 1
+        n_lines = self._received.count(b"\n", 0, end)
+        if n_lines > self._n_unanswered:  # a line too many stays here; the next question raises
+            *lines, rest = self._received.split(b"\n", self._n_unanswered)
+            n_lines, end = len(lines), len(self._received) - len(rest)
+        self._n_unanswered -= n_lines
+        answers = bytes(self._received[:end])
+        del self._received[:end]
+        return answers
 
     def _wait(self, longest_s: float) -> None:
         """Wait until there is something to read or room to write, or the time is over."""
@@ -246,6 +274,7 @@ class _Served:
                 if not block:
                     return False
                 self._received += block
+                self._n_received += len(block)
         except BlockingIOError:
             return not ended
         return True
@@ -309,21 +338,32 @@ class ServedProgram(_Served):
 class ServedFunction(_Served):
     """A function of ours in a forked process. What it prints goes to our stderr.
 
-    It wakes us through a pipe of its own when all that it was sent is answered: to be woken by each
-    answer would take longer than most answers do.
+    It writes many answers at once, and wakes us through a pipe of its own: to write each, or to be
+    woken by each, would take longer than most answers do. Those that it had not written when it
+    died are in a file.
     """
 
     _linger_s = 0.0
 
     def __init__(self, function: str, argument: str) -> None:
+        from assay.run import fork  # late, as in process.py
+
         out, answers = os.pipe()
         wake_fd, wake_write_end = os.pipe()
-        call = Call(function=function, argument=argument, answers=answers, wake_fd=wake_write_end)
+        self._fork = fork
+        self._unwritten = fork.Unwritten.open()
+        call = Call(
+            function=function,
+            argument=argument,
+            answers=answers,
+            wake_fd=wake_write_end,
+            unwritten=self._unwritten,
+        )
         try:
             process = Process(call, family.Mark(uuid.uuid4().hex))
         except BaseException:
-            os.close(out)
-            os.close(wake_fd)
+            for fd in (out, wake_fd, self._unwritten):
+                os.close(fd)
             raise
         finally:
             os.close(answers)
@@ -335,6 +375,17 @@ class ServedFunction(_Served):
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_fd, 65536)
         return super()._receive()
+
+    @property
+    def _ended_between_answers(self) -> bool:
+        return self._process.exit_code == self._fork.NO_PIPES
+
+    def _receive_rest(self) -> None:
+        self._receive()
+        rest = self._fork.Unwritten.read(self._unwritten, self._n_received)
+        self._received += rest
+        self._n_received += len(rest)
+        os.close(self._unwritten)
 
 
 _served: dict[tuple[int, tuple[str, ...]], Any] = {}

@@ -50,7 +50,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     argument: str
     answers: int
     wake_fd: int
-    """Pipes to write to; they stay the caller's."""
+    unwritten: int
+    """What it writes to (see fork.FDS); they stay the caller's."""
 
 
 class Process:
@@ -199,8 +200,9 @@ class _Forked:
         questions, write_end = os.pipe()
         self.stdin = os.fdopen(write_end, "wb", buffering=0)
         self.returncode: int | None = None
+        fds = [questions, call.answers, call.wake_fd, call.unwritten]
         try:
-            self.pid = _fork_server(call.function).fork([questions, call.answers, call.wake_fd])
+            self.pid = _fork(call.function, fds)
         except BaseException:
             self.stdin.close()
             raise
@@ -224,6 +226,20 @@ class _Forked:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             time.sleep(0.001)
         return self.returncode or 0
+
+
+def _fork(function: str, fds: Sequence[int]) -> int:
+    # Without threads, and if the system kills the new process with this one, no server is needed.
+    if _server is None and not _has_threads() and family.can_die_with_parent():
+        from assay.run import fork  # late, as in _ForkServer
+
+        _flush_streams()
+        try:
+            return fork.fork_here(fds)
+        except OSError as error:
+            msg = f"cannot fork a process: {error.strerror}"
+            raise SpawnError(msg) from error
+    return _fork_server(function).fork(fds)
 
 
 def _exists(pid: int) -> bool:
