@@ -115,14 +115,30 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         failure = None  # the graders judge by the world's evidence
     verdict = judge(trial, failure, graders, AskingHost())
     broken = verdict.broken
+    warnings = [*(captured.warnings or []), *_changes(graders, trial)]
     return msgspec.structs.replace(
         captured,
+        warnings=warnings or UNSET,
         score=verdict.score or UNSET,
         outcome=verdict.score.outcome if verdict.score else UNSET,
         grades=verdict.grades or UNSET,
         grader_failures=broken or UNSET,
         errors=[*(captured.errors or []), *broken.values()] if broken else captured.errors,
     )
+
+
+def freeze(graders: Sequence[PluginRef]) -> None:
+    """Let the graders note what they are made of; call it before the first agent starts."""
+    _prepare(graders)
+    for grader in map(plugins.grader, graders):
+        if note := getattr(grader, "freeze", None):
+            note(AskingHost())
+
+
+def _changes(graders: Sequence[PluginRef], trial: Trial) -> list[str]:
+    """Return what graders say about their files that changed since then."""
+    noticed = [getattr(plugins.grader(ref), "changes", None) for ref in graders]
+    return [text for changes in noticed if changes is not None for text in changes(trial)]
 
 
 def _grades_failed_trials(spec: TrialSpec) -> bool:
