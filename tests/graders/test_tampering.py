@@ -308,10 +308,10 @@ def test_a_command_finds_the_users_script(
     write(tmp_path / "check.py", f"#!{sys.executable}\n{CHECK}", 0o755)
     code = "open('answer.txt', 'w').write('right')"
     done = capture(code, f"command:{words}", *WORKSPACES, "-j", workers)
-    assert passed(done) == [True] * 3, done.rows[0]
+    assert passed(done) == [True] * 3, done.stdout
     code = "open('answer.txt', 'w').write('wrong'); open('check.py', 'w')"
     done = capture(code, f"command:{words}", *WORKSPACES, "-j", workers)
-    assert passed(done) == [False] * 3, done.rows[0]
+    assert passed(done) == [False] * 3, done.stdout
 
 
 @pytest.mark.parametrize("grader", ["command:python3 check.py", "git:test=python3 check.py"])
@@ -321,7 +321,7 @@ def test_the_script_of_a_command_cannot_be_rewritten_in_place(
     os.system(f"git init -q {tmp_path}")
     write(tmp_path / "check.py", CHECK)
     done = capture("open('answer.txt', 'w'); open('check.py', 'w')", grader)
-    assert passed(done) == [False] * 3, done.rows[0]
+    assert passed(done) == [False] * 3, done.stdout
     assert "check.py changed during the run" in done.rows[0]["warnings"][0]
     assert len({row["score"]["version"] for row in done.rows}) == 1
 

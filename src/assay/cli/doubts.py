@@ -1,5 +1,6 @@
 """What to say before any number: that graders changed, or that all trials failed in one way."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from assay.graders.frozen import CHANGED
@@ -8,6 +9,8 @@ from assay.records.capture import Grade
 _LEAST_TRIALS = 2
 _SHOWN_CHARS = 200
 _MOST_LINES = 5
+_VARIES = re.compile(r"/[^\s'\":]*/|\d+\.\d+ ?m?s\b")
+"""What differs from trial to trial in messages that are otherwise the same: folders, durations."""
 
 
 class Doubts:
@@ -28,7 +31,9 @@ class Doubts:
             self._alike = dict(_failed(grades, broken))
         elif self._alike:
             here = dict(_failed(grades, broken))
-            self._alike = {k: why for k, why in self._alike.items() if here.get(k) == why}
+            self._alike = {
+                name: why for name, why in self._alike.items() if _same(why, here.get(name))
+            }
 
     def add_warnings(self, warnings: Iterable[str]) -> None:
         for text in warnings:
@@ -56,10 +61,16 @@ def _failed(grades: Mapping[str, Grade], broken: Mapping[str, str]) -> Iterable[
             yield name, grade.reasoning or "no reasoning"
 
 
+def _same(why: str, other: str | None) -> bool:
+    if other is None or why == other:
+        return other is not None
+    return _VARIES.sub("", why) == _VARIES.sub("", other)
+
+
 def _trials(n: int) -> str:
     return f"{n} trial" if n == 1 else f"{n} trials"
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+    line = "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))
     return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"

@@ -208,7 +208,8 @@ def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
     for entry in _entries(folder):
         name = re.escape(os.fsencode(entry.name))
         if entry.is_dir():
-            wanted = rb"(?<!\w)%b/|/\s*[\"']?%b(?!\w)" % (name, name)
+            # Relative to something: the first folder of an absolute path is another one.
+            wanted = rb"(?<![\w/])%b/|[\w)}.]\s*/\s*[\"']?%b(?!\w)" % (name, name)
             if entry.name not in _SKIPPED and re.search(wanted, text):
                 yield from _all_files(entry.path)
         else:

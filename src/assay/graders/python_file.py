@@ -113,9 +113,12 @@ class PythonFile(PythonCode):
 
     @cached_property
     def _call(self) -> Callable[[Trial], Any]:
-        function = getattr(load(self._code), "grade", None)
-        if self._watch is not None:
-            self._watch.refuse_loaded()
+        watch = self._watch  # begins before the file is loaded
+        try:
+            function = getattr(load(self._code), "grade", None)
+        finally:
+            if watch is not None:
+                watch.refuse_loaded()
         if not callable(function):
             msg = f"{self.path}: `grade` is not a function"
             raise PluginError(msg)
