@@ -21,7 +21,7 @@ from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress
 from assay.pipeline.batch import Batch
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
-from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.stages import CaptureTrial, freeze
 from assay.records.spec import HINT, PluginRef, Surroundings
 from assay.run.workspace import frozen_template, inherited
 
@@ -85,6 +85,8 @@ class CommandBatch:
     def conclude(self, progress: Progress) -> None:
         """Print how it went; exit with 1 when trials or grades are missing."""
         options, tally = self._options, progress.tally
+        for line in progress.doubts.lines():
+            click.echo(line, err=True)
         if not options.quiet and not options.as_json:
             click.echo(progress.summary(str(options.output or "")), err=True)
         left = tally.total - tally.n_done
@@ -133,7 +135,9 @@ def plan_captures(
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
     graders += grader_refs(options.graders, options.grader_timeout)
     work = CaptureTrial(graders, options.retries)
-    return CommandBatch(options, agent, benchmark, graders=graders, k=k), work
+    batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
+    freeze(graders)
+    return batch, work
 
 
 def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay.cli.doubts import Doubts
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
 from assay.cli.output import Sink, open_sink, refuse_inputs
@@ -96,6 +97,8 @@ def command(**given: Any) -> None:
         raise InputError(
             msg, hint="assay grade reads the output of `assay capture` or `assay extract`"
         )
+    for line in tally.doubts.lines():
+        click.echo(line, err=True)
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
@@ -161,9 +164,12 @@ class _Tally:
     def __init__(self) -> None:
         self.n_rows = self.n_before = self.n_passed = self.n_graded = self.n_broken = 0
         self.first_broken = ""
+        self.doubts = Doubts()
 
     def add(self, row: GradedRow) -> None:
         score, broken = row.verdict.score, row.verdict.broken
+        if row.verdict.grades or broken:
+            self.doubts.add(row.verdict.grades, broken)
         self.n_rows += 1
         if score is not None:
             self.n_graded += 1

@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec import field
 
+from assay.cli.doubts import Doubts
 from assay.records.capture import AnyStep, Capture, Failure, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
@@ -26,6 +27,7 @@ class Progress:
         self._next_line_s = time.monotonic() + _LINE_EVERY_S
         self._reasons: dict[str, str] = {}
         self.tally = Tally(total)
+        self.doubts = Doubts()
 
     def __enter__(self) -> "Progress":
         if self._timed and sys.stderr.isatty():
@@ -74,6 +76,9 @@ class Progress:
             cost = (usage.cost_usd or None) if usage else None
             passed = result.score.pass_ if result.score else None
             self.tally.n_grader_failures += bool(result.grader_failures)
+            if result.grades or result.grader_failures:
+                self.doubts.add(result.grades or {}, result.grader_failures or {})
+            self.doubts.add_warnings(result.warnings or ())
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
+from assay.graders.frozen import CHANGED, FrozenFile, shown
 from assay.graders.python_code import fingerprint
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
@@ -23,20 +24,33 @@ class ExecutableGrader:
     path: str
     timeout_s: float = 60.0
 
+    def __post_init__(self) -> None:
+        self._file = FrozenFile(Path(self.path).resolve())
+
     @property
     def name(self) -> str:
         return Path(self.path).stem
 
     @cached_property
     def version(self) -> str:
-        return fingerprint(Path(self.path).read_bytes())
+        return fingerprint(self._file.content)
+
+    def freeze(self, _host: Host) -> None:
+        """Note what the file uses, before the first agent starts."""
+        self._file.watch_beside()
+
+    def changes(self, _trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the file."""
+        if not self._file.changed():
+            return []
+        return [f"{shown(self.path)} {CHANGED}; it was run as it had been at the start"]
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        done = host.run(
-            program(self.path),
-            stdin=msgspec.json.encode(question(trial)) + b"\n",
-            timeout_s=self.timeout_s,
+        stdin = msgspec.json.encode(question(trial)) + b"\n"
+        done = self._file.use(
+            lambda path: host.run(program(path), stdin=stdin, timeout_s=self.timeout_s)
         )
+        self._file.refuse_changes(trial.cwd)
         if done.timed_out:
             msg = f"Grader gave no answer in {self.timeout_s:g} s"
             raise PluginError(msg)
@@ -78,9 +92,12 @@ class ServingGrader(ExecutableGrader):
     """Started once for each worker thread, again after a crash, and ended with the command."""
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        served = host.serve(program(self.path))
         asked = msgspec.json.encode(question(trial))
-        return parse_answer(ask_served(served, asked, self.timeout_s))
+        answer = self._file.use(
+            lambda path: ask_served(host.serve(program(path)), asked, self.timeout_s)
+        )
+        self._file.refuse_changes(trial.cwd)
+        return parse_answer(answer)
 
 
 def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:

@@ -1,49 +1,98 @@
 """A grader that is a Python file with a function `grade`."""
 
 import ast
-import hashlib
 import inspect
-import sys
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CoroutineType
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
-from assay.errors import PluginError
+import msgspec
+
+from assay.errors import AssayError, InputError, PluginError
+from assay.graders.frozen import CHANGED, FrozenFile, digest, shown, stamp
+from assay.graders.frozen_python import FrozenCode, Used, Watch, list_used, load
 from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
-from assay.plugin import Trial
+from assay.plugin import Host, Trial
 from assay.records.capture import Grade
+from assay.records.files import temporary_file
+from assay.records.spec import PluginRef
 
 ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
 
 
 @dataclass(kw_only=True)
 class PythonFile(PythonCode):
-    """Loaded once. Its function takes any of ARGUMENTS by name and may be async."""
+    """Loaded once. Its function takes any of ARGUMENTS by name and may be async.
+
+    frozen is for processes of ours: the file as another process has read it.
+    """
 
     name: ClassVar[str] = "python"
     heeds_alarm: ClassVar[bool] = False
     path: str
+    frozen: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self.name = Path(self.path).stem  # type: ignore[misc]
+        self._files: list[FrozenFile] = []
+        self._written: BinaryIO | None = None
+        if self.frozen is not None:
+            self._code = msgspec.convert(self.frozen, FrozenCode)
+            return
+        file = FrozenFile(Path(self.path).resolve())
+        self._files = [file]
+        self._code = FrozenCode(path=str(file.path), source=file.content)
 
     @cached_property
     def version(self) -> str:
         """Fingerprint of the file; what it imports does not count."""
-        return fingerprint(Path(self.path).read_bytes())
+        return fingerprint(self._code.source)
+
+    def freeze(self, host: Host) -> None:
+        """Load the file once, before the first agent starts, and note what it uses."""
+        function = f"{list_used.__module__}:{list_used.__name__}"
+        child = host.serve_function(function, msgspec.json.encode(self._code).decode())
+        try:
+            used = msgspec.json.decode(child.ask(b"?", self.timeout_s), type=Used)
+        except AssayError as error:
+            used = Used(error=error.message)
+        if used.error:
+            msg = f"{self.path}: the grader cannot be loaded: {used.error}"
+            raise InputError(msg, hint="import what the agent is to write inside of grade()")
+        self._files += [
+            FrozenFile(Path(m.path)) for m in used.modules.values() if m.source is not None
+        ]
+        self._written = temporary_file()  # without a name; open as long as the run
+        self._code.written = f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
+        self._code.modules = used.modules
+        stamps = {path: stamp(path) for path in used.files}
+        self._code.files = {path: (s, digest(path)) for path, s in stamps.items() if s}
+        self._code.since_ns = time.time_ns()
+
+    def changes(self, _trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the file and its modules."""
+        changed = [file.path for file in self._files if file.changed(mode=False)]
+        return [f"{shown(p)} {CHANGED}; it was used as it had been at the start" for p in changed]
 
     def judge(self, trial: Trial) -> Grade:
-        return check_value(self._call(trial))
+        watch, call = self._watch, self._call
+        if watch is None:
+            return check_value(call(trial))
+        try:
+            return check_value(call(trial))
+        finally:
+            watch.refuse_changes(trial.cwd)
 
     @cached_property
     def sees(self) -> frozenset[str] | None:  # type: ignore[override]
         """The fields that the function's arguments name, read without running the file."""
-        for statement in ast.parse(Path(self.path).read_bytes()).body:
+        for statement in ast.parse(self._code.source).body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 if statement.name != "grade" or statement.decorator_list:
                     continue
@@ -53,8 +102,26 @@ class PythonFile(PythonCode):
         return None
 
     @cached_property
+    def _reference(self) -> str:
+        code = msgspec.to_builtins(self._code)
+        options = {"path": self.path, "timeout_s": self.timeout_s, "frozen": code}
+        return msgspec.json.encode(PluginRef(name="python", options=options)).decode()
+
+    @cached_property
+    def _watch(self) -> Watch | None:
+        return Watch(self._code) if self._code.since_ns else None
+
+    @cached_property
     def _call(self) -> Callable[[Trial], Any]:
-        function = _load(Path(self.path))
+        watch = self._watch  # begins before the file is loaded
+        try:
+            function = getattr(load(self._code), "grade", None)
+        finally:
+            if watch is not None:
+                watch.refuse_loaded()
+        if not callable(function):
+            msg = f"{self.path}: `grade` is not a function"
+            raise PluginError(msg)
         wanted = _arguments(function, self.path)
 
         fields = [name for name in wanted if name != "trial"]
@@ -75,25 +142,6 @@ class PythonFile(PythonCode):
         import asyncio
 
         return asyncio.Runner()
-
-
-def _load(path: Path) -> Callable[..., Any]:
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)  # last: files beside it can be imported but shadow no other module
-    # The hash keeps apart graders of one file name in several folders.
-    name = f"assay_grader_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    function = getattr(module, "grade", None)
-    if not callable(function):
-        msg = f"{path}: `grade` is not a function"
-        raise PluginError(msg)
-    checked: Callable[..., Any] = function
-    return checked
 
 
 def _arguments(function: Callable[..., Any], path: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,7 +12,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.graders.python_code import changed_options, version_with
+from assay.graders.command_line import CommandLine
+from assay.graders.python_code import changed_options, fingerprint, version_with
 from assay.plugin import Finished, Host, Trial
 from assay.records.capture import Grade
 
@@ -46,17 +46,27 @@ class Command:
         if self.limit_s is not None and not self.limit_s > 0:
             msg = f"command: limit_s is {self.limit_s:g}; it must be more than 0"
             raise InputError(msg, hint="give the limit in seconds")
-        _ = self._argv  # refuses a bad command line before anything runs
+        argv = ["/bin/sh", "-c", self.sh] if self.sh else self.run
+        self._line = CommandLine(argv)  # refuses a bad command line before anything runs
 
     @cached_property
     def version(self) -> str:
-        """The version of the command as it is written, not of the programs it runs."""
-        return version_with(self.code_version, changed_options(self))
+        """The version of the command as it is written, and of the operator's script in it."""
+        return version_with(self.code_version, changed_options(self) | _script_version(self._line))
+
+    def freeze(self, _host: Host) -> None:
+        """Note what the script uses, before the first agent starts."""
+        if self._line.script is not None:
+            self._line.script.watch_beside()
+
+    def changes(self, trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the script."""
+        return self._line.changes(trial)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run the command where the agent worked."""
         limits = [self.timeout_s, *([self.limit_s] if self.limit_s is not None else [])]
-        done = host.run(self._argv, cwd=workspace_of(trial), timeout_s=min(limits))
+        done = self._line.run(host, workspace_of(trial), min(limits))
         if done.timed_out:
             return self._too_slow(done)
         if done.exit_code != self.exit_code:  # 127 may be what the operator expects
@@ -74,20 +84,9 @@ class Command:
         reason = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
         return Grade(pass_=False, score=0.0, reasoning=reason)
 
-    @cached_property
-    def _argv(self) -> list[str]:
-        return ["/bin/sh", "-c", self.sh] if self.sh else words(self.run)
 
-
-def words(command: str | list[str]) -> list[str]:
-    """Split an operator's command as a shell would, without one."""
-    if isinstance(command, list):
-        return command
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        msg = f"cannot be split into words: {command!r}: {error}"
-        raise InputError(msg) from error
+def _script_version(line: CommandLine) -> dict[str, Any]:
+    return {"script": fingerprint(line.script.content)} if line.script is not None else {}
 
 
 def refuse_unrun(done: Finished) -> None:
@@ -270,12 +269,21 @@ class Git:
             if (getattr(self, name) or 0) < 0:
                 msg = f"git: {name} cannot be negative"
                 raise InputError(msg)
-        _ = words(self.test)  # refuses a bad command line before anything runs
+        self._line = CommandLine(self.test)  # refuses a bad command line before anything runs
 
     @cached_property
     def version(self) -> str:
-        """The version of the code and the options."""
-        return version_with(self.code_version, changed_options(self))
+        """The version of the code, the options and the operator's script of the tests."""
+        return version_with(self.code_version, changed_options(self) | _script_version(self._line))
+
+    def freeze(self, _host: Host) -> None:
+        """Note what the script of the tests uses, before the first agent starts."""
+        if self._line.script is not None:
+            self._line.script.watch_beside()
+
+    def changes(self, trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the script."""
+        return self._line.changes(trial)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Look at the repository, then run the tests."""
@@ -308,7 +316,7 @@ class Git:
         return wrong
 
     def _run_tests(self, cwd: str, host: Host) -> tuple[bool, str]:
-        done = host.run(words(self.test), cwd=cwd, timeout_s=self.timeout_s)
+        done = self._line.run(host, cwd, self.timeout_s)
         if done.timed_out:
             msg = f"the tests did not end in {self.timeout_s:g} s"
             raise PluginError(msg)

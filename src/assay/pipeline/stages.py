@@ -99,8 +99,7 @@ def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> Tri
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    worked_in = captured.metadata.get("workspaceDir")
-    verdict = judge_again(spec, captured, worked_in, graders)
+    verdict, changes = judge_again(spec, captured, captured.metadata.get("workspaceDir"), graders)
     outdated = (captured.grader_failures or {}).values()
     errors = [error for error in captured.errors or [] if error not in outdated]
     errors += verdict.broken.values()
@@ -111,6 +110,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         grades=verdict.grades or UNSET,
         grader_failures=verdict.broken or UNSET,
         errors=errors or UNSET,
+        warnings=[*(captured.warnings or []), *changes] or UNSET,
     )
 
 
@@ -119,8 +119,8 @@ def judge_again(
     captured: Capture | TrialEntry,
     worked_in: str | None,
     graders: Sequence[PluginRef],
-) -> Verdict:
-    """Ask the graders about what was captured of a trial."""
+) -> tuple[Verdict, list[str]]:
+    """Ask the graders about what was captured of a trial; also return warnings about them."""
     row = msgspec.to_builtins(captured)
     trial = Trial(
         input=spec.prompt.input,
@@ -135,7 +135,8 @@ def judge_again(
     failure = captured.failure or None
     if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
         failure = None  # the graders judge by the world's evidence
-    return judge(trial, failure, graders, AskingHost())
+    verdict = judge(trial, failure, graders, AskingHost())
+    return verdict, _changes(graders, trial)
 
 
 def grade_row_again(
@@ -146,6 +147,20 @@ def grade_row_again(
     graded = grade_capture(spec, captured, graders)
     graded = msgspec.structs.replace(graded, spec_hash=spec.hash, identity=spec.identity or UNSET)
     return encode_row(graded, extra)
+
+
+def freeze(graders: Sequence[PluginRef]) -> None:
+    """Let the graders note what they are made of; call it before the first agent starts."""
+    _prepare(graders)
+    for grader in map(plugins.grader, graders):
+        if note := getattr(grader, "freeze", None):
+            note(AskingHost())
+
+
+def _changes(graders: Sequence[PluginRef], trial: Trial) -> list[str]:
+    """Return what graders say about their files that changed since then."""
+    noticed = [getattr(plugins.grader(ref), "changes", None) for ref in graders]
+    return [text for changes in noticed if changes is not None for text in changes(trial)]
 
 
 def _grades_failed_trials(spec: TrialSpec) -> bool:

@@ -73,7 +73,7 @@ def grade_entry_again(
     spec: TrialSpec, entry: TrialEntry, graders: Sequence[PluginRef]
 ) -> TrialEntry:
     """Return one trial with the verdict of other graders."""
-    verdict = judge_again(spec, entry, entry.workspace_dir or None, graders)
+    verdict, changes = judge_again(spec, entry, entry.workspace_dir or None, graders)
     grade = verdict.score
     return msgspec.structs.replace(
         entry,
@@ -83,6 +83,7 @@ def grade_entry_again(
         outcome=grade.outcome if grade else UNSET,
         grades=verdict.grades or UNSET,
         grader_failures=verdict.broken or UNSET,
+        warnings=[*(entry.warnings or []), *changes] or UNSET,
     )
 
 

@@ -1,0 +1,76 @@
+"""What to say before any number: that graders changed, or that all trials failed in one way."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from assay.graders.frozen import CHANGED
+from assay.records.capture import Grade
+
+_LEAST_TRIALS = 2
+_SHOWN_CHARS = 200
+_MOST_LINES = 5
+_VARIES = re.compile(r"/[^\s'\":]*/|\d+\.\d+ ?m?s\b")
+"""What differs from trial to trial in messages that are otherwise the same: folders, durations."""
+
+
+class Doubts:
+    """Looks at every verdict of a run; cheap enough for each row of `assay grade`."""
+
+    def __init__(self) -> None:
+        self._n_trials = 0
+        self._alike: dict[str, str] | None = None
+        """The reasoning by which each grader has failed all trials so far; None before any."""
+        self._warnings: dict[str, int] = {}
+
+    def add(self, grades: Mapping[str, Grade], broken: Mapping[str, str]) -> None:
+        """Take the grades of one trial, and the failures of graders."""
+        self._n_trials += 1
+        if broken:
+            self.add_warnings(why for why in broken.values() if CHANGED in why)
+        if self._alike is None:
+            self._alike = dict(_failed(grades, broken))
+        elif self._alike:
+            here = dict(_failed(grades, broken))
+            self._alike = {
+                name: why for name, why in self._alike.items() if _same(why, here.get(name))
+            }
+
+    def add_warnings(self, warnings: Iterable[str]) -> None:
+        for text in warnings:
+            self._warnings[text] = self._warnings.get(text, 0) + 1
+
+    def lines(self) -> list[str]:
+        """Return what to print, one line each."""
+        counted = sorted(self._warnings.items(), key=lambda item: -item[1])
+        lines = [f"In {_trials(n)}: {text}" for text, n in counted[:_MOST_LINES]]
+        if len(counted) > _MOST_LINES:
+            lines.append(f"There are {len(counted) - _MOST_LINES} other warnings in the rows.")
+        if self._n_trials >= _LEAST_TRIALS:
+            lines += [
+                f'All {self._n_trials} trials failed the grader "{name}" with the same output: '
+                f"{_one_line(why)}. Check the grader."
+                for name, why in (self._alike or {}).items()
+            ]
+        return lines
+
+
+def _failed(grades: Mapping[str, Grade], broken: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    yield from broken.items()
+    for name, grade in grades.items():
+        if not grade.pass_:
+            yield name, grade.reasoning or "no reasoning"
+
+
+def _same(why: str, other: str | None) -> bool:
+    if other is None or why == other:
+        return other is not None
+    return _VARIES.sub("", why) == _VARIES.sub("", other)
+
+
+def _trials(n: int) -> str:
+    return f"{n} trial" if n == 1 else f"{n} trials"
+
+
+def _one_line(text: str) -> str:
+    line = "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"

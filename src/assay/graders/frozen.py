@@ -1,0 +1,230 @@
+"""Files of graders as they were before the first agent started.
+
+An agent may work in the folder where its grader is, and may rewrite every file that the operator
+may write. So a grader's file is read once, when the run is planned. What is run later is that file
+if it is still the same, before the run and after it, or else a copy in a folder of our own.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from assay.errors import AssayError, InputError, Interrupted, PluginError
+from assay.records.files import temporary_folder
+
+type Stamp = tuple[int, ...]
+"""What the file system says about a file. The time of the last change cannot be set back."""
+CHANGED = "changed during the run"
+_MOST_FILES = 500
+_MOST_BYTES = 64 * 1024 * 1024
+"""How many files beside a program are looked at, and the largest one that is read."""
+_SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
+_folders: list[AbstractContextManager[str]] = []
+"""Of copies that were run; they are removed when the process ends."""
+
+
+def stamp(path: Path | str) -> Stamp | None:
+    """Return the stamp of a regular file; None when there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - called for each verdict, and faster so
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_size, *times)
+
+
+def digest(path: Path | str) -> str:
+    """Hash a file; empty when it cannot be read or is very large."""
+    try:
+        with Path(path).open("rb") as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                return ""
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def shown(path: Path | str) -> str:
+    """Name a file as people do: from the current folder if it is in there."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def refuse(path: Path | str) -> PluginError:
+    """Return the error of a verdict that was given by a file which changed."""
+    msg = f"{shown(path)} {CHANGED}, and the grader uses it"
+    return PluginError(msg, hint="keep what a grader reads out of the agent's reach")
+
+
+def is_own(path: str, folder: str, cwd: str | None) -> bool:
+    """Whether a file in the grader's folder is the grader's, and not the agent's work.
+
+    A grader may lie in the very folder where the agent works; what it reads there may be what it
+    is to judge.
+    """
+    if not _is_below(path, folder):
+        return False
+    return not (cwd and (cwd == folder or _is_below(cwd, folder)) and _is_below(path, cwd))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+class FrozenFile:
+    """A program or a script as it was read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.content = path.read_bytes()
+            self._mode = path.stat().st_mode
+        except OSError as error:
+            msg = f"Grader not found: {path}: {error.strerror}"
+            raise InputError(msg) from error
+        self._stamp = stamp(path)
+        self._checked: tuple[Stamp | None, bool] = (self._stamp, True)
+        self._copied: Path | None = None
+        self._lock = threading.Lock()
+        self._beside: dict[str, tuple[Stamp, str]] = {}
+
+    def changed(self, *, mode: bool = True) -> bool:
+        """Whether the file is another one now; with mode, also if only its permissions are."""
+        now = stamp(self.path)
+        checked, same = self._checked
+        if now != checked:  # the file is read again only after each change
+            same = now is not None and self._is_at(self.path, mode=mode)
+            self._checked = now, same
+        return not same
+
+    def differs_at(self, path: Path) -> bool:
+        """Whether there is another file at a path, with other content."""
+        return stamp(path) is not None and not self._is_at(path, mode=False)
+
+    def use[T](self, function: Callable[[str], T], twin: Path | None = None) -> T:
+        """Call a function with the path of a file that is what was read, all the time.
+
+        That is the twin, where it is the same as this file, or this file, or a copy of ours. A
+        file that changes during the call does not count, and the next one is taken.
+        """
+        for path in (self.path,) if twin is None else (twin, self.path):
+            before = stamp(path)
+            if before is None or not self._is_same(path, before):
+                continue
+            try:
+                result = function(str(path))
+            except Interrupted:
+                raise
+            except AssayError:
+                if stamp(path) == before:
+                    raise
+            else:
+                if stamp(path) == before:
+                    return result
+        return function(str(self._copy()))
+
+    def watch_beside(self) -> None:
+        """Note what the files are like that this one names and that lie in its folder."""
+        for path in _named_files(self.content, self.path):
+            if (now := stamp(path)) is not None:
+                self._beside[str(path)] = (now, digest(path))
+
+    def refuse_changes(self, cwd: str | None) -> None:
+        """Raise if one of those files is not what it was; cwd is where the agent worked."""
+        folder = str(self.path.parent)
+        workspace = os.path.realpath(cwd) if cwd else None
+        for path, (then, content) in self._beside.items():
+            if not is_own(path, folder, workspace) or stamp(path) == then:
+                continue
+            if not content or digest(path) != content:
+                raise refuse(path)
+
+    def _is_same(self, path: Path, now: Stamp) -> bool:
+        if path == self.path and now == self._stamp:
+            return True
+        return self._is_at(path, mode=True)
+
+    def _is_at(self, path: Path, *, mode: bool) -> bool:
+        try:
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                same_mode = found.st_mode == self._mode or not mode
+                return same_mode and file.read(len(self.content) + 1) == self.content
+        except OSError:
+            return False
+
+    def _copy(self) -> Path:
+        """Return a copy that only we know, with links to what lies beside the original."""
+        with self._lock:
+            if self._copied is None or not self._is_at(self._copied, mode=True):
+                folder = temporary_folder("assay-grader-")
+                _folders.append(folder)
+                self._copied = Path(folder.__enter__()) / self.path.name
+                self._copied.write_bytes(self.content)
+                self._copied.chmod(stat.S_IMODE(self._mode))
+            for entry in _entries(self.path.parent):
+                link = self._copied.parent / entry.name
+                if not link.is_symlink() and link != self._copied:
+                    link.symlink_to(entry.path)
+            return self._copied
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)[:_MOST_FILES]
+    except OSError:
+        return []
+
+
+def _named_files(content: bytes, path: Path) -> Iterator[Path]:
+    """Yield the files below a program's folder that its text names, and those that they name.
+
+    A program can build names in any way; this finds the usual ones: `wanted.json`, `import helper`,
+    and all that is in a folder whose name stands beside a slash.
+    """
+    texts, seen = [content], {path}
+    while texts:
+        text = texts.pop()
+        for file in _named_in(text, path.parent):
+            if file in seen or len(seen) > _MOST_FILES:
+                continue
+            seen.add(file)
+            yield file
+            if file.suffix in (".py", ".sh", ".js", ".rb", ".pl") and stamp(file):
+                texts.append(file.read_bytes()[:_MOST_BYTES])
+
+
+def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
+    for entry in _entries(folder):
+        name = re.escape(os.fsencode(entry.name))
+        if entry.is_dir():
+            # Relative to something: the first folder of an absolute path is another one.
+            wanted = rb"(?<![\w/])%b/|[\w)}.]\s*/\s*[\"']?%b(?!\w)" % (name, name)
+            if entry.name not in _SKIPPED and re.search(wanted, text):
+                yield from _all_files(entry.path)
+        else:
+            stem = re.escape(os.fsencode(Path(entry.name).stem))
+            wanted = stem if entry.name.endswith((".py", ".js")) else name
+            if re.search(rb"(?<!\w)%b(?!\w)" % wanted, text):
+                yield Path(entry.path)
+
+
+def _all_files(folder: str) -> Iterable[Path]:
+    n_files = 0
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - _SKIPPED)
+        for name in sorted(names):
+            n_files += 1
+            if n_files > _MOST_FILES:
+                return
+            yield Path(root) / name

@@ -1,0 +1,257 @@
+"""The code of a Python grader as it was before the first agent started, and what it reads.
+
+Before the run the grader is loaded once, in a process that ends then: this shows which modules
+it imports and which files it reads. Processes that load it later get the modules as they were.
+Other files cannot be given to them in the same way: if one that they read has changed, there is no
+verdict.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from assay.errors import AssayError
+from assay.graders.frozen import Stamp, digest, is_own, refuse, stamp
+
+_WRITES = os.O_WRONLY | os.O_RDWR
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_NOT_OURS = (
+    f"{Path(os.__file__).parent}/",
+    f"{Path(__file__).parents[1]}/",
+    "/dev/",
+    "/proc/",
+    "/sys/",
+)
+"""The standard library, Assay itself, and what is no file."""
+
+
+class FrozenModule(msgspec.Struct, frozen=True):
+    """A module's source; None for a folder that is a package without a file of its own."""
+
+    path: str
+    source: bytes | None
+    search: list[str] | None
+
+
+class FrozenCode(msgspec.Struct, kw_only=True):
+    """A grader's file, and all that it used when it was loaded; None is not known."""
+
+    path: str
+    source: bytes
+    modules: dict[str, FrozenModule] = {}
+    files: dict[str, tuple[Stamp, str]] = {}
+    """The stamp and the hash of each file that it read."""
+    since_ns: int = 0
+    """When this was noted; 0 if no agent can have changed anything."""
+    written: str = ""
+    """A file in which the grader's processes note what they write themselves."""
+
+
+_CODE = msgspec.json.Decoder(FrozenCode)
+
+
+class Used(msgspec.Struct, kw_only=True):
+    """What a grader used when it was loaded, or why it could not be."""
+
+    modules: dict[str, FrozenModule] = {}
+    files: list[str] = []
+    error: str = ""
+
+
+def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
+    """Load a grader in a forked process and tell what it used; then the process ends."""
+    frozen = _CODE.decode(code)
+
+    def answer(_lines: bytes) -> Iterator[bytes]:
+        known = set(sys.modules)
+        watch = Watch(frozen)
+        try:
+            load(frozen)
+            modules = _new_modules(known)
+            used = Used(modules=modules, files=_others(watch, modules))
+        except BaseException as error:  # noqa: BLE001 - a user's code may raise anything
+            text = error.message if isinstance(error, AssayError) else str(error)
+            used = Used(error=f"{type(error).__name__}: {text}".encode(errors="replace").decode())
+        yield msgspec.json.encode(used) + b"\n"
+        os._exit(0)
+
+    return answer
+
+
+def _new_modules(known: set[str]) -> dict[str, FrozenModule]:
+    """Read the modules that were imported and do not belong to Python or an installed package."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if spec is None or name in known or isinstance(spec.loader, _FrozenLoader):
+            continue
+        search = getattr(module, "__path__", None)
+        search = None if search is None else [str(path) for path in search]
+        if isinstance(spec.loader, SourceFileLoader) and not _is_installed(spec.origin):
+            source = Path(spec.origin).read_bytes()
+            found[name] = FrozenModule(str(spec.origin), source, search)
+        elif spec.origin is None and search and not any(map(_is_installed, search)):
+            found[name] = FrozenModule(search[0], None, search)
+    return found
+
+
+def _others(watch: "Watch", modules: dict[str, FrozenModule]) -> list[str]:
+    """Return the files that were read besides modules; compiled modules are among them."""
+    loaded = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+    files = {*watch.read, *(os.path.realpath(file) for file in loaded if file.endswith(".so"))}
+    files -= {os.path.realpath(module.path) for module in modules.values()}
+    return sorted(file for file in files if not (_is_installed(file) or file.endswith(".pyc")))
+
+
+def _is_installed(path: str) -> bool:
+    folder = path.rstrip("/") + "/"
+    return folder.startswith(_NOT_OURS) or any(part in folder for part in _INSTALLED)
+
+
+class Watch:
+    """Notes which files this process opens, by Python's audit events."""
+
+    def __init__(self, code: FrozenCode) -> None:
+        self._code = code
+        self._folder = str(Path(code.path).parent)
+        self.read: set[str] = set()
+        self._written: set[str] = set()
+        sys.addaudithook(self._on_event)
+
+    def refuse_loaded(self) -> None:
+        """Raise if a file that was read while the grader was loaded is not what it was."""
+        for path in list(self.read):
+            then, content = self._code.files.get(path, (None, ""))
+            if then is None:
+                self._refuse_new(path, None)
+            elif stamp(path) != then and (not content or digest(path) != content):
+                self._refuse(path)
+        self.read = set()
+
+    def refuse_changes(self, cwd: str | None) -> None:
+        """Raise if a file of the grader's that it has read since has changed during the run."""
+        workspace = os.path.realpath(cwd) if cwd else None
+        for path in list(self.read):
+            self._refuse_new(path, workspace)
+        self.read = set()
+
+    def _refuse_new(self, path: str, workspace: str | None) -> None:
+        if is_own(path, self._folder, workspace):
+            found = stamp(path)
+            if found is not None and found[-1] > self._code.since_ns:
+                self._refuse(path)
+
+    def _refuse(self, path: str) -> None:
+        if path not in self._all_written():
+            self.read = set()
+            raise refuse(path)
+
+    def _all_written(self) -> set[str]:
+        """Return what the processes of this grader have written so far."""
+        try:
+            noted = Path(self._code.written).read_text(errors="surrogateescape")
+        except OSError:
+            return self._written
+        return self._written | set(noted.split("\0"))
+
+    def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(path, str | bytes | os.PathLike):
+                if isinstance(flags, int) and flags & _WRITES:
+                    self._note_written(path)
+                else:
+                    self.read.add(_real(path))
+        elif event == "os.rename" and isinstance(args[1], str | bytes):
+            self._note_written(args[1])
+
+    def _note_written(self, path: Any) -> None:
+        real = _real(path)
+        if real in self._written or not is_own(real, self._folder, None):
+            return
+        self._written.add(real)
+        with contextlib.suppress(OSError):
+            fd = os.open(self._code.written, os.O_WRONLY | os.O_APPEND)
+            os.write(fd, real.encode(errors="surrogateescape") + b"\0")
+            os.close(fd)
+
+
+def _real(path: Any) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return os.path.realpath(os.fsdecode(path))
+    return ""
+
+
+def load(code: FrozenCode) -> ModuleType:
+    """Run the grader's file as it was read, with its modules as they were."""
+    path = Path(code.path)
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: files beside it can be imported but shadow no other module
+    if code.since_ns:
+        at = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0
+        sys.meta_path.insert(at, _Finder(code.modules, folder))
+    # The hash keeps apart graders of one file name in several folders.
+    name = f"assay_grader_{hashlib.sha256(code.path.encode()).hexdigest()[:12]}"
+    spec = spec_from_file_location(name, path, loader=_FrozenLoader(name, code.path, code.source))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _FrozenLoader(SourceFileLoader):
+    """Loads source that was read before, or else from the file; never the bytecode beside it."""
+
+    def __init__(self, name: str, path: str, source: bytes | None = None) -> None:
+        super().__init__(name, path)
+        self._source = source
+
+    def get_data(self, path: str) -> bytes:  # type: ignore[override]
+        if self._source is not None and path == self.path:
+            return self._source
+        return super().get_data(path)
+
+    def path_stats(self, path: Any) -> Any:
+        msg = f"{path}: bytecode is not used"
+        raise OSError(msg)  # which SourceLoader expects
+
+
+class _Finder:
+    """Finds the modules that were read before; for others in the grader's folder, their source."""
+
+    def __init__(self, modules: dict[str, FrozenModule], folder: str) -> None:
+        self._modules = modules
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        known = self._modules.get(name)
+        if known is None:
+            return self._other(PathFinder.find_spec(name, path, target))
+        if known.source is None:
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = known.search
+            return spec
+        loader = _FrozenLoader(name, known.path, known.source)
+        search = known.search
+        return spec_from_file_location(
+            name, known.path, loader=loader, submodule_search_locations=search
+        )
+
+    def _other(self, spec: ModuleSpec | None) -> ModuleSpec | None:
+        loader = spec.loader if spec is not None else None
+        if spec is None or type(loader) is not SourceFileLoader:
+            return spec
+        if is_own(os.path.realpath(loader.path), self._folder, None):
+            spec.loader = _FrozenLoader(spec.name, loader.path)
+        return spec
