@@ -20,6 +20,7 @@ from assay.records.capture import Failure, Grade
 from assay.records.rows import UNREADABLE, Place, explain
 from assay.records.spec import PluginRef
 from assay.records.views import GradingView
+from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -228,6 +229,7 @@ class _BatchGrader:
     def __init__(self, graders: Sequence[Grader], host: Host) -> None:
         self._graders = graders
         self._host = host
+        self._secrets = our_secrets()
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
@@ -250,7 +252,7 @@ class _BatchGrader:
             rows.append((line, row, verdict))
         verdicts = ask_graders(self._graders, trials, self._host)
         for line, row, verdict in rows:
-            final = next(verdicts) if verdict is None else verdict
+            final = self._secrets.mask_record(next(verdicts) if verdict is None else verdict)
             yield GradedRow(_with_verdict(line, row, final), row.id, final)
         if unreadable is not None:
             raise unreadable

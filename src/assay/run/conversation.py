@@ -19,9 +19,7 @@ from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, is_full, our_secrets
-
-_NO_SECRETS = Secrets({})
+from assay.run.workspace import child_env, is_full, our_env, our_secrets
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -71,7 +69,7 @@ class Conversation:
         self.turns: list[Turn] = []
         self.failure: Failure | None = None
         self.stderr = b""
-        self.secrets = _NO_SECRETS
+        self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
 
     def hold(self) -> None:
@@ -218,9 +216,10 @@ class Conversation:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
         env.update(self._env)
-        # Most trials get our own environment, whose secrets are found only once.
+        # Most trials get our own environment, whose secrets are found only once. An isolated agent
+        # may find ours all the same: /proc shows the environment of every process of its user.
         only_ours = self._places.home is None and not command.env and not self._env
-        self.secrets = our_secrets() if only_ours else Secrets(env)
+        self.secrets = our_secrets() if only_ours else Secrets(our_env(), env)
         env[MARK_NAME] = self._mark.token
         return env
 

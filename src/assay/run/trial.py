@@ -88,6 +88,7 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         evidence=evidence,
         retried=spec.retried,
+        secrets=conversation.secrets,
     )
 
 

@@ -89,11 +89,13 @@ _ours: tuple[dict[str, str], Secrets] | None = None
 def keep_files(
     patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
 ) -> None:
-    """Copy the agent's own session files beside the raw streams, secrets masked."""
+    """Copy the agent's own session files beside the raw streams; mask secrets, also in names."""
     for source, name in _matches(patterns, home, workspace):
-        copy = target / name
+        copy = target / secrets.mask_text(str(name))
+        while str(copy.relative_to(target)) != str(name) and copy.exists():
+            copy = copy.with_name(f"{copy.name}*")  # two secrets of the same length
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(secrets.mask(source.read_bytes()))
+        copy.write_bytes(secrets.mask_file(source.read_bytes()))
 
 
 def is_full(folder: str) -> bool:
