@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
-from assay.cli.output import Sink, open_sink, refuse_same_file
+from assay.cli.output import Sink, note_unmasked, open_sink, refuse_same_file
 from assay.cli.parameters import (
     append_option,
     concurrency_option,
@@ -90,6 +90,8 @@ def command(**given: Any) -> None:
     if options.rows is None:
         refuse_terminal()
     refuse_same_file(options.rows, options.output)
+    if not options.quiet:
+        note_unmasked()
     tally = _grade(options, mode)
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"

@@ -109,6 +109,15 @@ def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def note_unmasked() -> None:
+    """Say which variables look like secrets but are not masked; only their names."""
+    from assay.run.workspace import our_secrets  # late: most commands start nothing
+
+    if refused := our_secrets().refused:
+        names = ", ".join(f"{name} ({why})" for name, why in sorted(refused.items()))
+        click.echo(f"Not masked, because ordinary text may contain the value: {names}", err=True)
+
+
 class Sink:
     """Takes finished rows, one at a time."""
 

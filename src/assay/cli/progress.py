@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec import field
 
+from assay.cli.output import note_unmasked
 from assay.records.capture import AnyStep, Capture, Failure, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
@@ -28,6 +29,8 @@ class Progress:
         self.tally = Tally(total)
 
     def __enter__(self) -> "Progress":
+        if self._timed or self._plain:
+            note_unmasked()
         if self._timed and sys.stderr.isatty():
             self._timed = False
             from assay.cli.live_view import LiveView  # late: only a terminal needs rich

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import open_sink, refuse_same_file
+from assay.cli.output import note_unmasked, open_sink, refuse_same_file
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
@@ -81,6 +81,7 @@ def command(**given: Any) -> None:
             click.echo("No prompts with reference solutions found", err=True)
             return
         if not options.quiet:
+            note_unmasked()
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
         with open_sink(options.output, mode, "use --overwrite to replace it") as sink:
