@@ -16,10 +16,9 @@ from assay.records.recording import RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
-from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, is_full, our_env, our_secrets
+from assay.run.workspace import child_env, is_full, our_secrets, secrets_of
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -71,6 +70,8 @@ class Conversation:
         self.stderr = b""
         self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
+        self.written: list[Path] = []
+        """Files that were written for the agent to read and that lie among its raw streams."""
 
     def hold(self) -> None:
         """Put all turns of the prompt to the agent, until one does not end well."""
@@ -189,6 +190,7 @@ class Conversation:
         stdin = Path(raw, f"{n}.in") if command.stdin is not None else None
         if stdin is not None:
             stdin.write_text(command.stdin or "", encoding="utf-8", errors="surrogatepass")
+            self.written.append(stdin)
         if command.files:
             self._write_files(command)
         limits, secrets = self._spec.limits, self.secrets
@@ -216,10 +218,9 @@ class Conversation:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
         env.update(self._env)
-        # Most trials get our own environment, whose secrets are found only once. An isolated agent
-        # may find ours all the same: /proc shows the environment of every process of its user.
+        # Most trials get our own environment, whose secrets are found only once.
         only_ours = self._places.home is None and not command.env and not self._env
-        self.secrets = our_secrets() if only_ours else Secrets(our_env(), env)
+        self.secrets = our_secrets() if only_ours else secrets_of(env)
         env[MARK_NAME] = self._mark.token
         return env
 
@@ -232,6 +233,7 @@ class Conversation:
                 raise PluginError(msg)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+            self.written.append(path)
 
     def _note(
         self,

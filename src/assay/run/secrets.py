@@ -7,6 +7,7 @@ only strings are covered, so that JSON stays JSON with the same numbers and name
 import json
 import os
 import re
+from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -18,19 +19,17 @@ _SHORTEST = 8
 _LONGEST_WORD = 20
 """A longer value is covered even if it consists of letters only."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET_WORDS = frozenset(
-    "APIKEY AUTH AUTHORIZATION BEARER COOKIE COOKIES CREDENTIAL CREDENTIALS CREDS DSN JWT KEY PASS "
-    "PASSPHRASE PASSWD PASSWORD PASSWORDS PAT PWD SECRET SECRETS TOKEN WEBHOOK".split()
+_SECRET_WORD = re.compile(
+    "AUTH|AUTHORIZATION|COOKIES?|CREDENTIALS?|CREDS|DSN|JWT|KEY|PASSWORDS|PAT|SECRETS"
+    # also at the end of a word: PGPASSWORD
+    "|.*(?:ACCESSKEY|APIKEY|AUTHKEY|BEARER|CREDENTIALS|PASS|PASSPHRASE|PASSWD|PASSWORD|PRIVATEKEY"
+    "|PWD|SECRET|SECRETKEY|SSHKEY|TOKEN|WEBHOOK)"
 )
-_SECRET_ENDS = (
-    *("ACCESSKEY", "APIKEY", "AUTHKEY", "BEARER", "CREDENTIALS", "PASS", "PASSPHRASE", "PASSWD"),
-    *("PASSWORD", "PRIVATEKEY", "PWD", "SECRET", "SECRETKEY", "SSHKEY", "TOKEN", "WEBHOOK"),
-)
-_NO_SECRETS = frozenset("PWD OLDPWD BYPASS COMPASS ENCOMPASS OVERPASS SURPASS UNDERPASS".split())
-_ABOUT_SECRETS = frozenset(
-    "ALG ALGORITHM BUDGET COUNT DIR DIRECTORY DISABLED ENABLED ENDPOINT EXPIRES EXPIRY FILE FOLDER "
-    "FORMAT HOST HOSTNAME LENGTH LIMIT METHOD MODE NAME PARALLELISM PATH PORT PROVIDER REGION SIZE "
-    "SOCK SOCKET TIMEOUT TTL TYPE URI URL USER USERNAME VERSION".split()
+_NO_SECRET = re.compile("PWD|OLDPWD|BYPASS|(?:EN)?COMPASS|(?:OVER|SUR|TRES|UNDER)PASS")
+_ABOUT_SECRETS = re.compile(
+    "ALG|ALGORITHM|BUDGET|COUNT|DIR|DIRECTORY|DISABLED|ENABLED|ENDPOINT|EXPIRES|EXPIRY|FILE|FOLDER"
+    "|FORMAT|HOST|HOSTNAME|LENGTH|LIMIT|METHOD|MODE|NAME|PARALLELISM|PATH|PORT|PROVIDER|REGION"
+    "|SIZE|SOCK|SOCKET|TIMEOUT|TTL|TYPE|URI|URL|USER|USERNAME|VERSION"
 )
 """The last word of a name that tells about a secret and does not hold it: SSH_AUTH_SOCK."""
 _FLAGS = frozenset(["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"])
@@ -214,14 +213,14 @@ def _redaction(length: int) -> bytes:
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret."""
     words = [word.upper() for word in _WORDS.findall(name)]
-    if name.upper() in _NO_SECRETS or not words:
+    if _NO_SECRET.fullmatch(name.upper()) or not words:
         return False
-    if words[-1] in _ABOUT_SECRETS and "WEBHOOK" not in words:
+    if _ABOUT_SECRETS.fullmatch(words[-1]) and "WEBHOOK" not in words:
         return False
     for before, word in zip(["", *words], words, strict=False):
         if word == "KEY" and before in ("PUBLIC", "PUB"):
             continue
-        if word in _SECRET_WORDS or (word.endswith(_SECRET_ENDS) and word not in _NO_SECRETS):
+        if _SECRET_WORD.fullmatch(word) and (word == "PWD" or not _NO_SECRET.fullmatch(word)):
             return True
     return "CONNECTION" in words and words[-1] == "STRING"
 
@@ -252,7 +251,9 @@ def _secret_fields(value: str) -> Iterator[str]:
 
 
 def _percent_decoded(text: str) -> str:
-    from urllib.parse import unquote
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote  # late: seldom needed
 
     return unquote(text)
 
@@ -261,7 +262,7 @@ def _percent_decoded(text: str) -> str:
 def _is_path(value: str) -> bool:
     # Cached: an agent that makes such a file later does not uncover the value.
     try:
-        return value.startswith("/") and os.path.lexists(value)  # noqa: PTH110
+        return value.startswith("/") and os.path.lexists(value)
     except ValueError:
         return False
 
@@ -309,6 +310,7 @@ class _Search(NamedTuple):
         return spans
 
 
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]*")
 _BLOCK = 8
 _FEW = 16
 
@@ -364,19 +366,29 @@ def _json_spellings(text: str) -> set[str]:
 
 
 def _url_spellings(text: str) -> set[str]:
-    from urllib.parse import quote, quote_plus
-
-    upper = {quote(text, safe=safe) for safe in ("", "/", "!'()*~")} | {quote_plus(text)}
+    """Return a text as the common functions write it into a URL, or into a form."""
+    if _UNRESERVED.fullmatch(text):
+        return set()
+    upper = {_percent_encoded(text, spare) for spare in ("", "/", "!'()*")}
+    upper.add(_percent_encoded(text, " ").replace(" ", "+"))
     return upper | {re.sub("%..", lambda found: found[0].lower(), spelling) for spelling in upper}
+
+
+def _percent_encoded(text: str, spare: str) -> str:
+    # Not urllib: its import takes longer than all else at the start of a run.
+    return "".join(
+        c
+        if c in spare or _UNRESERVED.fullmatch(c)
+        else "".join(f"%{byte:02X}" for byte in c.encode())
+        for c in text
+    )
 
 
 def _base64_spellings(data: bytes) -> Iterator[bytes]:
     """Yield what stands in base64 of any text with the data in it, whatever precedes it there."""
-    from base64 import b64encode
-
-    spellings = [b64encode(data).rstrip(b"=")]
+    spellings = [b2a_base64(data, newline=False).rstrip(b"=")]
     for before in range(3):
-        text = b64encode(bytes(before) + data)
+        text = b2a_base64(bytes(before) + data, newline=False)
         # The characters that only the data decides: each stands for 6 bits.
         spellings.append(text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6])
     whole = spellings[0]

@@ -172,7 +172,7 @@ class Tail:
             self._carry = os.pread(self.fd, len(self._carry), last - len(self._carry))
         return lines
 
-    def _covered(self, line: bytes, cut: bool, end: int) -> tuple[bytes, bool]:  # noqa: FBT001
+    def _covered(self, line: bytes, cut: bool, end: int) -> tuple[bytes, bool]:
         """Mask a line here and in the file, where it ends at this offset."""
         if not self._has_secrets:
             return line, cut

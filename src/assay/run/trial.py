@@ -19,7 +19,7 @@ from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.turn import OnStep
-from assay.run.workspace import keep_files, make_workspace
+from assay.run.workspace import keep_files, make_workspace, mask_files
 
 
 @contextmanager
@@ -75,6 +75,7 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
         conversation.mcp_servers = world.mcp_servers
         conversation.hold()
+        mask_files(conversation.written, conversation.secrets)
         evidence, broken = _evidence(world, conversation)
         kept = _keep_session_files(conversation, places) if conversation.keep else None
     return Recording(

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,16 @@ def our_secrets() -> Secrets:
 _ours: tuple[dict[str, str], Secrets] | None = None
 
 
+def secrets_of(env: Mapping[str, str]) -> Secrets:
+    """Return the secrets of an agent's environment and of our own.
+
+    An isolated agent may find ours, too: /proc shows the environment of its user's processes.
+    """
+    ours = our_env()
+    added = {name: value for name, value in env.items() if ours.get(name) != value}
+    return Secrets(ours, added) if Secrets(added).longest else our_secrets()
+
+
 def keep_files(
     patterns: Iterable[str], home: Path, workspace: Path, target: Path, secrets: Secrets
 ) -> None:
@@ -96,6 +106,16 @@ def keep_files(
             copy = copy.with_name(f"{copy.name}*")  # two secrets of the same length
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(secrets.mask_file(source.read_bytes()))
+
+
+def mask_files(paths: Iterable[Path], secrets: Secrets) -> None:
+    """Mask secrets in files that an agent has read and that are kept."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # the agent may have removed it
+            data = path.read_bytes()
+            masked = secrets.mask_file(data)
+            if masked != data:
+                path.write_bytes(masked)
 
 
 def is_full(folder: str) -> bool:
