@@ -27,6 +27,7 @@ from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
+from assay.records.text import visible_line
 from assay.records.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
@@ -172,7 +173,7 @@ class _Tally:
             self.n_passed += score.pass_
         elif broken:
             self.n_broken += 1
-            self.first_broken = self.first_broken or f"{row.id}: {_first(broken)}"
+            self.first_broken = self.first_broken or f"{_name(row)}: {_first(broken)}"
 
     def summary(self, target: str) -> str:
         parts = [f"{self.n_passed} of {self.n_graded} passed"]
@@ -186,8 +187,12 @@ class _Tally:
 def _shown(row: GradedRow) -> str:
     score, broken = row.verdict.score, row.verdict.broken
     if score is not None:
-        return f"{'✓' if score.pass_ else '✗'} {row.id}: {score.score:g}"
-    return f"! {row.id}: {_first(broken) if broken else 'not a measurement of the agent'}"
+        return f"{'✓' if score.pass_ else '✗'} {_name(row)}: {score.score:g}"
+    return f"! {_name(row)}: {_first(broken) if broken else 'not a measurement of the agent'}"
+
+
+def _name(row: GradedRow) -> str:
+    return visible_line(str(row.id))
 
 
 def _first(broken: dict[str, str]) -> str:

@@ -361,7 +361,9 @@ def _json_spellings(text: str) -> set[str]:
     """Return a text as it is, in a JSON string, and in a JSON string inside another one."""
     texts = {text}
     for _ in range(2):
-        texts |= {json.dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (0, 1)}
+        texts |= {
+            json.dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (False, True)
+        }
     return texts
 
 
