@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from assay.records.text import visible
 from assay.stats.means import estimate_mean_score
 from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
@@ -382,7 +383,7 @@ def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) 
         ["## Cost, Effort and Progress", "", *_effort(comparison, entries)],
         _trend(entries),
     ]
-    return "\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n"
+    return visible("\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n")
 
 
 def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:

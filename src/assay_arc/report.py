@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from assay.records.text import visible
 from assay_arc import StoreProblem
 from assay_arc.store import (
     SHORT,
@@ -27,7 +28,7 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
         ["## Per-Level Detail", *_levels(card)],
         ["## Performance Analysis", "", *_analysis(card)],
     ]
-    return "\n\n".join("\n".join(part).rstrip() for part in parts) + "\n"
+    return visible("\n\n".join("\n".join(part).rstrip() for part in parts) + "\n")
 
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:

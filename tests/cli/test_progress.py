@@ -115,7 +115,7 @@ def test_live_view_shows_running_trials_and_no_escape_codes_of_theirs() -> None:
     text = out.getvalue()
     assert "1/10 done" in text
     assert "$0.50 of about $5.00, 1 provider" in text
-    assert "p0?[2J #2" in text
+    assert "p0\\u001b[2J #2" in text
     assert "1:05" in text
     assert "step 3" in text
     assert "and 4 more" in text

@@ -10,9 +10,11 @@ import msgspec
 from assay import plugins
 from assay.adapters.vendor import KNOWN, KnownAgent
 from assay.cli.group import examples
+from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
 from assay.pipeline.stages import AskingHost
+from assay.records.text import visible_line
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
 _VERSION_S = 20.0
@@ -38,7 +40,7 @@ def command(*, as_json: bool, debug: bool) -> None:
         state = (
             f"version {row['version']}" if row["installed"] else f"not installed: {row['install']}"
         )
-        click.secho(f"{row['name']:10} {state}", bold=row["installed"])
+        echo_raw(visible_line(f"{row['name']:10} {state}"), bold=row["installed"])
         for note in row["notes"]:
             click.echo(f"           {note}")
         click.echo(f"           tested with {', '.join(row['tested'])}; cost {row['cost']}")

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import open_stdout, refuse_same_file, whole_output
+from assay.cli.output import open_stdout, refuse_same_file, unguarded, whole_output
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -220,7 +220,7 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
     from rich.table import Table
 
     # In a file or a pipe nobody scrolls, and a cut cell cannot be read.
-    console = Console(file=file, width=None if file.isatty() else 160, highlight=False)
+    console = Console(file=unguarded(file), width=None if file.isatty() else 160, highlight=False)
     for line in health_lines(sections):
         console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
     colours = {"better": "green", "worse": "red", "same": "cyan"}

@@ -8,6 +8,7 @@ import click
 from assay import plugins
 from assay.cli.group import examples, run_command
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
+from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.records.capture import Capture
 from assay.records.rows import decode_row, read_lines
@@ -67,7 +68,7 @@ def command(folder: Path) -> None:
 
 def _play(folder: Path) -> None:
     """Let the command `arc` show itself, where it is installed; it is a plugin like any other."""
-    click.secho("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
+    echo_raw("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
     if "arc" not in plugins.names("assay.commands"):
         click.echo("  skipped: the command arc is not installed")
         return
@@ -77,7 +78,7 @@ def _play(folder: Path) -> None:
 
 
 def _step(title: str, line: str) -> None:
-    click.secho(f"\n{title}", bold=True)
+    echo_raw(f"\n{title}", bold=True)
     click.echo(f"  $ assay {line}")
     code = run_command(shlex.split(line))
     if code != 0:

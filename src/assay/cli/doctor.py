@@ -13,11 +13,13 @@ from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
 from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
+from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
 from assay.records.spec import Limits, Prompt, Surroundings
+from assay.records.text import visible
 
 _QUESTION = "Reply with the single word ready."
 
@@ -68,7 +70,7 @@ def command(agents: tuple[str, ...], **given: Any) -> None:
     else:
         for row in rows:
             sign, colour = ("ok", "green") if row["ok"] else ("!!", "red")
-            click.secho(f"{sign} {row['agent']}: {row['words']}", fg=colour)
+            echo_raw(visible(f"{sign} {row['agent']}: {row['words']}"), fg=colour)
             for advice in row["advice"]:
                 click.echo(f"   {advice}")
     if any(not row["ok"] for row in rows) and agents:

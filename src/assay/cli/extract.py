@@ -24,6 +24,7 @@ from assay.records.capture import Events
 from assay.records.journal import DERIVED, Mode
 from assay.records.recording import RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
+from assay.records.text import visible_line
 
 _HINT = "extract reads what `assay run` wrote"
 
@@ -79,7 +80,7 @@ def command(**given: Any) -> None:
             if captured.events:
                 _add(events, captured.events)
             if options.progress:
-                click.echo(f"✓ {row.id}: {len(captured.trajectory)} steps", err=True)
+                click.echo(f"✓ {visible_line(row.id)}: {len(captured.trajectory)} steps", err=True)
     if not n_rows and source is None:
         msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)

@@ -11,7 +11,7 @@ import msgspec
 from assay.cli.doubts import Doubts
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
-from assay.cli.output import Sink, open_sink, refuse_inputs
+from assay.cli.output import Sink, note_unmasked, open_sink, refuse_inputs
 from assay.cli.parameters import (
     append_option,
     concurrency_option,
@@ -28,6 +28,7 @@ from assay.pipeline.grading import GradedRow, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
+from assay.records.text import visible_line
 from assay.records.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
@@ -91,6 +92,8 @@ def command(**given: Any) -> None:
     if options.rows is None:
         refuse_terminal()
     refuse_inputs(options.output, options.rows, *options.graders)
+    if not options.quiet:
+        note_unmasked()
     tally = _grade(options, mode)
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
@@ -176,7 +179,7 @@ class _Tally:
             self.n_passed += score.pass_
         elif broken:
             self.n_broken += 1
-            self.first_broken = self.first_broken or f"{row.id}: {_first(broken)}"
+            self.first_broken = self.first_broken or f"{_name(row)}: {_first(broken)}"
 
     def summary(self, target: str) -> str:
         parts = [f"{self.n_passed} of {self.n_graded} passed"]
@@ -190,8 +193,12 @@ class _Tally:
 def _shown(row: GradedRow) -> str:
     score, broken = row.verdict.score, row.verdict.broken
     if score is not None:
-        return f"{'✓' if score.pass_ else '✗'} {row.id}: {score.score:g}"
-    return f"! {row.id}: {_first(broken) if broken else 'not a measurement of the agent'}"
+        return f"{'✓' if score.pass_ else '✗'} {_name(row)}: {score.score:g}"
+    return f"! {_name(row)}: {_first(broken) if broken else 'not a measurement of the agent'}"
+
+
+def _name(row: GradedRow) -> str:
+    return visible_line(str(row.id))
 
 
 def _first(broken: dict[str, str]) -> str:

@@ -119,4 +119,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_error(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(_masked(text), err=True)
+
+
+def _masked(text: str) -> str:
+    """Mask secrets, which only a program that was started can have said."""
+    workspace = sys.modules.get("assay.run.workspace")
+    return workspace.our_secrets().mask_text(text) if workspace else text

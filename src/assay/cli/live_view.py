@@ -1,5 +1,6 @@
 """The live view of a run on a terminal; apart from progress.py because only it needs rich."""
 
+import sys
 import time
 
 from rich.console import Console, Group
@@ -8,7 +9,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from assay.cli.output import unguarded
 from assay.cli.progress import Running, Tally, clock_text
+from assay.records.text import visible_line
 
 _PER_SECOND = 4
 _MAX_SHOWN = 8
@@ -21,7 +24,7 @@ class LiveView:
     def __init__(self, tally: Tally, console: Console | None = None) -> None:
         self._tally = tally
         self._live = Live(
-            console=console or Console(stderr=True),
+            console=console or Console(file=unguarded(sys.stderr)),
             refresh_per_second=_PER_SECOND,
             transient=True,
             get_renderable=self.render,
@@ -53,17 +56,16 @@ class LiveView:
         now_s = time.monotonic()
         table = Table.grid(padding=(0, 2))
         for one in running[:_MAX_SHOWN]:
-            name = _plain(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
+            name = _short(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
             table.add_row(
                 Text(f"  {name}", style="cyan"),
                 Text(clock_text(now_s - one.began_s), justify="right"),
                 Text(f"step {one.n_steps}", style="dim"),
-                Text(_plain(one.step), style="dim"),
+                Text(_short(one.step), style="dim"),
             )
         more = len(running) - _MAX_SHOWN
         return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
 
 
-def _plain(text: str) -> str:
-    """Remove control characters: an agent's text must not steer the terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MAX_NAME])
+def _short(text: str) -> str:
+    return visible_line(text[:_MAX_NAME])

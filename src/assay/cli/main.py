@@ -51,7 +51,9 @@ def _run(args: list[str]) -> int:
     gc.disable()
     try:
         from assay.cli.group import run_command  # late: help and version need no click
+        from assay.cli.output import guard_terminal
 
+        guard_terminal()
         return run_command(args)
     except KeyboardInterrupt:  # before run_command handles signals
         return 130

@@ -1,12 +1,17 @@
-"""Where a command's output goes: a journal that grows row by row, or a file that appears whole."""
+"""Where a command's output goes: a journal that grows row by row, or a file that appears whole.
 
+Also what keeps control characters from the terminal.
+"""
+
+import codecs
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 import click
 import msgspec
@@ -18,6 +23,7 @@ from assay.records.files import copy_stream, temporary_file
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
 from assay.records.rows import decode_line, encode_row, read_lines
 from assay.records.spec import TrialSpec
+from assay.records.text import visible
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -45,7 +51,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
     """Yield a file to write to; the output appears only when everything went well."""
     with _explained_errors(path or "to stdout"):
         if path is None:
-            with _copied_at_end(_stdout().fileno()) as file:
+            with _copied_at_end(_stdout().buffer) as file:
                 yield file
             return
         if path.is_file() and path.stat().st_size > 0 and not overwrite:
@@ -53,7 +59,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-            with path.open("wb") as target, _copied_at_end(target.fileno()) as file:
+            with path.open("wb") as target, _copied_at_end(target) as file:
                 yield file
             return
         with _renamed_at_end(path.resolve()) as file:
@@ -93,13 +99,13 @@ def _explained_errors(where: Path | str, hint: str = _HINT) -> Iterator[None]:
 
 
 @contextmanager
-def _copied_at_end(fd: int) -> Iterator[BinaryIO]:
+def _copied_at_end(target: BinaryIO) -> Iterator[BinaryIO]:
     """Collect in a temporary file, then copy to a target that cannot be undone."""
     with temporary_file() as file:
         yield file
         file.seek(0)
-        with os.fdopen(fd, "wb", closefd=False) as target:
-            copy_stream(file, target)
+        copy_stream(file, target)
+        target.flush()
 
 
 @contextmanager
@@ -117,6 +123,83 @@ def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             new.unlink()
         raise
+
+
+def guard_terminal() -> None:
+    """From now on, whatever is printed is made visible: no text can steer the terminal.
+
+    Bytes are rows and reports, which a pipe or a file gets as they are.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, _Guarded):
+            setattr(sys, name, _Guarded(stream))
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """Return a stream that obeys control sequences, for what makes its data visible itself."""
+    return stream.plain if isinstance(stream, _Guarded) else stream
+
+
+def echo_raw(text: str, *, nl: bool = True, **style: Any) -> None:
+    """Print our own control sequences, or a style; data in the text must be visible already."""
+    stream = unguarded(_stdout())
+    click.echo(click.style(text, **style) if style else text, file=stream, nl=nl)
+    stream.flush()
+
+
+class _Guarded(io.TextIOWrapper):
+    def __init__(self, plain: io.TextIOWrapper) -> None:
+        plain.flush()
+        super().__init__(
+            plain.buffer,
+            encoding=plain.encoding,
+            errors=plain.errors,
+            line_buffering=plain.line_buffering,
+            write_through=plain.write_through,
+        )
+        self.plain = plain
+        """Kept: a stream that nobody keeps is closed, and what it wraps with it."""
+        self._bytes = _VisibleBytes(self) if plain.isatty() else plain.buffer
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return cast(BinaryIO, self._bytes)
+
+    def write(self, text: str, /) -> int:
+        super().write(visible(text))
+        return len(text)
+
+
+class _VisibleBytes(io.RawIOBase):
+    """Takes bytes of UTF-8, also in pieces, and writes them as text."""
+
+    def __init__(self, stream: _Guarded) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, data: Any, /) -> int:
+        self._stream.write(self._decoder.decode(bytes(data)))
+        return len(data)
+
+    def flush(self) -> None:
+        if not self._stream.closed:
+            self._stream.flush()
+
+
+def note_unmasked() -> None:
+    """Say which variables look like secrets but are not masked; only their names."""
+    from assay.run.workspace import our_secrets  # late: most commands start nothing
+
+    if refused := our_secrets().refused:
+        names = ", ".join(f"{name} ({why})" for name, why in sorted(refused.items()))
+        click.echo(f"Not masked, because ordinary text may contain the value: {names}", err=True)
 
 
 class Sink:

@@ -9,9 +9,11 @@ import msgspec
 from msgspec import field
 
 from assay.cli.doubts import Doubts
+from assay.cli.output import note_unmasked
 from assay.records.capture import AnyStep, Capture, Failure, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
+from assay.records.text import visible_line
 
 _LINE_EVERY_S = 10.0
 
@@ -30,6 +32,8 @@ class Progress:
         self.doubts = Doubts()
 
     def __enter__(self) -> "Progress":
+        if self._timed or self._plain:
+            note_unmasked()
         if self._timed and sys.stderr.isatty():
             self._timed = False
             from assay.cli.live_view import LiveView  # late: only a terminal needs rich
@@ -114,7 +118,7 @@ class Progress:
         if self._plain:
             sign = "!" if failure else "✓"
             why = f" - {failure.cause}: {failure.message}" if failure else ""
-            self.say(f"{sign} {prompt_id} ({total_ms:.0f} ms){why}")
+            self.say(f"{sign} {visible_line(prompt_id)} ({total_ms:.0f} ms){why}")
             done = f"{self.tally.n_done}/{self.tally.total}"
             self.say(f"Progress: {done} prompts completed{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
@@ -136,7 +140,7 @@ class Progress:
     def _write_event(self, event: str, **what: Any) -> None:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
-            click.echo(msgspec.json.encode(line), err=True)
+            click.echo(msgspec.json.encode(line).decode(), err=True)
 
 
 class Running(msgspec.Struct):

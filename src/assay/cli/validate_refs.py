@@ -10,7 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import open_sink, refuse_inputs
+from assay.cli.output import note_unmasked, open_sink, refuse_inputs
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
@@ -25,6 +25,7 @@ from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
 from assay.records.spec import PluginRef, Prompt
+from assay.records.text import visible_line
 
 _EXIT_STRICT = 3
 
@@ -81,6 +82,7 @@ def command(**given: Any) -> None:
             click.echo("No prompts with reference solutions found", err=True)
             return
         if not options.quiet:
+            note_unmasked()
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
         with open_sink(options.output, mode, "use --overwrite to replace it") as sink:
@@ -133,19 +135,19 @@ class _Tally:
 
     def add(self, row: Validation) -> None:
         if row.grader_failure:
-            self.broken.append(f"{row.id}: {row.grader_failure}")
+            self.broken.append(f"{visible_line(row.id)}: {row.grader_failure}")
         if row.passes is False:
-            self.failing.append(f"{row.id}: {row.reasoning or 'no reasoning'}")
+            self.failing.append(f"{visible_line(row.id)}: {row.reasoning or 'no reasoning'}")
         self.n_passed += row.passes is True
         if row.wrongly_passes:
-            self.lenient.append(f"{row.id}: {', '.join(row.wrongly_passes)}")
+            self.lenient.append(f"{visible_line(row.id)}: {', '.join(row.wrongly_passes)}")
 
 
 def _shown(row: Validation) -> str:
     if row.grader_failure:
-        return f"! {row.id}: {row.grader_failure}"
+        return f"! {visible_line(row.id)}: {row.grader_failure}"
     lenient = f" (also passes: {', '.join(row.wrongly_passes)})" if row.wrongly_passes else ""
-    return f"{'✓' if row.passes else '✗'} {row.id}{lenient}"
+    return f"{'✓' if row.passes else '✗'} {visible_line(row.id)}{lenient}"
 
 
 def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:

@@ -21,6 +21,7 @@ from assay.records.capture import Failure, Grade
 from assay.records.rows import UNREADABLE, Place, explain
 from assay.records.spec import PluginRef
 from assay.records.views import GradingView
+from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -259,6 +260,7 @@ class _BatchGrader:
     def __init__(self, graders: Sequence[Grader], host: Host) -> None:
         self._graders = graders
         self._host = host
+        self._secrets = our_secrets()
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
@@ -275,6 +277,7 @@ class _BatchGrader:
             if rows[0][2] is not None:
                 yield from _decided_rows(rows)
             line, row, _ = rows.popleft()
+            verdict = self._secrets.mask_record(verdict)
             yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
         yield from _decided_rows(rows)
         for error in unreadable:

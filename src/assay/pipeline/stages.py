@@ -20,6 +20,7 @@ from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
+from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
 from assay.run.workspace import our_secrets
 
@@ -73,7 +74,7 @@ class RunTrial(msgspec.Struct, frozen=True):
         attempt: TrialSpec | None = spec
         while attempt is not None:
             with recorded(attempt) as recording:
-                row = raw_output(spec.prompt, recording)
+                row = _secrets(recording).mask_record(raw_output(spec.prompt, recording))
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
@@ -135,7 +136,7 @@ def judge_again(
     failure = captured.failure or None
     if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
         failure = None  # the graders judge by the world's evidence
-    verdict = judge(trial, failure, graders, AskingHost())
+    verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
     return verdict, _changes(graders, trial)
 
 
@@ -176,19 +177,14 @@ def _read(spec: TrialSpec, recording: Recording) -> Capture:
         failure = Failure(cause=Cause.HARNESS, message=why)
         broken = msgspec.structs.replace(recording, turns=(), failure=failure)
         captured = extract(spec.prompt, broken, adapter)
-    return msgspec.structs.replace(
-        _masked(captured), spec_hash=spec.hash, identity=spec.identity or UNSET
-    )
+    captured = _secrets(recording).mask_record(captured)
+    return msgspec.structs.replace(captured, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
 
-def _masked(captured: Capture) -> Capture:
-    """Mask secrets that came in pieces of a stream and are whole only now."""
-    secrets = our_secrets()
-    if not secrets.longest:
-        return captured
-    row = msgspec.json.encode(captured)
-    masked = secrets.mask(row)
-    return captured if masked is row else msgspec.json.decode(masked, type=Capture)
+def _secrets(recording: Recording) -> Secrets:
+    """Return what masks secrets that came in pieces of a stream and are whole only in the row."""
+    found: Secrets | None = recording.secrets
+    return found or our_secrets()
 
 
 def grade_all(
@@ -219,7 +215,7 @@ def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with temporary_folder("assay-extract-") as scratch:
         recording = recording_of(row, base, Path(scratch))
-        captured = _masked(extract(prompt, recording, adapter))
+        captured = our_secrets().mask_record(extract(prompt, recording, adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash, identity=row.identity)
 
 

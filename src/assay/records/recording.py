@@ -71,6 +71,8 @@ class Recording(msgspec.Struct, frozen=True):
     retried: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
     """What a reader should know before trusting this trial."""
+    secrets: Any = None
+    """What masks the secrets of the agent's environment in the row; never written itself."""
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
 

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from assay.records.capture import AnyStep, Grade, Plan, ToolCall
 from assay.records.reports import CalibrationSample, Estimate, LabelReport, SampleReport
+from assay.records.text import visible
 from assay.report.text import fence, fixed, head, js_number, one_text
 
 _CHOICES = ("Valid failure", "Grader bug", "Ambiguous")
@@ -22,12 +23,12 @@ def sample_markdown(report: SampleReport, generated: str) -> str:
         "- [ ] **Grader bug** - Output was actually correct, grader was wrong\n"
         "- [ ] **Ambiguous** - Unclear if the output is correct or not\n\n---\n\n"
     )
-    return top + "".join(_sample(n, sample) for n, sample in enumerate(report.samples, 1))
+    return visible(top + "".join(_sample(n, s) for n, s in enumerate(report.samples, 1)))
 
 
 def label_markdown(report: LabelReport, generated: str) -> str:
     """Return the comparison with human labels: first what to distrust, then the numbers."""
-    return "\n".join([*_label_lines(report, generated), ""])
+    return visible("\n".join([*_label_lines(report, generated), ""]))
 
 
 def _sample(number: int, sample: CalibrationSample) -> str:

@@ -5,6 +5,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from assay.records.text import visible_line
+
 _SHOWN_FLIPS = 10
 _SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
@@ -42,7 +44,7 @@ def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
         words = verdict["words"]
         if several and verdict["code"] == "not-enough-data":
             words = f"{verdict['runB']} against {verdict['runA']}: {words}"
-        yield verdict["code"] if verdict["healthy"] else "unhealthy", plain(words)
+        yield verdict["code"] if verdict["healthy"] else "unhealthy", visible_line(words)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:
@@ -56,14 +58,15 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
             parts.append(f"{health['permissionDenials']} permission denials")
         if not health["healthy"]:
             parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
-        lines.append(plain(f"{label}: {', '.join(parts)}"))
+        lines.append(visible_line(f"{label}: {', '.join(parts)}"))
     return lines
 
 
 def advice_lines(sections: dict[str, Any]) -> list[str]:
     """Return for each run whether more prompts or more trials would help."""
     return [
-        plain(f"{label}: {variance['words']}") for label, variance in sections["variance"].items()
+        visible_line(f"{label}: {variance['words']}")
+        for label, variance in sections["variance"].items()
     ]
 
 
@@ -76,19 +79,15 @@ def flip_lines(sections: dict[str, Any]) -> list[str]:
             if ids:
                 more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
                 shown = ", ".join(ids[:_SHOWN_FLIPS])
-                lines.append(plain(f"{pair['runB']} {name} on {shown}{more}"))
+                lines.append(visible_line(f"{pair['runB']} {name} on {shown}{more}"))
     return lines
 
 
 def tables(sections: dict[str, Any]) -> Iterator[Table]:
     """Yield title, header and rows of each table of the report."""
     for title, header, rows in _tables(sections):
-        yield title, [plain(cell) for cell in header], [[plain(c) for c in row] for row in rows]
-
-
-def plain(text: str) -> str:
-    """Replace control characters by spaces, so that no name can move the cursor."""
-    return "".join(c if c.isprintable() else " " for c in text)
+        shown = [[visible_line(cell) for cell in row] for row in rows]
+        yield title, [visible_line(cell) for cell in header], shown
 
 
 def _tables(sections: dict[str, Any]) -> Iterator[Table]:
@@ -257,7 +256,7 @@ def _row(cells: Any) -> str:
 
 def _escape(text: str) -> str:
     """Keep names of runs and prompts from being read as Markdown or HTML."""
-    return plain(text).translate(_SPECIAL)
+    return visible_line(text).translate(_SPECIAL)
 
 
 def write_json(
@@ -380,7 +379,7 @@ def _score(value: float | None, ends: list[float] | None) -> str:
 
 def _text(text: str) -> str:
     """Keep names from being read as Markdown, HTML or a mention of somebody."""
-    safe = plain(text)
+    safe = visible_line(text)
     for sign in "\\`*_[]<>|~#":
         safe = safe.replace(sign, f"\\{sign}")
     # A zero-width space after @: no one is notified by the name of a run.

@@ -7,6 +7,7 @@ import msgspec
 
 from assay.records.files import copy_stream, temporary_file
 from assay.records.rows import RowFile
+from assay.records.text import visible
 from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
@@ -114,7 +115,7 @@ def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
         totals.n_graded += len(scores)
         totals.n_passed += sum(score.pass_ for score in scores)
         totals.score_sum += sum(score.score for score in scores)
-        yield "".join(map(_section, block))
+        yield visible("".join(map(_section, block)))
 
 
 def _section(row: MarkdownView) -> str:

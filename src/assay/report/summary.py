@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
+from assay.records.text import visible, visible_line
 from assay.records.views import (
     DetailView,
     MessageText,
@@ -61,7 +62,7 @@ def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
     """Write one section per trial."""
     decoder = msgspec.json.Decoder(DetailView)
     for block in rows.blocks(decoder):
-        out.write("".join(map(_section, block)).encode())
+        out.write(visible("".join(map(_section, block))).encode())
 
 
 def _section(row: DetailView) -> str:
@@ -154,10 +155,10 @@ def balance_lines(balance: BalanceAnalysis, key: str) -> Iterator[str]:
     for each in balance.categories:
         # At least one block, so that a small category is still seen.
         bar = "█" * max(1, round(each.percentage / _PERCENT_PER_BLOCK))
-        yield f"  {each.name}: {each.count} ({each.percentage}%) {bar}"
+        yield f"  {visible_line(each.name)}: {each.count} ({each.percentage}%) {bar}"
     if balance.underrepresented:
         yield ""
-        yield f"Underrepresented: {', '.join(balance.underrepresented)}"
+        yield f"Underrepresented: {', '.join(map(visible_line, balance.underrepresented))}"
     yield ""
     yield "Suggestions:"
-    yield from (f"  - {text}" for text in balance.suggestions)
+    yield from (f"  - {visible_line(text)}" for text in balance.suggestions)

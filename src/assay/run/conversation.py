@@ -17,12 +17,9 @@ from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
-from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, our_secrets
-
-_NO_SECRETS = Secrets({})
+from assay.run.workspace import child_env, our_secrets, secrets_of
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -72,7 +69,7 @@ class Conversation:
         self.turns: list[Turn] = []
         self.failure: Failure | None = None
         self.stderr = b""
-        self.secrets = _NO_SECRETS
+        self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
 
     def hold(self) -> None:
@@ -191,8 +188,7 @@ class Conversation:
         raw, n = self._places.raw, self._n_processes
         stdin = None
         if command.stdin is not None:
-            raw.write(f"{n}.in", command.stdin.encode("utf-8", "surrogatepass"))
-            stdin = Path(raw.path(f"{n}.in"))
+            stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
         if command.files:
             self._write_files(command)
         limits, secrets = self._spec.limits, self.secrets
@@ -217,13 +213,20 @@ class Conversation:
         self._streams = streams
         return self._process, self._streams
 
+    def _stdin(self, data: bytes) -> Path:
+        """Return a file for the agent to read; what is kept of it has no secrets."""
+        raw, name = self._places.raw, f"{self._n_processes}.in"
+        masked = self.secrets.mask_file(data)
+        raw.write(name, masked)
+        return Path(raw.path(name) if masked == data else raw.lend(data))
+
     def _environment(self, command: Command) -> dict[str, str]:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
         env.update(self._env)
         # Most trials get our own environment, whose secrets are found only once.
         only_ours = self._places.home is None and not command.env and not self._env
-        self.secrets = our_secrets() if only_ours else Secrets(env)
+        self.secrets = our_secrets() if only_ours else secrets_of(env)
         env[MARK_NAME] = self._mark.token
         return env
 

@@ -35,6 +35,7 @@ class RawStreams:
         self._parent = parent
         self._fds: dict[str, int] = {}
         self._in_memory: set[str] = set()
+        self._lent: list[int] = []
         self._temporary = contextlib.ExitStack()
 
     def __enter__(self) -> "RawStreams":
@@ -43,10 +44,14 @@ class RawStreams:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._fds
+
     def close(self) -> None:
         """Close all files; those that were not kept are gone then."""
-        while self._fds:
-            os.close(self._fds.popitem()[1])
+        for fd in (*self._fds.values(), *self._lent):
+            os.close(fd)
+        self._fds, self._lent = {}, []
         self._temporary.close()
 
     def make(self, name: str) -> int:
@@ -79,6 +84,13 @@ class RawStreams:
         fd = self.make(name)
         write_all(fd, data)
         return fd
+
+    def lend(self, data: bytes) -> str:
+        """Return a path of these bytes for a process to read; they are not kept."""
+        fd = nameless_file(temporary_place())
+        self._lent.append(fd)
+        write_all(fd, data)
+        return f"/dev/fd/{fd}"
 
     def add(self, name: str, path: Path) -> None:
         """Keep a file of ours that is about to be removed; a link is not followed."""

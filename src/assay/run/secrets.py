@@ -1,69 +1,401 @@
-"""Keep secrets of the environment out of everything that is written."""
+"""Keep secrets of the environment out of everything that is written.
 
+A value is covered wherever it stands in text, also JSON-escaped, URL-encoded or in base64. In JSON
+only strings are covered, so that JSON stays JSON with the same numbers and names of fields.
+"""
+
+import json
+import os
 import re
-from collections.abc import Mapping
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(_|$)", re.IGNORECASE
-)
+import msgspec
+
 _SHORTEST = 8
-"""Shorter values are not masked: they may occur in ordinary text."""
+"""Shorter values are not covered: they occur in ordinary text."""
+_LONGEST_WORD = 20
+"""A longer value is covered even if it consists of letters only."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORD = re.compile(
+    "AUTH|AUTHORIZATION|COOKIES?|CREDENTIALS?|CREDS|DSN|JWT|KEY|PASSWORDS|PAT|SECRETS"
+    # also at the end of a word: PGPASSWORD
+    "|.*(?:ACCESSKEY|APIKEY|AUTHKEY|BEARER|CREDENTIALS|PASS|PASSPHRASE|PASSWD|PASSWORD|PRIVATEKEY"
+    "|PWD|SECRET|SECRETKEY|SSHKEY|TOKEN|WEBHOOK)"
+)
+_NO_SECRET = re.compile("PWD|OLDPWD|BYPASS|(?:EN)?COMPASS|(?:OVER|SUR|TRES|UNDER)PASS")
+_ABOUT_SECRETS = re.compile(
+    "ALG|ALGORITHM|BUDGET|COUNT|DIR|DIRECTORY|DISABLED|ENABLED|ENDPOINT|EXPIRES|EXPIRY|FILE|FOLDER"
+    "|FORMAT|HOST|HOSTNAME|LENGTH|LIMIT|METHOD|MODE|NAME|PARALLELISM|PATH|PORT|PROVIDER|REGION"
+    "|SIZE|SOCK|SOCKET|TIMEOUT|TTL|TYPE|URI|URL|USER|USERNAME|VERSION"
+)
+"""The last word of a name that tells about a secret and does not hold it: SSH_AUTH_SOCK."""
+_FLAGS = frozenset(["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"])
+_WORD = re.compile(r"[a-z_]+|[A-Z_]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*")
+_URL_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s:@]*)(?::([^/\s@]+))?@")
+_NAMED_PASSWORD = re.compile(r"(?i)(?:password|pwd|accountkey|sharedaccesskey)=([^\s;]+)")
 
 
 class Secrets:
-    """Masks secret values byte for byte, so that offsets in a file stay valid."""
+    """The secrets of one or more environments. Masks keep the length, so offsets stay valid."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        values = tuple(
-            value
-            for name, value in env.items()
-            # What starts with a slash is the path of a file, not a secret itself.
-            if len(value) >= _SHORTEST and _is_secret(name) and not value.startswith("/")
+    def __init__(self, *envs: Mapping[str, str]) -> None:
+        values: dict[str, None] = {}
+        self.refused: dict[str, str] = {}
+        """Names of variables that look secret but are not covered, and why."""
+        for name, value in (item for env in envs for item in env.items()):
+            if not is_secret_name(name) and "://" not in value:
+                continue
+            for secret in _secrets_in(name, value):
+                if not (why := _why_not(secret)):
+                    values[secret] = None
+                elif secret == value and value.lower() not in _FLAGS:
+                    self.refused[name] = why
+        self._search = _search_for(tuple(values))
+        self.longest = max(map(len, self._search.needles), default=0)
+
+    def occur_in(self, data: bytes) -> bool:
+        """Whether any secret stands in the data, in one of its spellings."""
+        return bool(self.longest) and self._search.hits(data)
+
+    def may_occur_in(self, text: bytes) -> bool:
+        r"""The same for text with JSON in it, where any character may be written as \u00xx."""
+        return bool(self.longest) and (
+            self._search.hits(text) or b"\\u00" in text or b"\\/" in text
         )
-        self._values = _all_spellings(values)
-        self.longest = max(map(len, self._values), default=0)
 
     def mask(self, data: bytes) -> bytes:
-        """Return data with every secret masked; the same object when there is none."""
-        for value in self._values:
-            if value in data:
-                data = data.replace(value, _redaction(len(value)))
-        return data
+        """Mask what is no JSON as a whole, such as plain text or a database.
+
+        A number that stands there as it does in JSON is left: it is none of the agent's words.
+        """
+        if not self.occur_in(data):
+            return data
+        return _covered(data, (s for s in self._search.spans(data) if not _is_number(data, *s)))
+
+    def mask_line(self, line: bytes) -> bytes:
+        """Mask one line: of JSON only its strings, of anything else all of it."""
+        if not self.may_occur_in(line):
+            return line
+        return self._mask_json(line) if _is_json(line) else self.mask(line)
+
+    def mask_file(self, data: bytes) -> bytes:
+        """Mask a whole file: JSON, lines of JSON or text, or anything else."""
+        if not self.may_occur_in(data):
+            return data
+        if b"\0" in data:
+            return self.mask(data)
+        if _is_json(data):
+            return self._mask_json(data)
+        data = _covered(data, (s for s in self._search.spans(data) if b"\n" in data[slice(*s)]))
+        return b"\n".join(map(self.mask_line, data.split(b"\n")))
 
     def mask_text(self, text: str) -> str:
-        return self.mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+        """Mask a text; return the same object when there is nothing to mask."""
+        data = text.encode("utf-8", "surrogatepass")
+        if not self.occur_in(data):
+            return text
+        return _covered(data, self._search.spans(data)).decode("utf-8", "surrogatepass")
+
+    def mask_record[T](self, record: T) -> T:
+        """Mask every text in a record; return the same object when there is nothing to mask."""
+        if not self.longest or not self.occur_in(msgspec.json.encode(record)):
+            return record
+        masked: T = self._mask_value(record)
+        return masked
+
+    def _mask_value(self, value: Any) -> Any:
+        if type(value) is str:  # not an enumeration's
+            return self.mask_text(value)
+        if isinstance(value, dict):
+            return {self._mask_key(k): self._mask_value(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._mask_value, value))
+        if isinstance(value, msgspec.Struct):
+            names = [name for name in value.__struct_fields__ if name not in _LEFT_ALONE]
+            changes = {name: self._mask_field(name, getattr(value, name)) for name in names}
+            return msgspec.structs.replace(value, **changes)
+        return value
+
+    def _mask_field(self, name: str, value: Any) -> Any:
+        if name == "raw_lines":
+            return [self.mask_line(line.encode()).decode("utf-8", "replace") for line in value]
+        return self._mask_value(value)
+
+    def _mask_key(self, key: Any) -> Any:
+        is_data = isinstance(key, str) and not _FIELD_NAME.fullmatch(key.encode(errors="replace"))
+        return self.mask_text(key) if is_data else key
+
+    def _mask_json(self, text: bytes) -> bytes:
+        return _JSON_STRING.sub(self._mask_json_string, text)
+
+    def _mask_json_string(self, found: re.Match[bytes]) -> bytes:
+        inside, colon = found[1], found[2] or b""
+        if colon and _FIELD_NAME.fullmatch(inside):
+            return found[0]
+        text, starts = _unescaped(inside) if b"\\" in inside else (inside, None)
+        if not self.occur_in(text):
+            return found[0]
+        spans = self._search.spans(text)
+        if starts is not None:
+            spans = [(starts[first], starts[last]) for first, last in spans]
+        return b'"%b"%b' % (_covered(inside, spans), colon)
 
 
-@lru_cache(256)
-def _all_spellings(values: tuple[str, ...]) -> list[bytes]:
-    """Return all spellings of the values. Cached: all trials of a run have the same ones."""
-    found: set[bytes] = set()
-    for value in values:
-        found |= _spellings(value)
-    # Longest first: a secret may contain another one.
-    return sorted(found, key=len, reverse=True)
+type _Spans = list[tuple[int, int]]
+_LEFT_ALONE = frozenset(["files", "id", "identity", "raw", "spec_hash"])
+"""Fields by which rows are found again, which are the operator's; and files, masked before."""
+_FIELD_NAME = re.compile(rb"[A-Za-z_$]*")
+"""A key in JSON that is a name and no data: never masked."""
+_JSON_STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+')
+_ESCAPE = re.compile(
+    rb"[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
+)
+_BEFORE_NUMBER = re.compile(rb"[:\[,]\s*-?[0-9.]*\Z")
+_AFTER_NUMBER = re.compile(rb"[0-9.eE+-]*\s*(?:[,\]}]|\Z)")
 
 
-@cache
-def _is_secret(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except RecursionError:
+        return False
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # NaN, 1e999 and half a pair of surrogates, which agents write and adapters read.
+        if not text.lstrip().startswith((b"{", b"[", b'"')):
+            return False
+        try:
+            json.loads(text.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return False
+    return True
 
 
-def _spellings(value: str) -> set[bytes]:
-    """Return a value as it is, in a JSON string, and in a JSON string inside another one."""
-    import json
+def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
+    """Return the text of a JSON string, and where each of its bytes is written."""
+    parts: list[bytes] = []
+    starts: list[int] = []
+    for found in _ESCAPE.finditer(inside):
+        part, first = found[0], found.start()
+        if part.startswith(b"\\"):
+            part = json.loads(b'"%b"' % part).encode("utf-8", "surrogatepass")
+            starts += [first] * len(part)
+        else:
+            starts += range(first, found.end())
+        parts.append(part)
+    return b"".join(parts), [*starts, len(inside)]
 
-    plain = value.encode("utf-8", "surrogateescape")
-    texts = {plain.decode("utf-8", "replace")}
-    for _ in range(2):
-        texts |= {json.dumps(text)[1:-1] for text in texts} | {
-            json.dumps(text, ensure_ascii=False)[1:-1] for text in texts
-        }
-    # None with a line break: to mask it would change where lines end.
-    return {s for s in (plain, *(text.encode() for text in texts)) if b"\n" not in s}
+
+def _is_number(data: bytes, first: int, last: int) -> bool:
+    return (
+        data[first:last].isdigit()
+        and _BEFORE_NUMBER.search(data, max(0, first - 40), first) is not None
+        and _AFTER_NUMBER.match(data, last, last + 40) is not None
+    )
+
+
+def _covered(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    covered = bytearray(data)
+    for first, last in spans:
+        # Line by line: to mask a line feed would change where lines end.
+        lines = data[first:last].split(b"\n")
+        covered[first:last] = b"\n".join(_redaction(len(line)) for line in lines)
+    return bytes(covered)
 
 
 def _redaction(length: int) -> bytes:
-    word = b"[redacted]"
-    return word[:length].ljust(length, b"*")
+    return b"[redacted]"[:length].ljust(length, b"*")
+
+
+@cache
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret."""
+    words = [word.upper() for word in _WORDS.findall(name)]
+    if _NO_SECRET.fullmatch(name.upper()) or not words:
+        return False
+    if _ABOUT_SECRETS.fullmatch(words[-1]) and "WEBHOOK" not in words:
+        return False
+    for before, word in zip(["", *words], words, strict=False):
+        if word == "KEY" and before in ("PUBLIC", "PUB"):
+            continue
+        if _SECRET_WORD.fullmatch(word) and (word == "PWD" or not _NO_SECRET.fullmatch(word)):
+            return True
+    return "CONNECTION" in words and words[-1] == "STRING"
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    """Yield what is secret in a variable: its value, a password in it, fields of JSON in it."""
+    is_secret = is_secret_name(name)
+    if is_secret and not _is_path(value):
+        yield value
+    if "://" in value and (found := _URL_PASSWORD.match(value)) and (found[2] or is_secret):
+        yield value
+        yield _percent_decoded(found[2] or found[1])
+        yield found[2] or found[1]
+    if is_secret and "=" in value:
+        yield from _NAMED_PASSWORD.findall(value)
+    if is_secret and value.startswith("{"):
+        yield from _secret_fields(value)
+
+
+def _secret_fields(value: str) -> Iterator[str]:
+    try:
+        fields = json.loads(value)
+    except (ValueError, RecursionError):
+        return
+    for name, field in fields.items() if isinstance(fields, dict) else ():
+        if isinstance(field, str) and is_secret_name(name):
+            yield field
+
+
+def _percent_decoded(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote  # late: seldom needed
+
+    return unquote(text)
+
+
+@lru_cache(256)
+def _is_path(value: str) -> bool:
+    # Cached: an agent that makes such a file later does not uncover the value.
+    try:
+        return value.startswith("/") and os.path.lexists(value)
+    except ValueError:
+        return False
+
+
+def _why_not(value: str) -> str:
+    """Return why a value cannot be covered, empty if it can."""
+    if len(value) < _SHORTEST:
+        return f"shorter than {_SHORTEST} characters"
+    if len(value) < _LONGEST_WORD and _WORD.fullmatch(value):
+        return "an ordinary word"
+    return ""
+
+
+class _Search(NamedTuple):
+    """Finds spellings of secrets. Most data holds none, so that must be known quickly."""
+
+    needles: tuple[bytes, ...]
+    """Longest first: a secret may contain another one."""
+    few: tuple[bytes, ...]
+    """Those that are searched for one by one."""
+    blocks: frozenset[int]
+    """All pieces of 8 bytes of the others.
+
+    Data that holds one of them has such a piece at an offset divisible by 8. To look at these
+    takes a tenth of the time of 100 searches.
+    """
+
+    def hits(self, data: bytes) -> bool:
+        for needle in self.few:
+            if needle in data:
+                return True
+        if not self.blocks or self.blocks.isdisjoint(_blocks(data)):
+            return False
+        return any(needle in data for needle in self.needles)
+
+    def spans(self, data: bytes) -> _Spans:
+        """Return where secrets stand, in order; those that overlap are one."""
+        found = sorted(span for needle in self.needles for span in _occurrences(needle, data))
+        spans: _Spans = []
+        for first, last in found:
+            if spans and first < spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+            else:
+                spans.append((first, last))
+        return spans
+
+
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]*")
+_BLOCK = 8
+_FEW = 16
+
+
+def _blocks(data: bytes) -> memoryview:
+    return memoryview(data)[: len(data) & -_BLOCK].cast("Q")
+
+
+def _occurrences(needle: bytes, data: bytes) -> Iterator[tuple[int, int]]:
+    first, is_digits = data.find(needle), needle.isdigit()
+    while first >= 0:
+        last = first + len(needle)
+        # Within a longer number, such as a time, digits are no secret.
+        alone = not (data[first - 1 : first].isdigit() or data[last : last + 1].isdigit())
+        if alone or not is_digits:
+            yield first, last
+        first = data.find(needle, first + 1)
+
+
+@lru_cache(256)
+def _search_for(values: tuple[str, ...]) -> _Search:
+    """Cached: all trials of a run have the same values."""
+    found = {spelling for value in values for spelling in _spellings(value)}
+    needles = tuple(sorted(found, key=len, reverse=True))
+    # The shortest piece that surely holds a whole block, wherever it begins.
+    short = tuple(needle for needle in needles if len(needle) < 2 * _BLOCK - 1)
+    if len(needles) <= _FEW:
+        return _Search(needles, needles, frozenset())
+    pieces = (n[i : i + _BLOCK] for n in needles for i in range(len(n) - _BLOCK + 1))
+    return _Search(needles, short, frozenset(_blocks(piece)[0] for piece in pieces))
+
+
+def _spellings(value: str) -> Iterator[bytes]:
+    """Yield every spelling of a value, and of each of its lines that is long enough."""
+    plain = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
+    texts = {plain, plain.replace("\\n", "\n")}
+    for text in list(texts):
+        lines = [line.strip() for line in text.splitlines()]
+        texts.update(line for line in lines if len(line) >= _SHORTEST and line[:5] != "-----")
+    texts = {text for text in texts if not _why_not(text)}
+    for text in texts:
+        yield from (spelling.encode() for spelling in _json_spellings(text))
+        yield from (spelling.encode() for spelling in _url_spellings(text))
+        yield from _base64_spellings(text.encode())
+
+
+def _json_spellings(text: str) -> set[str]:
+    """Return a text as it is, in a JSON string, and in a JSON string inside another one."""
+    texts = {text}
+    for _ in range(2):
+        texts |= {
+            json.dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (False, True)
+        }
+    return texts
+
+
+def _url_spellings(text: str) -> set[str]:
+    """Return a text as the common functions write it into a URL, or into a form."""
+    if _UNRESERVED.fullmatch(text):
+        return set()
+    upper = {_percent_encoded(text, spare) for spare in ("", "/", "!'()*")}
+    upper.add(_percent_encoded(text, " ").replace(" ", "+"))
+    return upper | {re.sub("%..", lambda found: found[0].lower(), spelling) for spelling in upper}
+
+
+def _percent_encoded(text: str, spare: str) -> str:
+    # Not urllib: its import takes longer than all else at the start of a run.
+    return "".join(
+        c
+        if c in spare or _UNRESERVED.fullmatch(c)
+        else "".join(f"%{byte:02X}" for byte in c.encode())
+        for c in text
+    )
+
+
+def _base64_spellings(data: bytes) -> Iterator[bytes]:
+    """Yield what stands in base64 of any text with the data in it, whatever precedes it there."""
+    spellings = [b2a_base64(data, newline=False).rstrip(b"=")]
+    for before in range(3):
+        text = b2a_base64(bytes(before) + data, newline=False)
+        # The characters that only the data decides: each stands for 6 bits.
+        spellings.append(text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6])
+    whole = spellings[0]
+    spellings += [whole[i : i + 76] for i in range(0, len(whole), 76)]  # as the command wraps it
+    for spelling in spellings:
+        if len(spelling) >= _SHORTEST:
+            yield spelling
+            yield spelling.replace(b"+", b"-").replace(b"/", b"_")

@@ -67,6 +67,10 @@ class Tail:
         self._splitter = LineSplitter(line_bytes)
         self._secrets = secrets
         self._carry = b""
+        self._line_start = 0
+        """Where the line begins that is not complete yet."""
+        self._has_secrets = False
+        """Whether a secret was seen: from then on each line is searched."""
         self.offset = 0
         self.is_behind = False
         """Whether there was more to read than one call reads."""
@@ -87,21 +91,24 @@ class Tail:
         self.is_behind = len(chunk) == _CHUNK
         if not chunk:
             return
-        self._clean(chunk)
+        # Before the first line is given away: whoever takes it may fail.
+        lines = self._clean(chunk)
         self.offset += len(chunk)
         self._mark(t_ms)
-        for line, cut in self._splitter.feed(chunk):
-            yield self._line(t_ms, line, cut=cut)
+        for line, cut in lines:
+            yield RawLine(t_ms, line, cut)
 
     def close(self, t_ms: int, *, to_the_end: bool = True) -> Iterator[RawLine]:
         """Yield what the last read left, a last line without line feed included."""
         while to_the_end and self.is_behind:
             yield from self.read(t_ms)
         last = self._splitter.rest()
-        if self.size > self.offset:  # what was not searched for secrets is not kept
-            os.ftruncate(self.fd, self.offset)
         if last is not None:
-            yield self._line(t_ms, last[0], cut=last[1])
+            last = self._covered(*last, self.offset)
+        if not to_the_end:
+            self._mask_bytes(self._line_start, self.size)
+        if last is not None:
+            yield RawLine(t_ms, *last)
 
     def _added(self) -> bytes:
         """Return what is new. If what was read last no longer precedes it, it was truncated."""
@@ -110,7 +117,7 @@ class Tail:
             return seen[len(self._carry) :]
         self._splitter.rest()  # drops the unfinished line
         self._carry = b""
-        self.offset = 0
+        self.offset = self._line_start = 0
         self.marks.clear()
         return os.pread(self.fd, _CHUNK, 0)
 
@@ -120,18 +127,50 @@ class Tail:
         else:
             self.marks.append((self.offset, t_ms))
 
-    def _line(self, t_ms: int, line: bytes, *, cut: bool) -> RawLine:
-        """Mask secrets in a line. A cut line may end within one: drop its last bytes."""
-        text = self._secrets.mask(line)
-        return RawLine(t_ms, text[: len(text) - self._secrets.longest] if cut else text, cut)
+    def _clean(self, chunk: bytes) -> list[tuple[bytes, bool]]:
+        """Return the lines that the chunk completes, secrets masked; mask the file itself, too.
 
-    def _clean(self, chunk: bytes) -> None:
-        """Mask secrets in the file itself, also one that lies across two reads."""
-        seen = self._carry + chunk
-        clean = self._secrets.mask(seen)
-        if clean != seen:
-            self._write_over(clean, self.offset - len(self._carry))
-        self._carry = clean[-max(_OVERLAP, self._secrets.longest) :]
+        Whole lines are masked, because only those show whether they are JSON.
+        """
+        seen = self._carry + chunk  # a secret may lie across two reads
+        self._has_secrets = self._has_secrets or self._secrets.may_occur_in(seen)
+        lines = list(self._splitter.feed(chunk))
+        self._carry = seen[-max(_OVERLAP, self._secrets.longest) :]
+        if not self._has_secrets:
+            if lines:
+                self._line_start = self.offset + chunk.rfind(b"\n") + 1
+            return lines
+        end = -1
+        for i, (line, cut) in enumerate(lines):
+            end = chunk.find(b"\n", end + 1)
+            lines[i] = self._covered(line, cut, self.offset + end)
+            self._line_start = self.offset + end + 1
+        if self._carry:  # as it is in the file now
+            last = self.offset + len(chunk)
+            self._carry = os.pread(self.fd, len(self._carry), last - len(self._carry))
+        return lines
+
+    def _covered(self, line: bytes, cut: bool, end: int) -> tuple[bytes, bool]:
+        """Mask a line here and in the file, where it ends at this offset."""
+        if not self._has_secrets:
+            return line, cut
+        if cut:  # it may end within a secret: drop its last bytes
+            self._mask_bytes(self._line_start, end)
+            return self._secrets.mask(line)[: max(0, len(line) - self._secrets.longest)], cut
+        masked = self._secrets.mask_line(line)
+        if masked != line:
+            self._write_over(masked, self._line_start)
+        return masked, cut
+
+    def _mask_bytes(self, first: int, last: int) -> None:
+        """Mask a part of the file that is too long to be held."""
+        overlap = self._secrets.longest
+        while overlap and first < last:
+            block = os.pread(self.fd, min(_CHUNK + overlap, last - first), first)
+            masked = self._secrets.mask(block)
+            if masked != block:
+                self._write_over(masked, first)
+            first += _CHUNK
 
     def _write_over(self, data: bytes, offset: int) -> None:
         """Replace bytes in place."""

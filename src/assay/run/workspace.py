@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +216,26 @@ def our_secrets() -> Secrets:
 _ours: tuple[dict[str, str], Secrets] | None = None
 
 
+def secrets_of(env: Mapping[str, str]) -> Secrets:
+    """Return the secrets of an agent's environment and of our own.
+
+    An isolated agent may find ours, too: /proc shows the environment of its user's processes.
+    """
+    ours = our_env()
+    added = {name: value for name, value in env.items() if ours.get(name) != value}
+    return Secrets(ours, added) if Secrets(added).longest else our_secrets()
+
+
 def keep_files(
     patterns: Iterable[str], home: Path, workspace: Path, raw: RawStreams, secrets: Secrets
 ) -> None:
-    """Copy the agent's own session files beside the raw streams, secrets masked."""
+    """Copy the agent's own session files beside the raw streams; mask secrets, also in names."""
     for source, name in _matches(patterns, home, workspace):
         with contextlib.suppress(OSError):
-            raw.write(f"{SESSION_FILES}/{name}", secrets.mask(_read_regular(source)))
+            kept = f"{SESSION_FILES}/{secrets.mask_text(str(name))}"
+            while kept in raw:  # two names that differ only in secrets of the same length
+                kept += "*"
+            raw.write(kept, secrets.mask_file(_read_regular(source)))
 
 
 def _read_regular(path: Path) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay_arc import GameProblem
@@ -144,7 +145,7 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
     for name, value in facts:
         click.echo(f"{name + ':':12}{value}")
     click.echo()
-    click.echo(draw(frame))
+    echo_raw(draw(frame))
     click.echo("\nHistory:")
     past, _ = past_of_games(place.store)
     lines = [one.line() for one in past.get(info.game_id, [])]

@@ -89,7 +89,7 @@ def command(runs: Sequence[str], **given: Any) -> None:
     )
     write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
     if options.form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
     else:
         click.echo(comparison_markdown(compared, entries), nl=False)
 

@@ -95,7 +95,7 @@ def command(harness: str, **given: Any) -> None:
     plan = _plan(place, harness, reference, options)
     summary = generate(plan, place.store.cross_dir / harness)
     if options.as_json:
-        click.echo(msgspec.json.encode(summary))
+        click.echo(msgspec.json.encode(summary).decode())
         return
     click.echo(f"Instructions generated: {summary['instructions']}")
     click.echo(f"Game driver:            {summary['game_driver']}")

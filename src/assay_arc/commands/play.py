@@ -13,6 +13,7 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
@@ -93,9 +94,9 @@ def _show(reply: dict[str, Any], *, on_terminal: bool) -> None:
         return
     text = reply["text"].splitlines()
     head = [line for line in text if not line.startswith(("changed", "y", "grid", "colours"))]
-    click.echo("\x1b[H\x1b[2J", nl=False)
+    echo_raw("\x1b[H\x1b[2J", nl=False)
     if "grid" in reply:
-        click.echo(frame_ansi(grid_frame(reply["grid"])))
+        echo_raw(frame_ansi(grid_frame(reply["grid"])))
     click.echo("\n".join(head[:4]))
     click.echo(HELP)
 
@@ -150,14 +151,12 @@ def read_keys() -> Iterator[dict[str, Any]]:
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)
-    sys.stdout.write(MOUSE_ON)
-    sys.stdout.flush()
+    echo_raw(MOUSE_ON, nl=False)
     try:
         while data := os.read(fd, 1024):
             yield from parse_keys(data.decode("utf-8", "replace"))
     finally:
-        sys.stdout.write(MOUSE_OFF)
-        sys.stdout.flush()
+        echo_raw(MOUSE_OFF, nl=False)
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 

@@ -8,7 +8,9 @@ import click
 
 from assay.cli.group import examples
 from assay.cli.options import with_options
+from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
+from assay.records.text import visible_line
 from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
@@ -101,17 +103,17 @@ def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]
 
 
 def _animate(title: str, events: list[Event], first: int, pause_s: float) -> None:
-    click.echo(CLEAR + HIDE, nl=False)
+    echo_raw(CLEAR + HIDE, nl=False)
     try:
         for number, event in enumerate(events):
             if number < first or event.answer is None:
                 continue
             for frame in unpack_frames(event.answer.frames):
-                click.echo(f"{HOME}{title}\x1b[K\n{_line(number, event)}\x1b[K\n")
-                click.echo(frame_ansi(frame))
+                shown = f"{visible_line(title)}\x1b[K\n{visible_line(_line(number, event))}"
+                echo_raw(f"{HOME}{shown}\x1b[K\n\n{frame_ansi(frame)}")
                 time.sleep(pause_s)
     finally:
-        click.echo(SHOW, nl=False)
+        echo_raw(SHOW, nl=False)
 
 
 def _print_changes(title: str, events: list[Event], first: int) -> None:

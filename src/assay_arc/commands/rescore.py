@@ -50,7 +50,7 @@ def command(
     if write:
         write_scores(stored.folder, stored.meta.run_id, played, _written(wanted))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2).decode())
         return
     games = next(iter(cards.values())).games
     rows = [

@@ -1,0 +1,28 @@
+"""Text that comes from agents, prompts and providers, made fit to be shown to a person."""
+
+import re
+
+# Control characters (C0, DEL, C1), what turns the direction of text round, and half characters.
+# A line feed, one behind a carriage return, and a tab are lines and columns.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "|\r(?!\n)"
+)
+_BREAKS = re.compile("[\t\n\r\u2028\u2029]")
+
+
+def visible(text: str) -> str:
+    r"""Write as \u001b what a terminal would obey instead of showing it.
+
+    In JSON this is another spelling of the same text.
+    """
+    return _UNSEEN.sub(_escape, text)
+
+
+def visible_line(text: str) -> str:
+    """The same for a name within a line: it cannot begin another line either."""
+    return _BREAKS.sub(_escape, visible(text))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
