@@ -25,6 +25,7 @@ from assay.compare.columns import (
 from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
+from assay.records.setup import Problems
 from assay.records.views import TrajectoryView
 
 _BLOCK = 1024 * 1024
@@ -46,6 +47,15 @@ _AMOUNTS = (
 )
 
 
+class SetupProblem(msgspec.Struct, frozen=True):
+    """Something that the agent did not have although it was asked for."""
+
+    words: str
+    n_trials: int
+    prompts: list[str]
+    """Ids, in the order of the file."""
+
+
 class Health(msgspec.Struct):
     """What a reader must know before believing any number of a run."""
 
@@ -59,6 +69,8 @@ class Health(msgspec.Struct):
     n_permission_denials: int = 0
     n_repeated: int = 0
     """Rows whose id came again later: the last one counts."""
+    setup_problems: list[SetupProblem] = []
+    """Those of most trials first."""
 
 
 class Run(msgspec.Struct, dict=True, kw_only=True):
@@ -204,8 +216,25 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():
         run.richness = "full"
     _check(run)
+    health.setup_problems = _setup_problems(facts.setups, trials["setup"], run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
+
+
+def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[SetupProblem]:
+    """Count the trials and name the prompts of each problem."""
+    if not numbers.any():
+        return []
+    trials: dict[str, list[Ints]] = {}
+    for number in np.unique(numbers[numbers > 0]).tolist():
+        for words in setups[number]:
+            trials.setdefault(words, []).append(np.flatnonzero(numbers == number))
+    found = []
+    for words, parts in trials.items():
+        prompts = np.unique(run.prompt[np.concatenate(parts)]).tolist()
+        n_trials = sum(map(len, parts))
+        found.append(SetupProblem(words, n_trials, [run.ids[n] for n in prompts]))
+    return sorted(found, key=lambda problem: -problem.n_trials)
 
 
 _TRIAL_COLUMNS = (
