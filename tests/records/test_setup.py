@@ -146,6 +146,8 @@ def test_odd_types_are_survived(value: Any) -> None:
     given = {name: value for name in ("adapter", "model", "mcp", "offered")}
     problems(value, value, value, value)
     problems(dict.fromkeys(names, value), given, value, value)
+    problems({"mcpServers": [{"name": value, "status": value}]}, given, value, value)
+    problems({"skills": []}, given | {"offered": {".claude/skills/x/SKILL.md": value}})
     row = {"setup": value, "identity": value, "agent": value, "permissionDenials": value}
     view = msgspec.json.decode(msgspec.json.encode(row), type=SetupView)
     SetupReader().problems_in(view)

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from itertools import islice
-from math import nan
+from math import inf, nan
 from operator import lt
 from pathlib import Path
 
@@ -40,11 +40,17 @@ _SCALES = (
     ("k", "k", _MOST_TRIALS),
 )
 _AMOUNTS = (
-    ("duration_ms", "a duration"),
-    ("first_response_ms", "a first response"),
-    ("cost_usd", "a cost"),
-    ("tokens", "a number of tokens"),
+    ("duration_ms", "a duration", 0.0),
+    ("first_response_ms", "a first response", -_LARGEST),  # two clocks may disagree
+    ("cost_usd", "a cost", 0.0),
+    ("tokens", "a number of tokens", 0.0),
 )
+_LIMITS = (
+    *((n, 0.0, most, f"{what} must lie in 0..{most:g}, got {{:g}}") for n, what, most in _SCALES),
+    *((n, least, inf, f"{what} cannot be negative, got {{:g}}") for n, what, least in _AMOUNTS),
+    *((n, -inf, _LARGEST, f"{what} of {{:g}} is not a measurement") for n, what, _ in _AMOUNTS),
+)
+"""Column, least, most, and what to say beyond them."""
 
 
 class SetupProblem(msgspec.Struct, frozen=True):
@@ -301,14 +307,24 @@ def _last_of_each(ids: list[str]) -> NDArray[np.bool_]:
     return last
 
 
+def impossible_rows(columns: Block) -> NDArray[np.bool_]:
+    """Return for each row whether a number in it means nothing: what _check refuses."""
+    rows, trials = columns
+    wrong = np.zeros(len(rows["k"]), dtype=bool)
+    owners = np.repeat(np.arange(len(wrong)), rows["n_trials"])
+    for name, least, most, _ in _LIMITS:
+        in_row = name in rows
+        values = rows[name] if in_row else trials[name]
+        beyond = (values < least) | (values > most)
+        if beyond.any():
+            wrong[np.flatnonzero(beyond) if in_row else owners[beyond]] = True
+    return wrong
+
+
 def _check(run: Run) -> None:
     """Refuse numbers that mean nothing; other tools write such rows."""
-    for name, what, most in _SCALES:
-        _refuse(run, name, 0.0, most, f"{what} must lie in 0..{most:g}, got {{:g}}")
-    for name, what in _AMOUNTS:
-        least = -_LARGEST if name == "first_response_ms" else 0.0  # two clocks may disagree
-        _refuse(run, name, least, np.inf, f"{what} cannot be negative, got {{:g}}")
-        _refuse(run, name, -np.inf, _LARGEST, f"{what} of {{:g}} is not a measurement")
+    for name, least, most, message in _LIMITS:
+        _refuse(run, name, least, most, message)
 
 
 def _refuse(run: Run, name: str, least: float, most: float, message: str) -> None:

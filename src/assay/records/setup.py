@@ -108,9 +108,11 @@ def _servers(had: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:
     if not listed and given.get("mcp"):
         yield "the agent lists no MCP server although --mcp was given"
     for server in listed:
-        if isinstance(server, dict) and (status := server.get("status")) not in _UP:
-            words = _DOWN.get(status) if isinstance(status, str) else None
-            words = words or f"was not connected (status {_quoted(status)})"
+        if not isinstance(server, dict):
+            continue
+        status = str(server.get("status"))[:_LONGEST_NAME]
+        if status not in _UP:
+            words = _DOWN.get(status) or f"was not connected (status {_quoted(status)})"
             yield f"MCP server {_quoted(server.get('name'))} {words}"
 
 
