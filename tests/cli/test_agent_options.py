@@ -55,3 +55,28 @@ def test_agent_that_is_not_installed(assay: Callable, prompts: Callable) -> None
     (row,) = done.rows
     assert row["failure"]["cause"] == "spawn"
     assert "/no/such/claude" in row["failure"]["message"]
+
+
+def test_relative_paths_are_found_beside_the_file_or_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, here = tmp_path / "evals", tmp_path / "here"
+    for folder in (beside, here):
+        folder.mkdir()
+    for file in (beside / "server.py", here / "run.sh", here / "start"):
+        file.write_text("")
+    servers = {
+        "a": {"command": "python3", "args": ["server.py", "gone.py", "start", "-v", "/bin/x.py"]},
+        "b": {"command": "./run.sh", "args": ["x" * 5000 + "/y", "a\0/b"]},
+        "c": {"command": "./run.sh", "cwd": "elsewhere"},
+        "d": {"command": "start"},
+        "e": {"url": "http://localhost/mcp"},
+    }
+    (beside / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    monkeypatch.chdir(here)
+    ref = agent_ref(AgentOptions(schema="claude", mcp=Path("../evals/mcp.json")))
+    found = ref.options["mcp"]["mcpServers"]
+    server = str(here / "../evals/server.py")
+    assert found["a"]["args"] == [server, "gone.py", "start", "-v", "/bin/x.py"]
+    assert found["b"] == {**servers["b"], "command": str(here / "run.sh")}
+    assert {name: found[name] for name in "cde"} == {name: servers[name] for name in "cde"}

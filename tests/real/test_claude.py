@@ -1,9 +1,16 @@
 """What only Claude Code has or does, live."""
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.records.setup import setup_problems
 
 pytestmark = pytest.mark.real
 
@@ -108,6 +115,45 @@ def test_wrong_option_is_no_measurement(play: Play) -> None:
 def test_no_key(play: Play) -> None:
     done = play({"steps": [{"text": "x"}]}, env=lambda url: {"ANTHROPIC_BASE_URL": url})
     assert done.row["failure"]["cause"] == "auth", done.row
+
+
+def test_a_set_up_that_failed_is_said(play: Play, tmp_path: Path) -> None:
+    servers = {"gone": {"command": "no-such-program"}, "adder": {"command": sys.executable}}
+    servers["adder"]["args"] = ["no-such-file.py"]
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    args = ("--mcp", str(tmp_path / "mcp.json"), "--agent-arg=--plugin-dir=no-such-plugin")
+    done = play({"steps": [{"text": "yes"}]}, args=args)
+    assert done.code == 0
+    for name in servers:
+        assert f'MCP server "{name}" failed to start in 1 of 1 trial' in done.stderr
+    assert 'plugin "no-such-plugin" did not load' in done.stderr
+    command = [sys.executable, "-m", "assay", "report", str(done.folder / "out.jsonl")]
+    shown = subprocess.run([*command, "-f", "markdown"], capture_output=True, text=True, check=True)
+    assert "UNHEALTHY" in shown.stdout.partition("| run |")[0]
+
+
+def test_relative_paths_of_an_mcp_file_are_found_beside_it(play: Play, tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).with_name("mcp_adder.py"), tmp_path / "adder.py")
+    server = {"command": sys.executable, "args": ["./adder.py"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"adder": server}}))
+    done = play({"steps": [{"text": "yes"}]}, args=("--mcp", str(tmp_path / "mcp.json")))
+    assert done.row["setup"]["mcpServers"] == [{"name": "adder", "status": "connected"}]
+    assert "UNHEALTHY" not in done.stderr
+
+
+def test_a_skill_that_claude_lists_is_no_problem_and_another_is(play: Play, tmp_path: Path) -> None:
+    for name, text in (("good", "---\nname: good\ndescription: d\n---\nx\n"), ("bare", "x\n")):
+        folder = tmp_path / "template" / ".claude" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(text)
+    args = ("--workspace-template", str(tmp_path / "template"))
+    row = play({"steps": [{"text": "yes"}]}, args=args).row
+    names = ("good", "bare")
+    offered = {f".claude/skills/{name}/SKILL.md": "ab12" for name in names}
+    identity = {"adapter": "claude", "offered": offered}
+    found = setup_problems(row["setup"], identity, row["agent"]["model"], 0)
+    # Claude Code 2.1 does not list a skill whose file has no front matter.
+    assert found == ('skill "bare" was offered but is not listed by the agent',)
 
 
 def steps(done: Any) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What the four vendors' adapters share: options, MCP servers, causes, installation."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -141,6 +141,29 @@ def parse_mcp(content: Any, source: str = "mcp") -> dict[str, McpServer]:
         msg = f'{source}: expected an object {{"mcpServers": {{NAME: {{"command": …}}}}}}'
         raise InputError(msg)
     return {name: _server(name, value, source) for name, value in servers.items()}
+
+
+def with_full_paths(content: Any, find: Callable[[str], str | None]) -> Any:
+    """Replace relative paths in an mcpServers file: the agent starts its servers elsewhere.
+
+    find gives the full path of a file that is there, or None; such a path stays as it is, because
+    it may lie in the workspace.
+    """
+    if "mcpServers" in content:
+        return {**content, "mcpServers": with_full_paths(content["mcpServers"], find)}
+    return {name: _with_full_paths(server, find) for name, server in content.items()}
+
+
+def _with_full_paths(server: dict[str, Any], find: Callable[[str], str | None]) -> dict[str, Any]:
+    command, args = server.get("command"), server.get("args")
+    if server.get("cwd") or not command:  # its paths are relative to that folder
+        return server
+    # A command without a slash is looked up on the PATH, and an argument that cannot be told from
+    # a word, such as "start", stays one.
+    changed = {"command": find(command) or command} if "/" in command else {}
+    if args:
+        changed["args"] = [(find(arg) or arg) if "/" in arg or "." in arg else arg for arg in args]
+    return {**server, **changed}
 
 
 def is_too_long(prompt: str) -> bool:

@@ -22,7 +22,9 @@ from assay.cli.progress import Progress
 from assay.pipeline.batch import Batch
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
+from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings
+from assay.report.comparison import plain
 from assay.run.workspace import frozen_template, inherited
 
 
@@ -89,6 +91,9 @@ class CommandBatch:
             click.echo(line, err=True)
         if not options.quiet and not options.as_json:
             click.echo(progress.summary(str(options.output or "")), err=True)
+        for problem, n in tally.setup_problems.items():
+            line = plain(counted(problem, n, tally.n_done))
+            click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
         left = tally.total - tally.n_done
         if left > 0:
             click.echo(

@@ -367,10 +367,23 @@ def _mcp_file(path: Path) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not JSON: {error}"
         raise InputError(msg) from error
-    from assay.adapters.vendor import parse_mcp  # late: only --mcp needs it at start-up
+    # Late: only --mcp needs it at start-up.
+    from assay.adapters.vendor import parse_mcp, with_full_paths
 
     parse_mcp(content, str(path))
-    return dict(content)
+    return dict(with_full_paths(content, lambda name: _found_beside(path, name)))
+
+
+def _found_beside(mcp_file: Path, name: str) -> str | None:
+    """Find a relative path in the folder of the MCP file, or in the current one."""
+    if Path(name).is_absolute():
+        return None
+    # Links are not followed: the python of a virtual environment is one.
+    places = (folder.absolute() / name for folder in (mcp_file.parent, Path.cwd()))
+    try:
+        return next((str(path) for path in places if path.is_file()), None)
+    except (OSError, ValueError):  # too long for a name, or with a NUL: no path at all
+        return None
 
 
 def grader_refs(graders: Sequence[str], timeout_s: float) -> list[PluginRef]:

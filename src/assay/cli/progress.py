@@ -10,8 +10,9 @@ from msgspec import field
 
 from assay.cli.doubts import Doubts
 from assay.cli.output import note_unmasked
-from assay.records.capture import AnyStep, Capture, Failure, ToolCall
+from assay.records.capture import AnyStep, Capture, Failure, Identity, ToolCall
 from assay.records.recording import RawOutput
+from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
 from assay.records.text import visible_line
 
@@ -83,6 +84,7 @@ class Progress:
             if result.grades or result.grader_failures:
                 self.doubts.add(result.grades or {}, result.grader_failures or {})
             self.doubts.add_warnings(result.warnings or ())
+            self.tally.note_problems(spec, result)
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed)
@@ -164,6 +166,8 @@ class Tally(msgspec.Struct):
     tokens: int = 0
     cost_usd: float = 0.0
     n_grader_failures: int = 0
+    setup_problems: dict[str, int] = field(default_factory=dict)
+    """In how many trials the agent lacked what."""
     causes: dict[str, int] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
@@ -182,6 +186,12 @@ class Tally(msgspec.Struct):
         if passed is not None:
             self.n_measured += 1
             self.n_passed += passed
+
+    def note_problems(self, spec: TrialSpec, row: Capture) -> None:
+        """Count what the agent lacked of the set-up that was asked for."""
+        asked = Identity(adapter=spec.agent.name, model=spec.agent.options.get("model") or "")
+        for problem in problems_of(row, asked):
+            self.setup_problems[problem] = self.setup_problems.get(problem, 0) + 1
 
     @property
     def left_s(self) -> float | None:

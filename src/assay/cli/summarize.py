@@ -39,4 +39,6 @@ def command(
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary
     with open_rows(results) as rows, whole_output(output, overwrite=overwrite) as out:
-        write(rows, out)
+        problems = write(rows, out)
+    for line in problems:
+        click.echo(f"UNHEALTHY: {line}", err=True)

@@ -7,7 +7,7 @@ about the whole. Reading can go on where it stopped: the columns and the facts a
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from math import nan
 from operator import attrgetter
 from pathlib import Path
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import UNREADABLE, explain, read_lines
+from assay.records.setup import Problems, SetupReader
 from assay.records.views import (
     NO_AGENT,
     NO_FAILURE,
+    NO_JSON,
     NO_USAGE,
     CaptureStepsView,
     CaptureView,
@@ -49,6 +51,9 @@ _LARGEST = 1e15
 """Fits into int64; runs.py refuses a k that large."""
 _MOST_TOOLS = 60_000
 """Tools that are counted by name; names beyond it are ignored."""
+_MOST_SETUPS = 10_000
+"""Sets of problems that are told apart; the number beyond it stands for all others."""
+_OTHER_SETUPS: Problems = ("other problems with the set-up",)
 
 ROW = {
     "offset": "<u8",
@@ -75,6 +80,7 @@ TRIAL = {
     "n_steps": "<u4",
     "denials": "<u4",
     "cause": "<u4",
+    "setup": "<u4",
     "number": "<u2",
     "tool_error": "?",
     "complete": "?",
@@ -93,6 +99,8 @@ class RunFacts(msgspec.Struct, rename="camel"):
     """Names of the numbers in the column category."""
     causes: list[str] = msgspec.field(default_factory=lambda: [""])
     """The same for the column cause; the first stands for no failure."""
+    setups: list[Problems] = msgspec.field(default_factory=lambda: [()])
+    """What was wrong with the agent's set-up, for the column setup; the first is nothing."""
     graders: dict[str, set[str]] = {}
     """Versions seen, by grader."""
     agents: set[tuple[str, str, str]] = set()
@@ -165,6 +173,8 @@ class ColumnReader:
         self._with_steps = with_steps
         self._categories = {name: n for n, name in enumerate(facts.categories)}
         self._causes = {name: n for n, name in enumerate(facts.causes)}
+        self._setups = {problems: n for n, problems in enumerate(facts.setups)}
+        self._setup_reader = SetupReader()
 
     def read(self, views: Sequence[Any]) -> Block:
         """Make columns of some rows, and extend the facts."""
@@ -198,6 +208,7 @@ class ColumnReader:
         if any(errors):
             trials["complete"] &= ~np.fromiter(map(bool, errors), np.bool_, len(errors))
         self._fill_trials(trials, fields, causes)
+        self._fill_setups(trials, fields, fields["identity"])
         return Block(rows, trials)
 
     def _read_trials(self, views: Sequence[TrialsView]) -> Block:
@@ -221,6 +232,9 @@ class ColumnReader:
         if self._with_steps:  # without them the view does not read the number
             trials["number"][:] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
         self._fill_trials(trials, fields, _causes(fields["failure"]))
+        identities = prompts["identity"]
+        each = chain.from_iterable(map(repeat, identities, counts.tolist()))
+        self._fill_setups(trials, fields, tuple(each))
         return Block(rows, trials)
 
     def _fill_rows(self, rows: Columns, fields: Fields) -> None:
@@ -247,6 +261,26 @@ class ColumnReader:
         self._note_agents(fields)
         if self._with_steps:
             self._note_tools(fields)
+
+    def _fill_setups(
+        self, trials: Columns, fields: Fields, identities: Sequence[msgspec.Raw]
+    ) -> None:
+        """Note which trials did not have the set-up that was asked for."""
+        setups = fields["setup"]
+        # Rows of other programs have neither; count compares by identity first.
+        if setups.count(NO_JSON) == identities.count(NO_JSON) == len(setups):
+            return
+        models = _each(fields["agent"], "model")
+        found = map(
+            self._setup_reader.problems, setups, identities, models, fields["permission_denials"]
+        )
+        trials["setup"][:] = [self._setup_number(problems) for problems in found]
+        self._facts.setups = list(self._setups)
+
+    def _setup_number(self, problems: Problems) -> int:
+        if problems not in self._setups and len(self._setups) >= _MOST_SETUPS:
+            problems = _OTHER_SETUPS
+        return self._setups.setdefault(problems, len(self._setups))
 
     def _category_numbers(self, categories: list[Any]) -> Ints:
         """Number the categories; the type of those met before is not checked again."""

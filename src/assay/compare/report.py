@@ -21,8 +21,9 @@ from assay.compare.head_to_head import (
     weigh,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
-from assay.compare.runs import Run, load_run
+from assay.compare.runs import Run, SetupProblem, load_run
 from assay.errors import InputError
+from assay.records.setup import counted
 from assay.stats.ranking import rank_runs
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
@@ -235,6 +236,8 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 _MOST_NOT_MEASURED = 0.10
 _MOST_GRADER_FAILURES = 0.05
+_FEW_IDS = 3
+_MOST_IDS = 100
 
 
 def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
@@ -254,6 +257,7 @@ def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
         "agentFailures": dict(sorted(health.failed.items())),
         "graderFailures": health.n_grader_failures,
         "permissionDenials": health.n_permission_denials,
+        "setupProblems": [_setup_problem(problem) for problem in health.setup_problems],
         "healthy": not problems,
         "problems": problems,
     }
@@ -261,12 +265,30 @@ def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
 
 def _problems(run: Run, planned: int) -> list[str]:
     health = run.health
+    # A set-up that failed is no result, in however few trials.
+    problems = [_setup_words(problem, run) for problem in health.setup_problems]
     if not health.n_graded:
-        return ["nothing is graded"]
-    problems = []
+        return [*problems, "nothing is graded"]
     share = 1 - health.n_graded / max(planned, 1)
     if share > _MOST_NOT_MEASURED:
         problems.append(f"{share:.0%} of the planned trials are not measured")
     if health.n_grader_failures > _MOST_GRADER_FAILURES * health.n_trials:
         problems.append(f"the grader failed on {health.n_grader_failures} trials")
     return problems
+
+
+def _setup_words(problem: SetupProblem, run: Run) -> str:
+    words, ids = counted(problem.words, problem.n_trials, run.health.n_trials), problem.prompts
+    if len(ids) == len(run.ids):
+        return words
+    more = f" and {len(ids) - _FEW_IDS} more" if len(ids) > _FEW_IDS else ""
+    return f"{words} (prompt{'' if len(ids) == 1 else 's'} {', '.join(ids[:_FEW_IDS])}{more})"
+
+
+def _setup_problem(problem: SetupProblem) -> dict[str, Any]:
+    return {
+        "problem": problem.words,
+        "trials": problem.n_trials,
+        "nPrompts": len(problem.prompts),
+        "prompts": problem.prompts[:_MOST_IDS],
+    }

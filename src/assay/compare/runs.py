@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from itertools import islice
-from math import nan
+from math import inf, nan
 from operator import lt
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from assay.compare.columns import (
 from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
+from assay.records.setup import Problems
 from assay.records.views import TrajectoryView
 
 _BLOCK = 1024 * 1024
@@ -39,11 +40,26 @@ _SCALES = (
     ("k", "k", _MOST_TRIALS),
 )
 _AMOUNTS = (
-    ("duration_ms", "a duration"),
-    ("first_response_ms", "a first response"),
-    ("cost_usd", "a cost"),
-    ("tokens", "a number of tokens"),
+    ("duration_ms", "a duration", 0.0),
+    ("first_response_ms", "a first response", -_LARGEST),  # two clocks may disagree
+    ("cost_usd", "a cost", 0.0),
+    ("tokens", "a number of tokens", 0.0),
 )
+_LIMITS = (
+    *((n, 0.0, most, f"{what} must lie in 0..{most:g}, got {{:g}}") for n, what, most in _SCALES),
+    *((n, least, inf, f"{what} cannot be negative, got {{:g}}") for n, what, least in _AMOUNTS),
+    *((n, -inf, _LARGEST, f"{what} of {{:g}} is not a measurement") for n, what, _ in _AMOUNTS),
+)
+"""Column, least, most, and what to say beyond them."""
+
+
+class SetupProblem(msgspec.Struct, frozen=True):
+    """Something that the agent did not have although it was asked for."""
+
+    words: str
+    n_trials: int
+    prompts: list[str]
+    """Ids, in the order of the file."""
 
 
 class Health(msgspec.Struct):
@@ -59,6 +75,8 @@ class Health(msgspec.Struct):
     n_permission_denials: int = 0
     n_repeated: int = 0
     """Rows whose id came again later: the last one counts."""
+    setup_problems: list[SetupProblem] = []
+    """Those of most trials first."""
 
 
 class Run(msgspec.Struct, dict=True, kw_only=True):
@@ -204,8 +222,25 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():
         run.richness = "full"
     _check(run)
+    health.setup_problems = _setup_problems(facts.setups, trials["setup"], run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
+
+
+def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[SetupProblem]:
+    """Count the trials and name the prompts of each problem."""
+    if not numbers.any():
+        return []
+    trials: dict[str, list[Ints]] = {}
+    for number in np.unique(numbers[numbers > 0]).tolist():
+        for words in setups[number]:
+            trials.setdefault(words, []).append(np.flatnonzero(numbers == number))
+    found = []
+    for words, parts in trials.items():
+        prompts = np.unique(run.prompt[np.concatenate(parts)]).tolist()
+        n_trials = sum(map(len, parts))
+        found.append(SetupProblem(words, n_trials, [run.ids[n] for n in prompts]))
+    return sorted(found, key=lambda problem: -problem.n_trials)
 
 
 _TRIAL_COLUMNS = (
@@ -272,14 +307,24 @@ def _last_of_each(ids: list[str]) -> NDArray[np.bool_]:
     return last
 
 
+def impossible_rows(columns: Block) -> NDArray[np.bool_]:
+    """Return for each row whether a number in it means nothing: what _check refuses."""
+    rows, trials = columns
+    wrong = np.zeros(len(rows["k"]), dtype=bool)
+    owners = np.repeat(np.arange(len(wrong)), rows["n_trials"])
+    for name, least, most, _ in _LIMITS:
+        in_row = name in rows
+        values = rows[name] if in_row else trials[name]
+        beyond = (values < least) | (values > most)
+        if beyond.any():
+            wrong[np.flatnonzero(beyond) if in_row else owners[beyond]] = True
+    return wrong
+
+
 def _check(run: Run) -> None:
     """Refuse numbers that mean nothing; other tools write such rows."""
-    for name, what, most in _SCALES:
-        _refuse(run, name, 0.0, most, f"{what} must lie in 0..{most:g}, got {{:g}}")
-    for name, what in _AMOUNTS:
-        least = -_LARGEST if name == "first_response_ms" else 0.0  # two clocks may disagree
-        _refuse(run, name, least, np.inf, f"{what} cannot be negative, got {{:g}}")
-        _refuse(run, name, -np.inf, _LARGEST, f"{what} of {{:g}} is not a measurement")
+    for name, least, most, message in _LIMITS:
+        _refuse(run, name, least, most, message)
 
 
 def _refuse(run: Run, name: str, least: float, most: float, message: str) -> None:

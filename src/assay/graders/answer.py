@@ -178,7 +178,8 @@ def _short(number: Decimal) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{number:.6e}"
 
 
-_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCES = ("```", "~~~")
+_FENCE = re.compile(r"(`{3,}|~{3,})[^`]*")
 
 
 @dataclass
@@ -241,7 +242,7 @@ class JsonSchema(PythonCode):
 def find_json(text: str) -> Any:
     """Read a text as JSON, or else its last fenced block."""
     stripped = text.strip()
-    blocks = [found[2] for found in _FENCE.finditer(text)]
+    blocks = _fenced_blocks(text)
     for candidate in [stripped, *blocks[-1:]]:
         try:
             return msgspec.json.decode(candidate)
@@ -249,6 +250,39 @@ def find_json(text: str) -> Any:
             continue
     msg = "the last fenced block is not JSON" if blocks else "the answer is not JSON"
     raise ValueError(msg)
+
+
+def _fenced_blocks(text: str) -> list[str]:
+    """Return what stands between two lines with the same fence, in one pass over the lines.
+
+    An agent may write a million fences: no line may be looked at once for each of them.
+    """
+    lines = text.split("\n")
+    ends: dict[str, list[int]] = {}
+    for number in range(len(lines) - 1, -1, -1):  # backwards, so that the next one is the last
+        if lines[number].startswith(_FENCES):
+            ends.setdefault(lines[number].rstrip(" \t"), []).append(number)
+    blocks, number = [], 0
+    while number < len(lines):
+        begin = _FENCE.fullmatch(lines[number])
+        end = _end_of_block(begin[1], number, ends) if begin else None
+        if end is not None:
+            blocks.append("".join(f"{line}\n" for line in lines[number + 1 : end]))
+            number = end
+        number += 1
+    return blocks
+
+
+def _end_of_block(fence: str, begin: int, ends: dict[str, list[int]]) -> int | None:
+    """Return the next line that closes a fence; one of tildes may be closed by a shorter one."""
+    shorter = [mark for mark in ends if fence.startswith(mark)] if fence[0] == "~" else [fence]
+    for mark in sorted(shorter, key=len, reverse=True):
+        numbers = ends.get(mark, [])
+        while numbers and numbers[-1] <= begin:
+            numbers.pop()
+        if numbers:
+            return numbers[-1]
+    return None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -136,6 +136,8 @@ class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     score: int | float | UnsetType = UNSET
     cause: str | UnsetType = UNSET
     """Why the trial did not go well; an empty output alone does not say."""
+    setup_problems: list[str] | UnsetType = UNSET
+    """What the agent lacked of the set-up that was asked for: the trial measured another one."""
 
 
 class Validation(msgspec.Struct, kw_only=True, rename="camel"):

@@ -12,7 +12,8 @@ import msgspec
 from assay.records.capture import AnyStep, Failure, Grade
 
 _SHARE = msgspec.Meta(ge=0, le=1)
-_NO_JSON = msgspec.Raw()
+NO_JSON = msgspec.Raw()
+"""Stands for a field that is not there."""
 
 
 class AnyIdView(msgspec.Struct, gc=False):
@@ -158,7 +159,16 @@ class MadeByView(msgspec.Struct, gc=False):
 # Rows for summarize and format.
 
 
-class SummaryView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+    """What the agent was given, and what it had; in a row that any program may have written."""
+
+    setup: msgspec.Raw = NO_JSON
+    identity: msgspec.Raw = NO_JSON
+    agent: msgspec.Raw = NO_JSON
+    permission_denials: msgspec.Raw = NO_JSON
+
+
+class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
     input: str | list[str]
     output: str
@@ -207,23 +217,23 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     output: str
     id: Any = ""
     hint: str | None = None
-    metadata: msgspec.Raw = _NO_JSON
+    metadata: msgspec.Raw = NO_JSON
     cwd: str | None = None
     reference: str | None = None
     failure: Failure | None = None
-    trajectory: msgspec.Raw = _NO_JSON
-    errors: msgspec.Raw = _NO_JSON
-    score: msgspec.Raw = _NO_JSON
-    outcome: msgspec.Raw = _NO_JSON
-    grades: msgspec.Raw = _NO_JSON
-    grader_failures: msgspec.Raw = _NO_JSON
+    trajectory: msgspec.Raw = NO_JSON
+    errors: msgspec.Raw = NO_JSON
+    score: msgspec.Raw = NO_JSON
+    outcome: msgspec.Raw = NO_JSON
+    grades: msgspec.Raw = NO_JSON
+    grader_failures: msgspec.Raw = NO_JSON
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
     id: str
     score: PassView | None = None
     failure: FailureView | None = None
-    trials: msgspec.Raw = _NO_JSON
+    trials: msgspec.Raw = NO_JSON
     metadata: dict[str, Any] | None = None
 
 
@@ -271,6 +281,7 @@ class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     usage: UsageView = NO_USAGE
     agent: AgentView = NO_AGENT
     permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    setup: msgspec.Raw = NO_JSON
 
 
 class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):
@@ -283,6 +294,7 @@ class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):
     metadata: MetadataView = NO_METADATA
     errors: tuple[str, ...] = ()
     score: PartialGradeView = NO_GRADE
+    identity: msgspec.Raw = NO_JSON
 
 
 class EntryView(AttemptView, rename="camel", kw_only=True, gc=False):
@@ -304,6 +316,7 @@ class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     metadata: MetadataView = NO_METADATA
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
+    identity: msgspec.Raw = NO_JSON
 
 
 class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):

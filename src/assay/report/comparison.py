@@ -325,6 +325,11 @@ def _group(sections: dict[str, Any]) -> Iterator[str]:
         sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
         yield f"{sign} **{_text(verdict.get('words', 'not judged'))}**"
         yield ""
+    if not sections["verdict"]:  # which would say it
+        for label, health in sections["health"].items():
+            if not health["healthy"]:
+                yield f"⚠️ **{_text(label)}: UNHEALTHY: {_text('; '.join(health['problems']))}**"
+                yield ""
     yield "| run | pass rate | score | median time | cost |"
     yield "|---|---|---|---|---|"
     for label in sections["meta"]["runs"]:

@@ -1,5 +1,6 @@
 """The compact view of results, and the long one in Markdown."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -8,27 +9,41 @@ from msgspec import UNSET
 
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
+from assay.records.setup import SetupReader, counted
 from assay.records.text import visible, visible_line
 from assay.records.views import (
     DetailView,
     MessageText,
+    SetupView,
     ShownStep,
     SummaryView,
     ThoughtText,
     ToolUse,
 )
+from assay.report.comparison import plain
 from assay.report.text import fence, js_number, one_text, shorten
 
 
-def write_summary(rows: RowFile, out: BinaryIO) -> None:
-    """Write summary.jsonl."""
+def write_summary(rows: RowFile, out: BinaryIO) -> list[str]:
+    """Write summary.jsonl; return in how many trials something of the set-up was missing."""
     decoder = msgspec.json.Decoder(SummaryView)
     encoder = msgspec.json.Encoder()
+    setups, n_rows, found = SetupReader(), 0, Counter[str]()
     for block in rows.blocks(decoder):
-        out.write(encoder.encode_lines([_summarize(row) for row in block]))
+        short = [_summarize(row, setups) for row in block]
+        out.write(encoder.encode_lines(short))
+        n_rows += len(short)
+        for row in short:
+            if row.setup_problems:
+                found.update(row.setup_problems)
+    return _counted(found, n_rows)
 
 
-def _summarize(row: SummaryView) -> Summary:
+def _counted(found: Counter[str], n_rows: int) -> list[str]:
+    return [plain(counted(words, n, n_rows)) for words, n in found.most_common()]
+
+
+def _summarize(row: SummaryView, setups: SetupReader) -> Summary:
     score = row.score
     return Summary(
         id=row.id,
@@ -39,6 +54,7 @@ def _summarize(row: SummaryView) -> Summary:
         pass_=score.pass_ if score else UNSET,
         score=score.score if score else UNSET,
         cause=row.failure.cause or UNSET if row.failure else UNSET,
+        setup_problems=list(setups.problems_in(row)) or UNSET,
     )
 
 
@@ -58,18 +74,34 @@ _HEAD_LINES = 8
 _TAIL_LINES = 4
 
 
-def write_summary_markdown(rows: RowFile, out: BinaryIO) -> None:
-    """Write one section per trial."""
+def write_summary_markdown(rows: RowFile, out: BinaryIO) -> list[str]:
+    """Write one section per trial; above them what keeps the whole from being a result."""
     decoder = msgspec.json.Decoder(DetailView)
+    setups = SetupReader()
+    problems = _setup_lines(rows, setups)
+    if problems:
+        listed = "".join(f"- {line}\n" for line in problems)
+        out.write(f"**UNHEALTHY: the agents did not have their set-up:**\n\n{listed}\n".encode())
     for block in rows.blocks(decoder):
-        out.write(visible("".join(map(_section, block))).encode())
+        out.write(visible("".join(_section(row, setups) for row in block)).encode())
+    return problems
 
 
-def _section(row: DetailView) -> str:
+def _setup_lines(rows: RowFile, setups: SetupReader) -> list[str]:
+    n_rows, found = 0, Counter[str]()
+    for row in rows.rows(msgspec.json.Decoder(SetupView)):
+        n_rows += 1
+        found.update(setups.problems_in(row))
+    return _counted(found, n_rows)
+
+
+def _section(row: DetailView, setups: SetupReader) -> str:
     mark = f"[→{row.id}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
+    lacked = "; ".join(setups.problems_in(row))
+    warning = f"**UNHEALTHY:** {plain(lacked)}\n\n" if lacked else ""
     return (
-        f"## Evaluation Record: {row.id}\n\n"
+        f"## Evaluation Record: {row.id}\n\n{warning}"
         f"**Input:** {one_text(row.input, '\n')}\n\n"
         f"**Trajectory:**\n{''.join(steps)}\n"
         f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"

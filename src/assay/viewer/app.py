@@ -14,12 +14,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from assay.errors import InputError
+from assay.errors import AssayError, InputError
+from assay.records.rows import UNREADABLE, explain
 from assay.report.page import page_end, page_head, policy
 from assay.viewer.prompts import Query
 from assay.viewer.service import ViewerService
 
 _MOST_BODY = 10_000
+_MOST_DIGITS = 9
 
 
 class _LabelRequest(msgspec.Struct):
@@ -37,8 +39,18 @@ def make_app(service: ViewerService) -> Starlette:
             Route("/", pages.index),
             *(Route(f"/api/{name}", getattr(pages, name)) for name in names),
             Route("/api/label", pages.label, methods=["POST"]),
-        ]
+        ],
+        exception_handlers={_BadRequest: _refused, AssayError: _refused, OSError: _refused},
     )
+
+
+class _BadRequest(ValueError):
+    """A request that has no answer; the text says why."""
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """Say what is wrong with the request, or with the files that it is about."""
+    return PlainTextResponse(str(error), 400)
 
 
 class _Pages:
@@ -89,8 +101,8 @@ class _Pages:
                 return PlainTextResponse("too long", 413)
         try:
             change = msgspec.json.decode(body, type=_LabelRequest)
-        except msgspec.MsgspecError as error:
-            return PlainTextResponse(str(error), 400)
+        except UNREADABLE as error:
+            return PlainTextResponse(explain(error), 400)
         return _json(self._service.set_label(change.runs, change.number, change.label))
 
 
@@ -100,8 +112,12 @@ def _runs(request: Request) -> str:
 
 def _place(request: Request) -> tuple[str, str, int]:
     params = request.query_params
-    number = params.get("n", "1")
-    return params.get("run", ""), params.get("id", ""), int(number) if number.isdigit() else 1
+    number = params.get("n") or "1"
+    # int() takes blanks, underscores and digits of all scripts, and refuses thousands of them.
+    if not number.isascii() or not number.isdigit() or len(number) > _MOST_DIGITS:
+        msg = f"n is {number[:20]!r}; it must be the number of a trial, from 1"
+        raise _BadRequest(msg)
+    return params.get("run", ""), params.get("id", ""), int(number)
 
 
 def _json(answer: Any) -> Response:

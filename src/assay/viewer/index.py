@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -25,11 +25,11 @@ from assay.compare.columns import (
     RunFacts,
     kind_of,
 )
-from assay.compare.runs import Run, make_run
+from assay.compare.runs import Run, impossible_rows, make_run
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
-_VERSION = 3  # of the layout on disk; an index of another version is made again
+_VERSION = 4  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -222,13 +222,12 @@ def _extend(path: Path, folder: Path, meta: IndexMeta) -> None:
             kind = meta.facts.kind or _first_kind(block)
             if reader is None and kind is not None:
                 reader = ColumnReader(kind, meta.by, meta.facts, with_steps=True)
-            found = _decode_lines(block, reader)
+            found, columns = _read_block(block, reader)
             _note_bad(meta, found.bad)  # before n_lines, from which it counts
             meta.n_lines += block.count(b"\n")
             meta.size = offset + len(block)
-            if reader is None or not found.rows:
+            if columns is None:
                 continue
-            columns = reader.read(found.rows)
             encoded = [
                 msgspec.json.encode((row.id, head)) + b"\n"
                 for row, head in zip(found.rows, found.heads, strict=True)
@@ -256,12 +255,34 @@ class _Found(NamedTuple):
     heads: list[str]
     starts: list[int]
     lengths: list[int]
+    lines: list[int]
+    """The number of each in the block."""
     bad: list[int]
-    """Numbers in the block of lines that cannot be read."""
+    """The same of lines that cannot be read."""
+
+    def without(self, left_out: NDArray[np.bool_]) -> "_Found":
+        """Count some rows among the bad lines."""
+        keep = (~left_out).tolist()
+        rows, heads, starts, lengths, lines = (list(compress(each, keep)) for each in self[:5])
+        bad = sorted([*self.bad, *compress(self.lines, left_out.tolist())])
+        return _Found(rows, heads, starts, lengths, lines, bad)
+
+
+def _read_block(block: bytes, reader: ColumnReader | None) -> tuple[_Found, Block | None]:
+    """Read some lines; what compare would refuse is left out here, and the rest is shown."""
+    found = _decode_lines(block, reader)
+    if reader is None or not found.rows:
+        return found, None
+    columns = reader.read(found.rows)
+    impossible = impossible_rows(columns)
+    if not impossible.any():
+        return found, columns
+    found = found.without(impossible)
+    return found, reader.read(found.rows) if found.rows else None
 
 
 def _decode_lines(block: bytes, reader: ColumnReader | None) -> _Found:
-    found = _Found([], [], [], [], [])
+    found = _Found([], [], [], [], [], [])
     start = 0
     for number, line in enumerate(block.split(b"\n")):
         if line and not line.isspace():
@@ -274,6 +295,7 @@ def _decode_lines(block: bytes, reader: ColumnReader | None) -> _Found:
                 found.rows.append(row)
                 found.starts.append(start)
                 found.lengths.append(len(line))
+                found.lines.append(number)
         start += len(line) + 1
     return found
 

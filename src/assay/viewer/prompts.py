@@ -25,6 +25,7 @@ _SHOWN = {
     "ms": "duration_ms",
     "usd": "cost_usd",
     "steps": "n_steps",
+    "setup": "setup",
 }
 
 
@@ -205,7 +206,8 @@ class Prompts:
         row = self._where[prompt, run]
         if row < 0:
             return None
-        causes = self._indexes[run].meta.facts.causes
+        facts = self._indexes[run].meta.facts
+        causes, setups = facts.causes, facts.setups
         first, last = self._first_trial[run][row : row + 2]
         columns = {name: self._trials[run][field][first:last] for name, field in _SHOWN.items()}
         trials: list[dict[str, Any]] = [
@@ -215,6 +217,7 @@ class Prompts:
                 "cause": causes[int(columns["cause"][i])],
                 **{name: _number(columns[name][i]) for name in ("score", "ms", "usd")},
                 "steps": int(columns["steps"][i]),
+                **({"problems": lacked} if (lacked := setups[int(columns["setup"][i])]) else {}),
             }
             for i in range(last - first)
         ]

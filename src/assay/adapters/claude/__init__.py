@@ -104,10 +104,43 @@ class ClaudeAdapter(VendorAdapter):
             usages,
             agent=_agent(turns),
             failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
-            setup=_setup(turns),
+            setup=self._setup(turns),
             permission_denials=sum(len(turn.denied) for turn in turns),
             provider_retries=sum(turn.retries for turn in turns),
         )
+
+    def _setup(self, turns: list[ClaudeTurn]) -> dict[str, Any] | None:
+        """The agent's setup, without the paths, which differ from trial to trial."""
+        init = next((turn.init for turn in turns if turn.init), None)
+        if init is None:
+            return None
+        setup = {ours: init[theirs] for theirs, ours in _SETUP.items() if theirs in init}
+        for theirs, ours, fields in (
+            ("mcp_servers", "mcpServers", ("name", "status")),
+            ("plugins", "plugins", ("name", "source")),
+        ):
+            if (listed := _objects(init.get(theirs))) is not None:
+                setup[ours] = [{field: entry.get(field) for field in fields} for entry in listed]
+        if "mcpServers" in setup:
+            names = {server["name"] for server in setup["mcpServers"] if server["name"]}
+            missing = [name for name in self._options.mcp if name not in names]
+            setup["mcpServers"] += [{"name": name, "status": "missing"} for name in missing]
+        if errors := _objects(init.get("plugin_errors")):
+            setup["pluginErrors"] = [_plugin_error(error) for error in errors]
+        answered = next((turn.model for turn in turns if turn.model), None)
+        if answered and init.get("model") not in (None, answered):
+            setup["answeredBy"] = answered
+        return setup
+
+
+def _objects(listed: Any) -> list[dict[str, Any]] | None:
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else None
+
+
+def _plugin_error(error: dict[str, Any]) -> dict[str, Any]:
+    """Name a plugin that did not load: by its folder, because one without a name has a number."""
+    folder = str(error.get("path") or "").rstrip("/").rpartition("/")[2]
+    return {"name": folder or error.get("plugin"), "type": error.get("type")}
 
 
 def _mcp_config(servers: dict[str, McpServer]) -> str:
@@ -126,23 +159,3 @@ def _agent(turns: list[ClaudeTurn]) -> AgentInfo:
     answered = next((turn.model for turn in turns if turn.model), None)
     model, version = init.get("model") or answered, init.get("claude_code_version")
     return AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET)
-
-
-def _setup(turns: list[ClaudeTurn]) -> dict[str, Any] | None:
-    """The agent's setup, without the paths, which differ from trial to trial."""
-    init = next((turn.init for turn in turns if turn.init), None)
-    if init is None:
-        return None
-    setup = {ours: init[theirs] for theirs, ours in _SETUP.items() if theirs in init}
-    for theirs, ours, fields in (
-        ("mcp_servers", "mcpServers", ("name", "status")),
-        ("plugins", "plugins", ("name", "source")),
-    ):
-        listed = init.get(theirs)
-        if isinstance(listed, list):
-            setup[ours] = [
-                {field: entry.get(field) for field in fields}
-                for entry in listed
-                if isinstance(entry, dict)
-            ]
-    return setup

@@ -348,7 +348,7 @@ class TaskList:
         return [dict(task) for task in self._tasks.values()]
 
 
-_EXIT_CODE = re.compile(r"Exit code (\d+)\b")
+_EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
 
 
 def text_of(content: Any) -> Any:

@@ -194,7 +194,7 @@ PLAN = "update_plan"
 _ITEM_TOOLS = (SHELL, PATCH, "write_stdin", "shell", "local_shell")
 """Tools whose output starts with a header unless the call was rejected."""
 _HEADER = re.compile(r"(Chunk ID|Wall time|Exit code|Process |Output:|Script )", re.IGNORECASE)
-_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
+_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
 _REJECTED = re.compile(
     r"(unsupported (custom tool )?call|failed to parse|tool call error|aborted|script failed|error:"
     r"|unknown |invalid |missing )",

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from assay.adapters.declared.mapping import Mapping
-from assay.adapters.declared.reader import DeclaredTurn, read_recording
+from assay.adapters.declared.reader import new_turn, read_recording
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
@@ -53,7 +53,7 @@ class DeclaredAdapter:
         )
 
     def watch(self) -> Watch:
-        return DeclaredTurn(self._mapping)
+        return new_turn(self._mapping)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
         """Return None: declared agents get one process for each turn."""

@@ -125,6 +125,8 @@ class Several(list[Any]):
     """All values of a path that matched more than once, as opposed to one value that is a list."""
 
 
+PATTERN_FUNCTIONS = ("match(", "search(")
+"""What a path with a regular expression contains."""
 _DOTTED = re.compile(r"\$(?:\.(?:[^.\[\]'\"*\s]+(?:\[(?:\d+|\*)\])?|\[(?:\d+|\*)\]))+")
 _SEGMENT = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
 
@@ -206,7 +208,8 @@ def _rfc_9535(path: str, where: str) -> Getter:
     import jsonpath  # late: most schemas need only dotted paths
 
     try:
-        query = jsonpath.compile(path, strict=True)
+        has_patterns = any(name in path for name in PATTERN_FUNCTIONS)
+        query = _with_patterns(path, where) if has_patterns else jsonpath.compile(path, strict=True)
     except jsonpath.JSONPathError as error:
         msg = f"{where}: {path!r} is not a path: {str(error).splitlines()[0]}"
         raise InputError(
@@ -217,12 +220,28 @@ def _rfc_9535(path: str, where: str) -> Getter:
     def find(value: Any) -> Any:
         if not isinstance(value, dict | list):
             return None
-        found = query.findall(value)
+        try:
+            found = query.findall(value)
+        except jsonpath.JSONPathError:  # an event that is nested too deeply: it does not match
+            return None
         if single or len(found) < 2:
             return found[0] if found else None
         return Several(found)
 
     return find
+
+
+def _with_patterns(path: str, where: str) -> Any:
+    # Late: few schemas have a regular expression.
+    from assay.adapters.declared.patterns import UnsupportedPatternError, compile_path
+
+    try:
+        return compile_path(path)
+    except UnsupportedPatternError as error:
+        msg = f"{where}: the regular expression in {path!r} cannot be used: {error}"
+        raise InputError(
+            msg, hint="write it without lookaround, back references and large repetitions"
+        ) from error
 
 
 def _number(value: float) -> str:
@@ -245,6 +264,8 @@ class Mapping:
 
     def __init__(self, schema: AdapterSchema, source: str) -> None:
         self.schema = schema
+        text = msgspec.json.encode(schema).decode()
+        self.has_patterns = any(name in text for name in PATTERN_FUNCTIONS)
         self._rules = [
             (
                 Matcher(entry.match, f"{source}: outputEvents[{i}].match"),

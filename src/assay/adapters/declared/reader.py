@@ -122,6 +122,29 @@ class DeclaredTurn(EventReader):
                 self.usage[name] = self.usage.get(name, 0) + value
 
 
+class PatternTurn(DeclaredTurn):
+    """The same for a schema with regular expressions: they may only work so much for one turn."""
+
+    def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
+        super().__init__(mapping, turn, whole=whole)
+        from assay.adapters.declared.patterns import Work  # late: few schemas need it
+
+        self._work = Work()
+
+    def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
+        with self._work.here():
+            changed = super()._read(event, t_ms)
+        if self._work.gave_up:
+            self._unknown("(too much work for a regular expression)")
+        return changed
+
+
+def new_turn(mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> DeclaredTurn:
+    """Make a reader for one turn."""
+    kind = PatternTurn if mapping.has_patterns else DeclaredTurn
+    return kind(mapping, turn, whole=whole)
+
+
 def read_recording(mapping: Mapping, recording: Recording) -> Reading:
     """Read all turns of a recording into one reading."""
     several = len(recording.turns) > 1
@@ -130,7 +153,7 @@ def read_recording(mapping: Mapping, recording: Recording) -> Reading:
         # The live reader of this turn, if there was one, has read the same lines already.
         reader = turn.seen
         if several or not isinstance(reader, DeclaredTurn) or reader.mapping is not mapping:
-            reader = DeclaredTurn(mapping, number if several else None, whole=recording.unsplit)
+            reader = new_turn(mapping, number if several else None, whole=recording.unsplit)
             for line in turn.lines():
                 reader.feed(line)
         readers.append(reader)

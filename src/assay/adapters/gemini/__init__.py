@@ -282,10 +282,8 @@ _WORDS: tuple[tuple[re.Pattern[str], Cause], ...] = (
         Cause.PROVIDER,
     ),
 )
-_API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
-_THROWN = re.compile(r"ApiError: (\{.*\})")
 _AUTH = re.compile(r"api.?key not valid|API_KEY_INVALID|PERMISSION_DENIED|UNAUTHENTICATED", re.I)
-_ATTEMPT = re.compile(r"^Attempt (\d+) failed(.*)$", re.MULTILINE)
+_ATTEMPT = re.compile(r"^Attempt (\d{1,9}) failed(.*)$", re.MULTILINE)
 _STATUS = re.compile(r"\bstatus (\d{3})\b|\"code\":\s*(\d{3})\b|\b(429)\b|\b(5)xx\b")
 _STOPS = ("Loop detected", "Maximum session turns")
 _MCP_ISSUES = "MCP issues detected"
@@ -355,10 +353,10 @@ def _of_start(end: TurnEnd, stderr: str) -> Failure | None:
     failure = start_failure("gemini", end, "\n".join(lines))
     cause = _EXIT_CAUSES.get(end.exit_code or 0)
     if failure is None or cause is None:
-        api = _API_ERROR.search(stderr) or _THROWN.search(stderr)
+        api = _api_error(stderr) or _thrown_error(stderr)
         if failure is None or api is None:
             return failure
-        message = f"[API Error: {api[1]}]"
+        message = f"[API Error: {api}]"
         return Failure(cause=_cause(message), message=message[:2000])
     return Failure(cause=cause, message=failure.message)
 
@@ -378,10 +376,31 @@ def _cause(message: str) -> Cause:
     for pattern, cause in _WORDS:
         if pattern.search(message):
             return cause
-    api = _API_ERROR.search(message)
+    api = _api_error(message)
     if api is not None:
-        return _body_cause(api[1]) or text_cause(message) or Cause.PROVIDER
+        return _body_cause(api) or text_cause(message) or Cause.PROVIDER
     return text_cause(message) or Cause.AGENT_CRASH
+
+
+def _api_error(text: str) -> str | None:
+    """Return what stands in [API Error: …]."""
+    return _between(text, "[API Error: ", "]")
+
+
+def _thrown_error(text: str) -> str | None:
+    """Return the object in a line with ApiError: {…}."""
+    bodies = (_between(line, "ApiError: {", "}") for line in text.split("\n"))
+    return next((f"{{{body}}}" for body in bodies if body is not None), None)
+
+
+def _between(text: str, begin: str, end: str) -> str | None:
+    """Return what is between the first begin and the last end.
+
+    Not a regular expression: on a text full of begins it would search each time to the end.
+    """
+    _, found, rest = text.partition(begin)
+    body, ended, _ = rest.rpartition(end)
+    return body if found and ended else None
 
 
 def _body_cause(body: str) -> Cause | None:

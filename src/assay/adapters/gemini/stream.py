@@ -182,9 +182,10 @@ def _text(value: Any) -> str | None:
 SHELL, TODOS = "run_shell_command", "write_todos"
 _WRAPPED = re.compile(r"\A<untrusted_context[^>]*>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
 _SHELL = re.compile(
-    r"\AOutput: (?P<output>.*?)(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<code>-?\d+))?"
+    r"\AOutput: (?P<output>.*?)(?:\nError: (?P<error>[^\n]*))?"
+    r"(?:\nExit Code: (?P<code>-?\d{1,10}))?"
     r"(?:\nSignal: (?P<signal>[^\n]*))?(?:\nBackground PIDs: [^\n]*)?"
-    r"(?:\nProcess Group PGID: (?P<group>\d+))?\s*\Z",
+    r"(?:\nProcess Group PGID: (?P<group>\d+))?\Z",
     re.DOTALL,
 )
 _CUT = re.compile(r"\AOutput too large\. Showing first [^\n]*\n")
@@ -268,7 +269,8 @@ def _shell(response: Any, shown: Any) -> dict[str, Any]:
     # Commands with $( or backticks are not run, yet their status is "success" too.
     if isinstance(text, str) and text.startswith(_BLOCKED):
         return {"status": "failed", "output": text, "error": text}
-    match = _SHELL.match(response) if isinstance(response, str) else None
+    # Without the blanks at the end, which the pattern would look for at every place.
+    match = _SHELL.match(response.rstrip()) if isinstance(response, str) else None
     if match is None:
         return {"status": "completed", "output": _or_unset(text)}
     output = "" if match["output"] == _EMPTY else match["output"]

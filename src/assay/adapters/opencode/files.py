@@ -97,7 +97,8 @@ def _model_name(fields: Any) -> str | None:
     return f"{provider}/{name}" if name and provider else None
 
 
-_FIELD = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
+# The first part keeps a long word from being tried again from each of its letters.
+_FIELD = re.compile(r'(?<![\w.])([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 @dataclass(frozen=True)

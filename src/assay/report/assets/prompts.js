@@ -195,7 +195,7 @@ function promptRow(overview, row) {
 function trialMarks(run, id, trials) {
   const marks = trials.slice(0, MAX_MARKS).map((trial) => {
     const { sign, word, kind } = resultMark(trial.passed);
-    const result = trial.cause ? `${word}, ${trial.cause}` : word;
+    const result = [word, trial.cause, ...(trial.problems ?? [])].filter(Boolean).join(", ");
     return h(
       "a",
       {
@@ -205,6 +205,7 @@ function trialMarks(run, id, trials) {
         "aria-label": `trial ${trial.n} ${result}`,
       },
       sign,
+      trial.problems ? " ⚠" : "",
       trials.length === 1 && trial.cause ? ` ${trial.cause}` : "",
     );
   });
@@ -255,13 +256,13 @@ function pairLink(id, pair) {
 
 function trialRow(id, trial) {
   const { sign, word, kind } = resultMark(trial.passed);
-  const cause = trial.cause ? `, ${trial.cause}` : "";
+  const result = [word, trial.cause, ...(trial.problems ?? [])].filter(Boolean).join(", ");
   const numbers = [decimal(trial.score), duration(trial.ms), money(trial.usd), count(trial.steps)];
   return h(
     "tr",
     {},
     h("td", {}, h("a", { href: trialHref(trial.run, id, trial.n) }, `${trial.run} ${trial.n}`)),
-    h("td", {}, h("span", { class: `mark ${kind}` }, sign), ` ${word}${cause}`),
+    h("td", {}, h("span", { class: `mark ${kind}` }, sign), ` ${result}`),
     numbers.map((number) => h("td", { class: "number" }, number)),
   );
 }

@@ -24,6 +24,7 @@ export async function trialPage(source, overview, { run, prompt: id, trial: n, s
     { class: "trial" },
     h("h1", {}, id),
     h("p", { class: "dim" }, `${run}, trial ${n} · `, allTrials),
+    problemsView(trial, prompt ? trialsOf(overview, prompt) : [], run, n),
     resultView(trial),
     prompt ? neighbourLinks(trialsOf(overview, prompt), run, id, n) : null,
     trial.metadata.evidence?.log ? gameView(source.game(run, id, n), trial) : null,
@@ -74,6 +75,15 @@ function highlightStep(page, number) {
   step.classList.add("current");
   // The page is put into the document before the next frame; only then can it scroll.
   requestAnimationFrame(() => step.scrollIntoView({ block: "center" }));
+}
+
+/** What to know before reading the result: a set-up that failed, and the warnings of the row. */
+function problemsView({ warnings }, trials, run, n) {
+  const listed = trials.find((trial) => trial.run === run && String(trial.n) === String(n));
+  const texts = [...(listed?.problems ?? []), ...(Array.isArray(warnings) ? warnings : [])];
+  if (!texts.length) return null;
+  const items = texts.map((text) => h("li", { class: "unhealthy" }, String(text).slice(0, 500)));
+  return h("ul", { class: "health", "aria-label": "Problems of this trial" }, items);
 }
 
 function resultView(trial) {
