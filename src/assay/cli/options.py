@@ -15,13 +15,17 @@ from assay.cli.parameters import (
     Number,
     append_option,
     concurrency_option,
+    container_option,
+    cpus_option,
     isolate_option,
+    memory_option,
     model_option,
     output_option,
     overwrite_option,
     progress_option,
     quiet_option,
     retries_option,
+    sandbox_option,
 )
 from assay.errors import InputError
 from assay.pipeline.prompts import Setting
@@ -57,6 +61,10 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     workspace_dir: Path | None
     workspace_template: Path | None
     isolate: bool
+    sandbox: str | None
+    container: str | None
+    memory: int | None
+    cpus: float | None
     env_names: Sequence[str]
     filters: Sequence[str]
     limit: int | None
@@ -146,6 +154,12 @@ benchmark_options: list[Decorator] = [
         "prompts come from PROMPTS.",
     ),
 ]
+confinement_options: list[Decorator] = [
+    sandbox_option,
+    container_option,
+    memory_option,
+    cpus_option,
+]
 run_options: list[Decorator] = [
     click.option(
         "-c",
@@ -191,12 +205,13 @@ run_options: list[Decorator] = [
         "Workspaces are in --workspace-dir, or beside the output file.",
     ),
     isolate_option,
+    *confinement_options,
     click.option(
         "--env",
         "env_names",
         multiple=True,
         metavar="NAME",
-        help="With --isolate, pass this environment variable through to the agent. "
+        help="With --isolate, --sandbox or --container, pass this environment variable through. "
         "May be repeated.",
     ),
     click.option(
@@ -329,14 +344,27 @@ def setting(
         turn_s=timeout_ms / 1000,
         trial_s=options.trial_timeout / 1000 if options.trial_timeout else None,
         stall_s=options.stall,
+        memory_bytes=options.memory,
+        cpus=options.cpus,
     )
+    surroundings = _surroundings(options, keep_raw=keep_raw)
+    check_confinement(surroundings, limits)
     return Setting(
         agent=agent,
         benchmark=benchmark,
         limits=limits,
-        surroundings=_surroundings(options, keep_raw=keep_raw),
+        surroundings=surroundings,
         run_token=_run_token(options.output),
     )
+
+
+def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
+    """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
+    limited = limits.memory_bytes is not None or limits.cpus is not None
+    if surroundings.confined_in or limited:
+        from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
+
+        check(surroundings, limits)
 
 
 def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
@@ -360,6 +388,8 @@ def _surroundings(options: BatchOptions, *, keep_raw: bool) -> Surroundings:
         workspace_dir=str(workspaces.resolve()) if workspaces else None,
         workspace_template=str(template.resolve()) if template else None,
         isolate=options.isolate,
+        sandbox=options.sandbox or "",
+        container=options.container or "",
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,9 @@ from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
 from assay.run.workspace import child_env, is_full, our_secrets
+
+if TYPE_CHECKING:
+    from assay.run.confinement import Confinement
 
 _NO_SECRETS = Secrets({})
 
@@ -66,6 +69,8 @@ class Conversation:
         """The agent's own session id, once it is known; set it to continue an earlier session."""
         self.mcp_servers: dict[str, dict[str, Any]] = {}
         """Servers of the trial's world, for the adapter."""
+        self.confinement: Confinement | None = None
+        """What each process is started in; None starts it as it is."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -97,6 +102,7 @@ class Conversation:
             home=self._places.home,
             scratch=self._places.scratch,
             mcp_servers=self.mcp_servers,
+            sandbox=self._spec.surroundings.confined_in,
         )
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
@@ -195,10 +201,14 @@ class Conversation:
             self._write_files(command)
         limits, secrets = self._spec.limits, self.secrets
         streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
+        confinement = self.confinement
+        enclosed = confinement.enclose(command, env) if confinement else None
         launch = Launch(
-            argv=command.argv,
+            argv=enclosed.argv if enclosed else command.argv,
             cwd=self._places.workspace,
-            env=env,
+            env=enclosed.env if enclosed else env,
+            pass_fds=enclosed.pass_fds if enclosed else (),
+            wrapped=enclosed is not None,
             stdout=streams.out_fd,
             stderr=streams.err_fd,
             stdin=stdin,
@@ -209,6 +219,9 @@ class Conversation:
         except SpawnError:
             streams.close(0, lambda _line: None)
             raise
+        finally:
+            if confinement is not None:
+                confinement.started()
         streams.started()
         end.spawned_ms = self._now_ms()
         self._streams = streams
@@ -261,6 +274,8 @@ class Conversation:
             lines = partial(recorded_lines, stdout, streams.marks, most, first=first, last=last)
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
+        if self.confinement is not None and over:
+            self.failure = self.confinement.failure(end, self.stderr) or self.failure
 
     def _release(self) -> None:
         assert self._process is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutputError
@@ -20,6 +20,9 @@ from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
+
+if TYPE_CHECKING:
+    from assay.run.confinement import Confinement
 
 
 @contextmanager
@@ -74,6 +77,7 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
         conversation.mcp_servers = world.mcp_servers
+        conversation.confinement = _confinement(spec, places, world, stack)
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
         kept = _keep_session_files(conversation, places) if conversation.keep else None
@@ -139,9 +143,22 @@ def _make_raw_folder(folder: str) -> str:
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
-    if not spec.surroundings.isolate:
+    if not spec.surroundings.own_home:
         return None
     return stack.enter_context(temporary_folder("assay-home-"))
+
+
+def _confinement(
+    spec: TrialSpec, places: Places, world: World, stack: ExitStack
+) -> "Confinement | None":
+    if not spec.is_confined:
+        return None
+    from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
+
+    visible = (*getattr(world, "visible", ()), places.scratch)
+    made = Confinement(spec, places.workspace, places.home, visible)
+    stack.callback(made.close)
+    return made
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:
