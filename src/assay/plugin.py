@@ -310,7 +310,10 @@ class World(Protocol):
     env: dict[str, str]
     """Variables the agent gets."""
     mcp_servers: dict[str, dict[str, Any]]
-    """Servers the agent is offered; see Ask."""
+    """Servers the agent is offered; see Ask.
+
+    A world may have `visible` too: files and folders that a sandboxed agent sees, read-only.
+    """
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """What the world saw; goes into the capture, for graders. last is how the agent ended.

@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -24,8 +23,6 @@ from assay.run.gateway import HELPER, Gateway
 from assay.run.host import LocalHost
 from assay.run.sandbox import View, check_sandbox, copy_etc, sandboxed
 
-_URL = re.compile(r"https?://[^\s\"'<>]+")
-_BASE_URL = re.compile(r"base_?url\W{1,6}(https?://[^\s\"'<>]+)", re.IGNORECASE)
 _MOST_STATUS = 4096
 _SHORTEST_SECRET = 16
 
@@ -173,12 +170,8 @@ def _etc() -> str:
 
 def _addresses(names: Sequence[str]) -> list[str]:
     """Return the addresses in variables that the operator lets through to the agent."""
-    found: list[str] = []
-    for name in names:
-        value = os.environ.get(name, "")
-        whole = _URL.fullmatch(value)
-        found += [whole.group()] if whole else _BASE_URL.findall(value)
-    return found
+    values = [os.environ.get(name, "") for name in names]
+    return [value for value in values if value.startswith(("http://", "https://"))]
 
 
 def _secrets_in(data: bytes) -> dict[str, str]:
