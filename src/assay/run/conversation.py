@@ -199,10 +199,12 @@ class Conversation:
             stdin.write_text(command.stdin or "", encoding="utf-8", errors="surrogatepass")
         if command.files:
             self._write_files(command)
-        limits, secrets = self._spec.limits, self.secrets
-        streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
         confinement = self.confinement
         enclosed = confinement.enclose(command, env) if confinement else None
+        if confinement is not None and confinement.secrets:
+            self.secrets = Secrets({**env, **confinement.secrets})
+        limits, secrets = self._spec.limits, self.secrets
+        streams = Streams(f"{raw}/{n}.out", f"{raw}/{n}.err", limits, secrets, piped=talk)
         launch = Launch(
             argv=enclosed.argv if enclosed else command.argv,
             cwd=self._places.workspace,
