@@ -21,6 +21,7 @@ from assay.records.recording import TurnEnd
 from assay.records.spec import Limits, Surroundings, TrialSpec
 from assay.run.gateway import HELPER, Gateway
 from assay.run.host import LocalHost
+from assay.run.quota import Quota, check_quota, open_quota
 from assay.run.sandbox import View, check_sandbox, copy_etc, sandboxed
 
 _MOST_STATUS = 4096
@@ -33,6 +34,8 @@ class Enclosed(msgspec.Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
+    wrapped: bool = False
+    """See Launch."""
 
 
 class Confinement:
@@ -48,15 +51,25 @@ class Confinement:
         self._gateways: list[Gateway] = []
         self._status: list[int] = []
         """Both ends of the pipe on which bubblewrap says how far it came."""
+        self._quota: Quota | None = None
         self._folder: str | None = None
         self.secrets: dict[str, str] = {}
         """Values from the user's login files, under names that make them secrets."""
 
     def enclose(self, command: Command, env: Mapping[str, str]) -> Enclosed:
         """Return what to start. Raises SpawnError when the program is missing."""
-        if self._home is None:
-            return Enclosed(argv=command.argv, env=env)
-        self._copy_login(self._home, command.login)
+        enclosed = Enclosed(argv=command.argv, env=env)
+        if self._spec.surroundings.sandbox and self._home is not None:
+            self._copy_login(self._home, command.login)
+            enclosed = self._sandboxed(command, env, self._home)
+        if self._quota is None and _is_limited(self._spec.limits):
+            self._quota = open_quota(self._spec.limits, LocalHost())
+        if self._quota is not None:
+            argv = self._quota.wrap(enclosed.argv)
+            enclosed = msgspec.structs.replace(enclosed, argv=argv)
+        return enclosed
+
+    def _sandboxed(self, command: Command, env: Mapping[str, str], home: str) -> Enclosed:
         helper: Sequence[str] = ()
         network = self._spec.surroundings.sandbox != "no-network"
         visible = [*command.visible, *self._visible]
@@ -68,7 +81,7 @@ class Confinement:
             helper = (os.path.realpath(sys.executable), "-IS", "-c", HELPER, *gateway.arguments)
         view = View(
             workspace=self._workspace,
-            home=self._home,
+            home=home,
             visible=visible,
             hidden=_hidden(self._spec.surroundings, self._workspace),
             etc=_etc(),
@@ -76,17 +89,24 @@ class Confinement:
         words = sandboxed(command.argv, env, view, network=network, helper=helper)
         self._status = list(os.pipe())
         words[1:1] = ["--json-status-fd", str(self._status[1])]
-        return Enclosed(argv=words, env=env, pass_fds=(self._status[1],))
+        return Enclosed(argv=words, env=env, pass_fds=(self._status[1],), wrapped=True)
 
     def started(self) -> None:
         """Close our copy of what only the process needs."""
         if len(self._status) > 1:
             os.close(self._status.pop())
 
-    def failure(self, end: TurnEnd, stderr: bytes) -> Failure | None:
-        """Say why the agent never ran, when bubblewrap could not make the sandbox."""
-        if not self._status:
-            return None
+    def note(self, end: TurnEnd, stderr: bytes) -> Failure | None:
+        """Write down how the limits were kept; return why the agent never ran, if it did not."""
+        limits, quota = self._spec.limits, self._quota
+        if quota is not None:
+            asked = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
+            end.limits = {name: value for name, value in asked.items() if value is not None}
+            end.limits["by"] = quota.by
+            end.out_of_memory = quota.ran_out_of_memory(end.exit_code)
+        return self._setup_failure(end, stderr) if self._status else None
+
+    def _setup_failure(self, end: TurnEnd, stderr: bytes) -> Failure | None:
         status = os.read(self._status[0], _MOST_STATUS)
         os.close(self._status.pop())
         # Written if the agent was started and ended: what an agent prints cannot imitate it.
@@ -101,6 +121,8 @@ class Confinement:
             os.close(fd)
         for gateway in self._gateways:
             gateway.close()
+        if self._quota is not None:
+            self._quota.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -134,11 +156,17 @@ def check_confinement(around: Surroundings, limits: Limits) -> None:
     """Raise AssayError, with the reason, when this machine cannot do what was asked for."""
     if around.sandbox:
         _check_sandbox(around.sandbox)
+    if _is_limited(limits):
+        check_quota(limits, LocalHost())
 
 
 @cache
 def _check_sandbox(sandbox: str) -> None:
     check_sandbox(LocalHost(), network=sandbox != "no-network")
+
+
+def _is_limited(limits: Limits) -> bool:
+    return limits.memory_bytes is not None or limits.cpus is not None
 
 
 def _hidden(around: Surroundings, workspace: str) -> list[str]:

@@ -210,7 +210,7 @@ class Conversation:
             cwd=self._places.workspace,
             env=enclosed.env if enclosed else env,
             pass_fds=enclosed.pass_fds if enclosed else (),
-            wrapped=enclosed is not None,
+            wrapped=enclosed is not None and enclosed.wrapped,
             stdout=streams.out_fd,
             stderr=streams.err_fd,
             stdin=stdin,
@@ -277,7 +277,7 @@ class Conversation:
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
         if self.confinement is not None and over:
-            self.failure = self.confinement.failure(end, self.stderr) or self.failure
+            self.failure = self.confinement.note(end, self.stderr) or self.failure
 
     def _release(self) -> None:
         assert self._process is not None

@@ -132,6 +132,36 @@ def wait_for_orphans(mark: Mark, seconds: float = 1.0) -> None:
         time.sleep(_SHORT_POLL_S)
 
 
+@contextlib.contextmanager
+def no_strays() -> Iterator[None]:
+    """Kill at the end what the block left to us and no mark tells of.
+
+    A process that clears its environment and changes its limits has no mark left. It is still
+    handed to us when it has lost its parent; but which trial it came from is not known, so it can
+    be ended only when all of them have.
+    """
+    adopt_orphans()
+    before = set(_adopted())
+    try:
+        yield
+    finally:
+        strays = [pid for pid in _adopted() if pid not in before and not _reap(pid)]
+        if strays:
+            _kill_trees(strays)
+
+
+def _kill_trees(pids: Iterable[int]) -> None:
+    import psutil
+
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(pid)
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        _reap(pid)
+
+
 def end_leftovers(run_token: str) -> int:
     """End what a run that was itself killed left behind; return how many processes."""
     import psutil
