@@ -19,6 +19,13 @@ from assay.plugin import Command
 from assay.records.capture import Cause, Failure
 from assay.records.recording import TurnEnd
 from assay.records.spec import Limits, Surroundings, TrialSpec
+from assay.run.container import (
+    Container,
+    check_container,
+    client_env,
+    find_engine,
+    new_container,
+)
 from assay.run.gateway import HELPER, Gateway
 from assay.run.host import LocalHost
 from assay.run.quota import Quota, check_quota, open_quota
@@ -35,7 +42,8 @@ class Enclosed(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     wrapped: bool = False
-    """See Launch."""
+    spared: bool = False
+    """As in Launch."""
 
 
 class Confinement:
@@ -52,15 +60,18 @@ class Confinement:
         self._status: list[int] = []
         """Both ends of the pipe on which bubblewrap says how far it came."""
         self._quota: Quota | None = None
+        self._container: Container | None = None
         self._folder: str | None = None
         self.secrets: dict[str, str] = {}
         """Values from the user's login files, under names that make them secrets."""
 
-    def enclose(self, command: Command, env: Mapping[str, str]) -> Enclosed:
+    def enclose(self, command: Command, env: Mapping[str, str], *, talk: bool) -> Enclosed:
         """Return what to start. Raises SpawnError when the program is missing."""
-        enclosed = Enclosed(argv=command.argv, env=env)
-        if self._spec.surroundings.sandbox and self._home is not None:
+        around, enclosed = self._spec.surroundings, Enclosed(argv=command.argv, env=env)
+        if around.confined_in and self._home is not None:
             self._copy_login(self._home, command.login)
+            if around.container:
+                return self._contained(command, env, self._home, talk=talk)
             enclosed = self._sandboxed(command, env, self._home)
         if self._quota is None and _is_limited(self._spec.limits):
             self._quota = open_quota(self._spec.limits, LocalHost())
@@ -68,6 +79,30 @@ class Confinement:
             argv = self._quota.wrap(enclosed.argv)
             enclosed = msgspec.structs.replace(enclosed, argv=argv)
         return enclosed
+
+    def _contained(
+        self, command: Command, env: Mapping[str, str], home: str, *, talk: bool
+    ) -> Enclosed:
+        around, argv = self._spec.surroundings, command.argv
+        network = around.sandbox != "no-network"
+        visible = [*command.visible, *self._visible]
+        if not network:
+            gateway = self._open_gateway(command)
+            env = {**env, **gateway.env}
+            visible.append(os.path.dirname(gateway.path))  # noqa: PTH120
+            argv = ("python3", "-IS", "-c", HELPER, *gateway.arguments, *argv)
+        view = View(workspace=self._workspace, home=home, visible=visible, etc="")
+        token = self._spec.run_token
+        self._container = new_container(_engine(), around.container, token)
+        words = self._container.run(
+            argv,
+            env,
+            view,
+            network=network,
+            talk=talk or command.stdin is not None,
+            limits=self._spec.limits,
+        )
+        return Enclosed(argv=words, env=client_env(env), wrapped=True)
 
     def _sandboxed(self, command: Command, env: Mapping[str, str], home: str) -> Enclosed:
         helper: Sequence[str] = ()
@@ -89,7 +124,7 @@ class Confinement:
         words = sandboxed(command.argv, env, view, network=network, helper=helper)
         self._status = list(os.pipe())
         words[1:1] = ["--json-status-fd", str(self._status[1])]
-        return Enclosed(argv=words, env=env, pass_fds=(self._status[1],), wrapped=True)
+        return Enclosed(argv=words, env=env, pass_fds=(self._status[1],), wrapped=True, spared=True)
 
     def started(self) -> None:
         """Close our copy of what only the process needs."""
@@ -98,13 +133,33 @@ class Confinement:
 
     def note(self, end: TurnEnd, stderr: bytes) -> Failure | None:
         """Write down how the limits were kept; return why the agent never ran, if it did not."""
-        limits, quota = self._spec.limits, self._quota
-        if quota is not None:
+        limits = self._spec.limits
+        if _is_limited(limits):
             asked = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
             end.limits = {name: value for name, value in asked.items() if value is not None}
-            end.limits["by"] = quota.by
-            end.out_of_memory = quota.ran_out_of_memory(end.exit_code)
+            end.limits["by"] = self._quota.by if self._quota else _engine()
+            end.out_of_memory = self._ran_out_of_memory(end)
+        if self._container is not None:
+            return self._container_failure(self._container, end, stderr)
         return self._setup_failure(end, stderr) if self._status else None
+
+    def _ran_out_of_memory(self, end: TurnEnd) -> bool:
+        if self._quota is not None:
+            return self._quota.ran_out_of_memory(end.exit_code)
+        ours = end.timed_out or end.stalled or end.over_limit or end.lingered
+        return self._spec.limits.memory_bytes is not None and end.signal == "SIGKILL" and not ours
+
+    def _container_failure(
+        self, container: Container, end: TurnEnd, stderr: bytes
+    ) -> Failure | None:
+        self._container = None
+        if end.exit_code not in (0, 1):  # only its client may have ended
+            started = container.has_started(LocalHost(), end.exit_code)
+            container.remove(LocalHost())
+            if not started:
+                message = f"the container could not be started: {_last_line(stderr)}"
+                return Failure(cause=Cause.SPAWN, message=message)
+        return None
 
     def _setup_failure(self, end: TurnEnd, stderr: bytes) -> Failure | None:
         status = os.read(self._status[0], _MOST_STATUS)
@@ -112,13 +167,15 @@ class Confinement:
         # Written if the agent was started and ended: what an agent prints cannot imitate it.
         if end.exit_code != 1 or b"exit-code" in status:
             return None
-        said = stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-        return Failure(cause=Cause.SPAWN, message=f"the sandbox could not be made: {said[0]}")
+        message = f"the sandbox could not be made: {_last_line(stderr)}"
+        return Failure(cause=Cause.SPAWN, message=message)
 
     def close(self) -> None:
         """Close what was opened for the processes of the trial."""
         for fd in self._status:
             os.close(fd)
+        if self._container is not None:
+            self._container.remove(LocalHost())
         for gateway in self._gateways:
             gateway.close()
         if self._quota is not None:
@@ -154,6 +211,9 @@ class Confinement:
 
 def check_confinement(around: Surroundings, limits: Limits) -> None:
     """Raise AssayError, with the reason, when this machine cannot do what was asked for."""
+    if around.container:
+        _check_container(around.container, around.sandbox)
+        return
     if around.sandbox:
         _check_sandbox(around.sandbox)
     if _is_limited(limits):
@@ -161,8 +221,22 @@ def check_confinement(around: Surroundings, limits: Limits) -> None:
 
 
 @cache
+def _check_container(image: str, sandbox: str) -> None:
+    check_container(LocalHost(), image, network=sandbox != "no-network")
+
+
+@cache
+def _engine() -> str:
+    return find_engine(LocalHost())
+
+
+@cache
 def _check_sandbox(sandbox: str) -> None:
     check_sandbox(LocalHost(), network=sandbox != "no-network")
+
+
+def _last_line(text: bytes) -> str:
+    return (text.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
 def _is_limited(limits: Limits) -> bool:

@@ -200,7 +200,7 @@ class Conversation:
         if command.files:
             self._write_files(command)
         confinement = self.confinement
-        enclosed = confinement.enclose(command, env) if confinement else None
+        enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
         if confinement is not None and confinement.secrets:
             self.secrets = Secrets({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
@@ -211,6 +211,7 @@ class Conversation:
             env=enclosed.env if enclosed else env,
             pass_fds=enclosed.pass_fds if enclosed else (),
             wrapped=enclosed is not None and enclosed.wrapped,
+            spared=enclosed is not None and enclosed.spared,
             stdout=streams.out_fd,
             stderr=streams.err_fd,
             stdin=stdin,

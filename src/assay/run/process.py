@@ -47,7 +47,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     pass_fds: tuple[int, ...] = ()
     """Other files that the process gets; they stay the caller's."""
     wrapped: bool = False
-    """The program only waits for another one, which it started in a sandbox."""
+    """The program only waits for another one, which it started in a sandbox or container."""
+    spared: bool = False
+    """The program gets no TERM: it ends with the one that it waits for."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class Process:
         family.adopt_orphans()
         self._mark = mark
         self._wrapped = isinstance(launch, Launch) and launch.wrapped
+        self._spared = isinstance(launch, Launch) and launch.spared
         self._outbox = b""
         """What write() was given and stdin has not taken yet."""
         self._popen: subprocess.Popen[bytes] | _Forked
@@ -141,10 +144,10 @@ class Process:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
         if self._wrapped and root is None:
-            family.wait_for_orphans(self._mark)  # the kernel is ending what was in the sandbox
+            family.wait_for_orphans(self._mark)  # they are being ended, but are not gone yet
         # After Ctrl-C the operator waits for this: the grace period is short.
         term_s = 0.5 if _stopping.is_set() else term_s
-        ended = family.end_family(root, self._mark, term_s, spare_root=self._wrapped)
+        ended = family.end_family(root, self._mark, term_s, spare_root=self._spared)
         self._popen.wait()
         return ended
 
