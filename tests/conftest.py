@@ -454,3 +454,13 @@ def _program_glob(name: str) -> str:
 def _has_avx2() -> bool:
     cpu = Path("/proc/cpuinfo")
     return not cpu.exists() or " avx2" in cpu.read_text()
+
+
+@pytest.fixture(scope="session")
+def bubblewrap() -> None:
+    """Need bubblewrap; install it where that is possible."""
+    install = "apt-get update && apt-get install -y bubblewrap"
+    if shutil.which("bwrap") is None and shutil.which("apt-get") and os.geteuid() == 0:
+        subprocess.run(["sh", "-c", install], check=False, capture_output=True, timeout=600)
+    if shutil.which("bwrap") is None:
+        _unavailable(f"bubblewrap is missing; install it: {install}")

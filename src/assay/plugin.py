@@ -64,6 +64,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A folder of this trial for files that the adapter wants written."""
     mcp_servers: dict[str, dict[str, Any]] = {}
     """Servers of the trial's world by name: {"command", "args", "env"}; transport is stdio."""
+    sandbox: str = ""
+    """network or no-network in a sandbox, container in a container; programs of a container are
+    not those of this machine."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
     {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
+    visible: tuple[str, ...] = ()
+    """Files and folders besides program and workspace that a sandboxed agent sees, read-only."""
+    login: dict[str, str] = {}
+    """Where below Ask.home a sandboxed agent gets a copy of its login, and the user's own file."""
+    endpoints: tuple[str, ...] = ()
+    """URLs of its models, the only addresses that a sandbox without network lets it reach."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
@@ -315,7 +324,10 @@ class World(Protocol):
     env: dict[str, str]
     """Variables the agent gets."""
     mcp_servers: dict[str, dict[str, Any]]
-    """Servers the agent is offered; see Ask."""
+    """Servers the agent is offered; see Ask.
+
+    A world may have `visible` too: files and folders that a sandboxed agent sees, read-only.
+    """
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """What the world saw; goes into the capture, for graders. last is how the agent ended.

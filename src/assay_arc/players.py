@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +23,12 @@ from assay.records.recording import RawLine, Recording
 from assay_arc.client import GameConnection, GameGone, connect_from_environment
 
 PROGRAM = (sys.executable, "-m", "assay_arc.players")
+HERE = Path(__file__).parent
+VISIBLE = (
+    HERE.with_name("assay"),
+    *(HERE / name for name in ("__init__.py", "players.py", "client")),
+)
+"""What these players are made of; in a sandbox they see no more of us, and no game."""
 VERSION = "1"
 
 
@@ -89,7 +96,8 @@ class PlayerAdapter:
 
     def command(self, ask: Ask) -> Command:
         """Start the player; it finds its game through environment variables."""
-        return Command(argv=(*PROGRAM, self.name, "--events", *self.args))
+        argv = (*PROGRAM, self.name, "--events", *self.args)
+        return Command(argv=argv, visible=tuple(map(str, VISIBLE)))
 
     def watch(self) -> Watch:
         return _PlayerWatch()

@@ -57,6 +57,8 @@ class GameWorld:
         self.env = {**player, "PATH": path, "ARC_PLAY": str(programs["arc-play"])}
         server = {"command": str(programs["arc-mcp"]), "args": [], "env": dict(player)}
         self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
+        # The folder of the socket, not the socket: a game that is started again makes a new one.
+        self.visible = (str(folder / "s"), *map(str, programs.values()))
         self.log_name = log.name
         self._process: Started | None = None
         self._watcher: threading.Thread | None = None

@@ -1,5 +1,6 @@
 """What the four vendors' adapters share: options, MCP servers, causes, installation."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ TURN_TIMEOUT_MS = 600_000.0
 _LONGEST_ARGUMENT = 100_000
 """Bytes; Linux allows 128 KiB for one argument."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_BASE_URL = re.compile(r"base_?url\W{1,6}(https?://[^\s\"'<>]+)", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AUTH_STATUS = frozenset({401, 403})
 _AUTH_WORDS = re.compile(
@@ -184,6 +186,27 @@ def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
         texts += [*server.env.values(), *server.headers.values()]
     found = (match.group(1) for text in texts for match in _VARIABLE.finditer(text))
     return tuple(dict.fromkeys(found))
+
+
+def endpoints_of(
+    options: VendorOptions, servers: Iterable[McpServer], names: Iterable[str], *usual: str
+) -> tuple[str, ...]:
+    """Return the addresses of an agent's models and servers, for a sandbox without network.
+
+    The models are at the URLs in the variables called names or in the agent's own arguments, where
+    there are any, and else at the usual ones.
+    """
+    values = [os.environ.get(name, "") for name in names]
+    given = [value for value in values if value.startswith("http")]
+    given += [url for text in (*values, *options.args) for url in _BASE_URL.findall(text)]
+    remote = [server.url for server in servers if server.url is not None]
+    return (*(given or usual), *remote)
+
+
+def files_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
+    """Return the files that servers are made of: a sandboxed agent must be able to start them."""
+    words = [word for server in servers for word in (server.command or "", *server.args)]
+    return tuple(word for word in words if word.startswith("/"))
 
 
 def spell_variables(text: str, spelling: str) -> str:

@@ -24,7 +24,7 @@ from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings
-from assay.report.comparison import plain
+from assay.records.text import visible_line
 from assay.run.workspace import frozen_template, inherited
 
 
@@ -92,7 +92,7 @@ class CommandBatch:
         if not options.quiet and not options.as_json:
             click.echo(progress.summary(str(options.output or "")), err=True)
         for problem, n in tally.setup_problems.items():
-            line = plain(counted(problem, n, tally.n_done))
+            line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
         left = tally.total - tally.n_done
         if left > 0:

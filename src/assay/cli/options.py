@@ -15,13 +15,17 @@ from assay.cli.parameters import (
     Number,
     append_option,
     concurrency_option,
+    container_option,
+    cpus_option,
     isolate_option,
+    memory_option,
     model_option,
     output_option,
     overwrite_option,
     progress_option,
     quiet_option,
     retries_option,
+    sandbox_option,
 )
 from assay.errors import InputError
 from assay.pipeline.identity import identify
@@ -63,6 +67,10 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     workspace_dir: Path | None
     workspace_template: Path | None
     isolate: bool
+    sandbox: str | None
+    container: str | None
+    memory: int | None
+    cpus: float | None
     env_names: Sequence[str]
     filters: Sequence[str]
     limit: int | None
@@ -175,6 +183,12 @@ benchmark_options: list[Decorator] = [
         "prompts come from PROMPTS.",
     ),
 ]
+confinement_options: list[Decorator] = [
+    sandbox_option,
+    container_option,
+    memory_option,
+    cpus_option,
+]
 run_options: list[Decorator] = [
     click.option(
         "-c",
@@ -220,12 +234,13 @@ run_options: list[Decorator] = [
         "--workspace-dir; by default in your cache folder, outside of every project.",
     ),
     isolate_option,
+    *confinement_options,
     click.option(
         "--env",
         "env_names",
         multiple=True,
         metavar="NAME",
-        help="With --isolate, pass this environment variable through to the agent. "
+        help="With --isolate, --sandbox or --container, pass this environment variable through. "
         "May be repeated.",
     ),
     click.option(
@@ -405,9 +420,12 @@ def setting(
         turn_s=timeout_ms / 1000,
         trial_s=options.trial_timeout / 1000 if options.trial_timeout else None,
         stall_s=options.stall,
+        memory_bytes=options.memory,
+        cpus=options.cpus,
     )
     token = _run_token(options.output)
     surroundings = _surroundings(options, token, keep_raw=keep_raw)
+    check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
         agent=agent,
@@ -419,6 +437,15 @@ def setting(
     )
 
 
+def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
+    """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
+    limited = limits.memory_bytes is not None or limits.cpus is not None
+    if surroundings.confined_in or limited:
+        from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
+
+        check(surroundings, limits)
+
+
 def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surroundings:
     cwd = Path(options.cwd or Path.cwd()).resolve()
     if not cwd.is_dir():
@@ -427,7 +454,8 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
     output, workspaces = options.output, options.workspace_dir
     template, raw = options.workspace_template, options.raw_dir
     # With -c the user has named the folder to work in, isolated or not.
-    is_private = template is not None or (options.isolate and options.cwd is None)
+    has_own_home = options.isolate or options.sandbox or options.container
+    is_private = template is not None or (has_own_home and options.cwd is None)
     if is_private and workspaces is None:
         workspaces = private_root() / token
     # Not beside a device or a pipe, such as /dev/stdout.
@@ -440,6 +468,8 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         workspace_template=str(private_root() / f"template-{token}") if template else None,
         replace=bool(options.resume or options.rerun or options.overwrite),
         isolate=options.isolate,
+        sandbox=options.sandbox or "",
+        container=options.container or "",
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",

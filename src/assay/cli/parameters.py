@@ -1,10 +1,11 @@
 """Parameters that several commands take, and that need nothing but click."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -23,7 +24,20 @@ class Number(click.FloatRange):
         return number
 
 
-class AfterDashes(click.Command):
+class WithSandbox(click.Command):
+    """A command whose option --sandbox may stand alone: the word after it is not its value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        pairs = zip(["", *args], args, strict=False)
+        # Another program's option, as in --agent-arg --sandbox, stays as it is.
+        spelled = [
+            f"{word}=network" if word == "--sandbox" and before != "--agent-arg" else word
+            for before, word in pairs
+        ]
+        return super().parse_args(ctx, spelled)
+
+
+class AfterDashes(WithSandbox):
     """A command that keeps the arguments after -- apart: they are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -32,6 +46,25 @@ class AfterDashes(click.Command):
             ctx.meta["after_dashes"] = args[cut + 1 :]
             args = args[:cut]
         return super().parse_args(ctx, args)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """A number of bytes, with K, M, G or T for powers of 1024."""
+
+    name = "size"
+    _UNITS: ClassVar = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE | re.ASCII)
+        n_bytes = float(found[1]) * 1024 ** self._UNITS[found[2].upper()] if found else 0
+        if n_bytes < _LEAST_MEMORY:
+            self.fail(f"{value!r} is not a size of at least 1M, such as 512M or 4G", param, ctx)
+        return int(n_bytes)
+
+
+_LEAST_MEMORY = 1024**2
 
 
 def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
@@ -130,6 +163,33 @@ retries_option: Decorator = click.option(
     metavar="N",
     help="Retry trials that failed for reasons other than the agent (provider errors, lost "
     "workers) up to N times. Default: 0.",
+)
+sandbox_option: Decorator = click.option(
+    "--sandbox",
+    type=click.Choice(["network", "no-network"]),
+    metavar="[=no-network]",
+    help="Run each agent under bubblewrap, with its own HOME, /tmp and processes. It sees the "
+    "system read-only and its workspace, and nothing else; --sandbox=no-network lets it reach "
+    "only its models. Default: no sandbox.",
+)
+container_option: Decorator = click.option(
+    "--container",
+    metavar="IMAGE",
+    help="Run each agent in a container of this image, with docker or podman. Add "
+    "--sandbox=no-network to let it reach only its models. Default: no container.",
+)
+memory_option: Decorator = click.option(
+    "--memory",
+    type=Size(),
+    metavar="SIZE",
+    help="Let the processes of a trial use at most this much memory together, as in 512M or 4G. "
+    "Default: no limit.",
+)
+cpus_option: Decorator = click.option(
+    "--cpus",
+    type=Number(min=0, min_open=True),
+    metavar="N",
+    help="Let the processes of a trial use at most N CPUs together, as in 1.5. Default: no limit.",
 )
 isolate_option: Decorator = click.option(
     "--isolate",

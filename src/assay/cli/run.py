@@ -15,7 +15,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import help_option
+from assay.cli.parameters import WithSandbox, help_option
 from assay.pipeline.batch import run_batch
 from assay.pipeline.stages import RunTrial
 from assay.records.spec import PluginRef
@@ -29,6 +29,7 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
 
 
 @click.command(
+    cls=WithSandbox,
     short_help="Run prompts and write the agent's raw output.",
     epilog=examples(
         "assay run evals/prompts.jsonl -s demo -o raw.jsonl",

@@ -217,7 +217,7 @@ class _FrozenLoader(SourceFileLoader):
         super().__init__(name, path)
         self._source = source
 
-    def get_data(self, path: str) -> bytes:  # type: ignore[override]
+    def get_data(self, path: str) -> bytes:
         if self._source is not None and path == self.path:
             return self._source
         return super().get_data(path)

@@ -14,7 +14,7 @@ from assay.pipeline.stages import OnTrialStep
 from assay.plugin import Executor
 from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
-from assay.run.family import end_leftovers
+from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
 from assay.run.process import start_over, stop_all
 
@@ -95,7 +95,7 @@ def run_batch[R, S: BatchProgress](
     work.prepare()
     if batch.resume:
         end_leftovers(batch.run_token)
-    with place or nullcontext():
+    with place or nullcontext(), no_strays():
         missing = rows.missing(batch.specs)
         with (progress := show(len(missing))):
             workers = max(1, min(batch.workers, len(missing)))

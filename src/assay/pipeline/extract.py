@@ -87,6 +87,8 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
         metadata["timedOut"] = end.timed_out
         if end.lingered:
             metadata["lingered"] = True
+        if end.limits:
+            metadata["limits"] = end.limits
     if recording.evidence:
         metadata["evidence"] = recording.evidence
     return metadata
@@ -116,6 +118,10 @@ def failure_of(recording: Recording, reading: Reading) -> Failure | None:
     if not recording.turns or recording.unsplit:
         return reading.failure
     end = recording.turns[-1].end
+    if end.out_of_memory and (end.signal or end.exit_code):
+        message = "killed for memory: it used more than --memory allows"
+        answered = reading.events.terminal
+        return Failure(cause=Cause.AGENT_LIMIT, message=message, answered=answered)
     cut = _cut_short(end)
     if cut is not None and not (reading.failure and _explains(reading.failure, cut)):
         return cut

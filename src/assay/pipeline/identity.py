@@ -98,13 +98,19 @@ def _shown(value: Any) -> str:
     return str(value) if value else "none"
 
 
-def _isolation(surroundings: Surroundings) -> str:
-    return "isolate" if surroundings.isolate else "none"
+def _isolation(around: Surroundings) -> str:
+    if around.container:
+        return f"container {around.container}"
+    if around.sandbox:
+        return "sandbox" if around.sandbox == "network" else f"sandbox {around.sandbox}"
+    return "isolate" if around.isolate else "none"
 
 
 def _limits(limits: Limits) -> dict[str, float]:
     seconds = {"turnMs": limits.turn_s, "trialMs": limits.trial_s, "stallMs": limits.stall_s}
-    return {name: value * 1000 for name, value in seconds.items() if value is not None}
+    found = {name: value * 1000 for name, value in seconds.items() if value is not None}
+    others = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
+    return found | {name: float(value) for name, value in others.items() if value is not None}
 
 
 def _graders(refs: Sequence[PluginRef]) -> dict[str, str]:
@@ -151,7 +157,7 @@ def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> d
     for number, folder in enumerate((start, *start.parents), 1):
         _add(found, folder, in_folder, "../" * number)
     in_home: Sequence[str] = getattr(adapter, "reads_in_home", ())
-    if in_home and not around.isolate:
+    if in_home and not around.own_home:
         _add(found, Path.home(), in_home, "~/")
     return found
 

@@ -164,3 +164,9 @@ class AdapterSchema(_Part, frozen=True):
     """Variables of ours that the agent may see when isolated."""
     keep: list[str] = []
     """Files to keep with the raw streams, as globs below HOME (~/…) or the workspace."""
+    visible: list[str] = []
+    """Files and folders, besides those in command, that the agent sees under --sandbox."""
+    login: list[str] = []
+    """Files below HOME (~/…) that are copied into the agent's own HOME under --sandbox."""
+    endpoints: list[str] = []
+    """URLs that the agent may reach under --sandbox=no-network."""

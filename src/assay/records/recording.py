@@ -39,6 +39,10 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Wrote more than Limits.output_bytes."""
     lingered: bool = False
     """Was killed because it lived on after its result event."""
+    limits: dict[str, Any] = {}
+    """Most memory in bytes and most CPUs of the trial, and what enforced them."""
+    out_of_memory: bool = False
+    """A process of the trial was killed because it used more memory than it may."""
     lines: int | UnsetType = UNSET
     """How many of a raw row's lines belong to this turn."""
 

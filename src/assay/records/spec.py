@@ -74,6 +74,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Most that one turn may write to stdout and stderr together."""
     line_bytes: int = 16 * 1024 * 1024
     """Longest line that is still read; longer ones stay in raw only."""
+    memory_bytes: int | None = None
+    """Most memory that the processes of a trial may use together."""
+    cpus: float | None = None
+    """Most CPUs that they may use together."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +93,24 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
+    sandbox: str = ""
+    """network or no-network runs the agent under bubblewrap; it is isolated then."""
+    container: str = ""
+    """Image of a container to run the agent in; it is isolated then."""
     raw_dir: str | None = None
     """Parent of the raw streams; None keeps them only while the trial runs."""
     raw_prefix: str = ""
     """The same, as the rows of the output name it: relative to the output's folder."""
+
+    @property
+    def own_home(self) -> bool:
+        """Whether each trial gets a HOME of its own and only declared variables."""
+        return self.isolate or bool(self.sandbox or self.container)
+
+    @property
+    def confined_in(self) -> str:
+        """network or no-network for a sandbox, container for a container, else nothing."""
+        return "container" if self.container else self.sandbox
 
 
 class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +133,13 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What must be equal for two trials of the prompt to belong together."""
     extra: dict[str, Any] = {}
     """Fields of the user's row that we do not know; they are copied into the result."""
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the agent runs in a sandbox, in a container or with limited memory or CPUs."""
+        limits = self.limits
+        limited = limits.memory_bytes is not None or limits.cpus is not None
+        return bool(self.surroundings.confined_in) or limited
 
     @property
     def raw_folder(self) -> str:

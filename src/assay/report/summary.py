@@ -20,7 +20,6 @@ from assay.records.views import (
     ThoughtText,
     ToolUse,
 )
-from assay.report.comparison import plain
 from assay.report.text import fence, js_number, one_text, shorten
 
 
@@ -40,7 +39,7 @@ def write_summary(rows: RowFile, out: BinaryIO) -> list[str]:
 
 
 def _counted(found: Counter[str], n_rows: int) -> list[str]:
-    return [plain(counted(words, n, n_rows)) for words, n in found.most_common()]
+    return [visible_line(counted(words, n, n_rows)) for words, n in found.most_common()]
 
 
 def _summarize(row: SummaryView, setups: SetupReader) -> Summary:
@@ -99,7 +98,7 @@ def _section(row: DetailView, setups: SetupReader) -> str:
     mark = f"[→{row.id}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     lacked = "; ".join(setups.problems_in(row))
-    warning = f"**UNHEALTHY:** {plain(lacked)}\n\n" if lacked else ""
+    warning = f"**UNHEALTHY:** {visible_line(lacked)}\n\n" if lacked else ""
     return (
         f"## Evaluation Record: {row.id}\n\n{warning}"
         f"**Input:** {one_text(row.input, '\n')}\n\n"

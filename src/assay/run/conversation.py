@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,9 @@ from assay.run.raw import RawStreams
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
 from assay.run.workspace import child_env, our_secrets, secrets_of
+
+if TYPE_CHECKING:
+    from assay.run.confinement import Confinement
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -64,6 +67,8 @@ class Conversation:
         """The agent's own session id, once it is known; set it to continue an earlier session."""
         self.mcp_servers: dict[str, dict[str, Any]] = {}
         """Servers of the trial's world, for the adapter."""
+        self.confinement: Confinement | None = None
+        """What each process is started in; None starts it as it is."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -95,6 +100,7 @@ class Conversation:
             home=self._places.home,
             scratch=self._places.scratch,
             mcp_servers=self.mcp_servers,
+            sandbox=self._spec.surroundings.confined_in,
         )
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
@@ -191,13 +197,20 @@ class Conversation:
             stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
         if command.files:
             self._write_files(command)
+        confinement = self.confinement
+        enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
+        if confinement is not None and confinement.secrets:
+            self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
-            argv=command.argv,
+            argv=enclosed.argv if enclosed else command.argv,
             cwd=self._places.workspace,
-            env=env,
+            env=enclosed.env if enclosed else env,
+            pass_fds=enclosed.pass_fds if enclosed else (),
+            wrapped=enclosed is not None and enclosed.wrapped,
+            spared=enclosed is not None and enclosed.spared,
             stdout=streams.out_fd,
             stderr=streams.err_fd,
             stdin=stdin,
@@ -208,6 +221,9 @@ class Conversation:
         except SpawnError:
             streams.close(0, lambda _line: None)
             raise
+        finally:
+            if confinement is not None:
+                confinement.started()
         streams.started()
         end.spawned_ms = self._now_ms()
         self._streams = streams
@@ -270,6 +286,8 @@ class Conversation:
                 self._places.raw.forget(f"{self._n_processes}.{name}")
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
+        if self.confinement is not None and over:
+            self.failure = self.confinement.note(end, self.stderr) or self.failure
 
     def _release(self) -> None:
         assert self._process is not None

@@ -25,6 +25,7 @@ _LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
 _NUMBERS = 65_536
 """How many trials can be told apart by the limit before its values repeat."""
 _POLL_S = 0.01
+_SHORT_POLL_S = 0.0005
 _KILL_S = 5.0
 _LIST_BYTES = 4096
 
@@ -116,15 +117,19 @@ class Mark:
         return f"{MARK_NAME}={self.token}".encode() in environment.split(b"\0")
 
 
-def end_family(root: int | None, mark: Mark, term_s: float) -> bool:
-    """End the root and all its descendants: TERM, grace, KILL. Return whether any was alive."""
+def end_family(root: int | None, mark: Mark, term_s: float, *, spare_root: bool = False) -> bool:
+    """End the root and all its descendants: TERM, grace, KILL. Return whether any was alive.
+
+    A root that is to be spared gets no TERM: it ends by itself when its only child has ended, and
+    would take the others' time to end away if it ended first.
+    """
     orphans = _orphans(mark)
     if root is None and not orphans:  # the usual end of a trial, which never imports psutil
         return False
     family = _Family(root, mark)
     if not family.members(orphans):
         return False
-    family.signal(signal.SIGTERM)
+    family.signal(signal.SIGTERM, spared=root if spare_root else None)
     if not family.wait(term_s):
         # More than once: what forks faster than we look has new members after each round.
         deadline = time.monotonic() + _KILL_S
@@ -134,6 +139,43 @@ def end_family(root: int | None, mark: Mark, term_s: float) -> bool:
                 break
     _orphans(mark)  # reaps those that died just now
     return True
+
+
+def wait_for_orphans(mark: Mark, seconds: float = 1.0) -> None:
+    """Wait until the marked orphans, which are being killed, have ended; reap them."""
+    deadline = time.monotonic() + seconds
+    while _orphans(mark) and time.monotonic() < deadline:
+        time.sleep(_SHORT_POLL_S)
+
+
+@contextlib.contextmanager
+def no_strays() -> Iterator[None]:
+    """Kill at the end what the block left to us and no mark tells of.
+
+    A process that clears its environment and changes its limits has no mark left. It is still
+    handed to us when it has lost its parent; but which trial it came from is not known, so it can
+    be ended only when all of them have.
+    """
+    adopt_orphans()
+    before = set(_adopted())
+    try:
+        yield
+    finally:
+        strays = [pid for pid in _adopted() if pid not in before and not _reap(pid)]
+        if strays:
+            _kill_trees(strays)
+
+
+def _kill_trees(pids: Iterable[int]) -> None:
+    import psutil
+
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(pid)
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        _reap(pid)
 
 
 def end_leftovers(run_token: str) -> int:
@@ -190,9 +232,11 @@ class _Family:
                 for child in process.children(recursive=True):
                     self._known.setdefault(child.pid, child)
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: int, spared: int | None = None) -> None:
         """Send a signal to each; those that ended meanwhile are skipped."""
         for process in self.members():
+            if process.pid == spared:
+                continue
             with contextlib.suppress(self._psutil.Error, OSError):
                 process.send_signal(number)
 

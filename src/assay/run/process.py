@@ -26,6 +26,9 @@ _WAIT_PER_PROCESS_S = 0.0002
 _active = 0
 _active_lock = threading.Lock()
 _stopping = threading.Event()
+_FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
+"""Through a sandbox, death by a signal arrives as exit code 128 + n. A program may choose such a
+code itself, but not those of these signals."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +44,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """None is an empty stdin."""
     talk: bool = False
     """Keep stdin open for write()."""
+    pass_fds: tuple[int, ...] = ()
+    """Other files that the process gets; they stay the caller's."""
+    wrapped: bool = False
+    """The program only waits for another one, which it started in a sandbox or container."""
+    spared: bool = False
+    """The program gets no TERM: it ends with the one that it waits for."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +73,8 @@ class Process:
     def __init__(self, launch: Launch | Call, mark: family.Mark) -> None:
         family.adopt_orphans()
         self._mark = mark
+        self._wrapped = isinstance(launch, Launch) and launch.wrapped
+        self._spared = isinstance(launch, Launch) and launch.spared
         self._outbox = b""
         """What write() was given and stdin has not taken yet."""
         self._popen: subprocess.Popen[bytes] | _Forked
@@ -133,8 +144,11 @@ class Process:
     def end(self, term_s: float) -> bool:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
+        if self._wrapped and root is None:
+            family.wait_for_orphans(self._mark)  # they are being ended, but are not gone yet
         # After Ctrl-C the operator waits for this: the grace period is short.
-        ended = family.end_family(root, self._mark, 0.5 if _stopping.is_set() else term_s)
+        term_s = 0.5 if _stopping.is_set() else term_s
+        ended = family.end_family(root, self._mark, term_s, spare_root=self._spared)
         self._popen.wait()
         return ended
 
@@ -161,6 +175,8 @@ class Process:
     def signal_name(self) -> str | None:
         """The name of the signal that killed the process."""
         code = self._popen.returncode
+        if self._wrapped and code is not None and code - 128 in _FATAL:
+            code = 128 - code
         if code is None or code >= 0:
             return None
         try:
@@ -359,6 +375,7 @@ def _start(launch: Launch) -> "subprocess.Popen[bytes]":
             stdout=launch.stdout,
             stderr=launch.stderr,
             start_new_session=True,
+            pass_fds=launch.pass_fds,
         )
     except (OSError, ValueError) as error:
         raise SpawnError(_why_not_started(launch, error)) from error

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +25,9 @@ from assay.run.host import LocalHost
 from assay.run.raw import RawStreams
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
+
+if TYPE_CHECKING:
+    from assay.run.confinement import Confinement
 
 
 @contextmanager
@@ -84,6 +87,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
         conversation.mcp_servers = world.mcp_servers
+        conversation.confinement = _confinement(spec, places, world, stack)
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
@@ -164,9 +168,22 @@ def _keep_session_files(conversation: Conversation, places: Places) -> None:
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
-    if not spec.surroundings.isolate:
+    if not spec.surroundings.own_home:
         return None
     return stack.enter_context(temporary_folder("assay-home-"))
+
+
+def _confinement(
+    spec: TrialSpec, places: Places, world: World, stack: ExitStack
+) -> "Confinement | None":
+    if not spec.is_confined:
+        return None
+    from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
+
+    visible = (*getattr(world, "visible", ()), places.scratch)
+    made = Confinement(spec, places.workspace, places.home, visible)
+    stack.callback(made.close)
+    return made
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:

@@ -18,9 +18,16 @@ import msgspec
 
 from assay import plugins
 from assay.cli.group import examples
-from assay.cli.options import AgentOptions, agent_ref, with_options
+from assay.cli.options import (
+    AgentOptions,
+    agent_ref,
+    check_confinement,
+    confinement_options,
+    with_options,
+)
 from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import (
+    WithSandbox,
     concurrency_option,
     help_option,
     isolate_option,
@@ -71,6 +78,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     stall: float | None
     isolate: bool
+    sandbox: str | None
+    container: str | None
+    memory: int | None
+    cpus: float | None
     env_names: Sequence[str]
     retries: int
     max_cost: float | None
@@ -80,6 +91,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(
+    cls=WithSandbox,
     short_help="Let agents play games, and keep logs and scores.",
     epilog=examples(
         "assay arc run random --games ky01 --max-steps 50",
@@ -145,12 +157,14 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="Kill an agent that prints nothing for this many seconds. Default: never.",
 )
 @isolate_option
+@with_options(confinement_options)
 @click.option(
     "--env",
     "env_names",
     multiple=True,
     metavar="NAME",
-    help="With --isolate, pass this environment variable through to the agents. May be repeated.",
+    help="With --isolate, --sandbox or --container, pass this environment variable through. "
+    "May be repeated.",
 )
 @retries_option
 @click.option(
@@ -231,6 +245,10 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     trial_ms: float | None = None
     stall_s: float | None = None
     isolate: bool = False
+    sandbox: str = ""
+    container: str = ""
+    memory_bytes: int | None = None
+    cpus: float | None = None
     env_names: Sequence[str] = ()
 
 
@@ -268,11 +286,22 @@ def new_run(
             "stall_s": options.stall,
             "isolate": options.isolate,
             "env_names": list(options.env_names),
+            **_confinement(options),
         },
     )
     folder = place.store.runs_dir / run_id
     write_json(folder / META, meta)
     return StoredRun(folder=folder, meta=meta)
+
+
+def _confinement(options: RunOptions) -> dict[str, Any]:
+    asked = {
+        "sandbox": options.sandbox,
+        "container": options.container,
+        "memory_bytes": options.memory,
+        "cpus": options.cpus,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions) -> dict[str, Any]:
@@ -304,6 +333,8 @@ class ArcRun:
     def play(self, options: RunOptions) -> Scorecard:
         """Run what is missing, then write the scores and the metadata."""
         began_s = time.monotonic()
+        shared = self._setting()
+        check_confinement(shared.surroundings, shared.limits)
         show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
@@ -340,12 +371,16 @@ class ArcRun:
             turn_s=options.timeout_ms / 1000,
             trial_s=options.trial_ms / 1000 if options.trial_ms else None,
             stall_s=options.stall_s,
+            memory_bytes=options.memory_bytes,
+            cpus=options.cpus,
         )
         surroundings = Surroundings(
             cwd=str(self._temporary),
             workspace_dir=str(self._temporary / WORK),
             replace=True,
             isolate=options.isolate,
+            sandbox=options.sandbox,
+            container=options.container,
             env_names=tuple(options.env_names),
             raw_dir=str(self._temporary / RAW),
             raw_prefix=RAW,

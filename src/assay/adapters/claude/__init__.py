@@ -1,5 +1,6 @@
 """The adapter for Claude Code: `claude -p` with its stream of JSON events."""
 
+import os
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from assay.adapters.reading import read_turns
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
+    endpoints_of,
+    files_of,
     is_too_long,
     mcp_servers,
     variables_of,
@@ -40,6 +43,12 @@ _PASSED = (
     "CLAUDE_CODE_OAUTH_TOKEN",
     "CLAUDE_CODE_MAX_RETRIES",
     "API_TIMEOUT_MS",
+)
+_ENDPOINTS = (
+    "https://api.anthropic.com",
+    # Where a login is renewed:
+    "https://console.anthropic.com",
+    "https://platform.claude.com",
 )
 _SETUP = {
     "permissionMode": "permissionMode",
@@ -89,6 +98,9 @@ class ClaudeAdapter(VendorAdapter):
                 "~/.claude/projects/*/{session_id}.jsonl",
                 "~/.claude/projects/*/{session_id}/subagents/*.jsonl",
             ),
+            visible=files_of(servers.values()),
+            login=_login(ask),
+            endpoints=endpoints_of(options, servers.values(), ("ANTHROPIC_BASE_URL",), *_ENDPOINTS),
         )
 
     def watch(self) -> Watch:
@@ -141,6 +153,12 @@ def _plugin_error(error: dict[str, Any]) -> dict[str, Any]:
     """Name a plugin that did not load: by its folder, because one without a name has a number."""
     folder = str(error.get("path") or "").rstrip("/").rpartition("/")[2]
     return {"name": folder or error.get("plugin"), "type": error.get("type")}
+
+
+def _login(ask: Ask) -> dict[str, str]:
+    place = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
+    name = ".credentials.json"
+    return {f"{ask.home}/.claude/{name}": f"{place}/{name}"} if ask.home else {}
 
 
 def _mcp_config(servers: dict[str, McpServer]) -> str:

@@ -19,6 +19,8 @@ from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
+    endpoints_of,
+    files_of,
     is_too_long,
     mcp_servers,
     start_failure,
@@ -198,6 +200,7 @@ unbounded_connection_retries = false
 """For an isolated agent: no requests but to its provider, and a refused connection is not retried
 forever, which is Codex's default."""
 _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION")
+_ENDPOINTS = ("https://api.openai.com", "https://chatgpt.com", "https://auth.openai.com")
 _BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 _OWN_SANDBOX = ("-s", "--sandbox", "--full-auto", "-a", "--ask-for-approval", _BYPASS, "--yolo")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -210,7 +213,9 @@ _TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64
 def codex_command(options: VendorOptions, ask: Ask) -> Command:
     """Build the command line; the prompt follows `--` or, when long, goes to stdin."""
     servers = mcp_servers(options, ask)
-    argv = [native_program(options.program), "exec"]
+    in_container = ask.sandbox == "container"  # where another program is installed than here
+    program = options.program if in_container else native_program(options.program)
+    argv = [program, "exec"]
     if ask.session_id is not None:
         argv.append("resume")
     argv += ["--json", "--skip-git-repo-check", *_sandbox(options.args)]
@@ -234,7 +239,15 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
         files=files,
         pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=keep,
+        visible=files_of(servers.values()),
+        login=_login(ask),
+        endpoints=endpoints_of(options, servers.values(), ("OPENAI_BASE_URL",), *_ENDPOINTS),
     )
+
+
+def _login(ask: Ask) -> dict[str, str]:
+    place = os.environ.get("CODEX_HOME") or "~/.codex"
+    return {f"{ask.home}/.codex/auth.json": f"{place}/auth.json"} if ask.home else {}
 
 
 def native_program(name: str) -> str:

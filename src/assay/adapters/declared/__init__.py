@@ -50,6 +50,10 @@ class DeclaredAdapter:
             stdin=stdin,
             pass_env=tuple(schema.pass_env),
             keep=tuple(schema.keep),
+            # Never a word of the prompt: it could name any file.
+            visible=(*(w for w in schema.command[1:] if w.startswith("/")), *schema.visible),
+            login={f"{ask.home}/{name[2:]}": name for name in schema.login if name[:2] == "~/"},
+            endpoints=tuple(schema.endpoints),
         )
 
     def watch(self) -> Watch:

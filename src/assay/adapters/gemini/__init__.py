@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from assay.adapters.vendor import (
     VendorAdapter,
     VendorOptions,
     add_usage,
+    endpoints_of,
+    files_of,
     is_too_long,
     mcp_servers,
     start_failure,
@@ -175,6 +178,16 @@ _KEYS = (
     "GOOGLE_CLOUD_LOCATION",
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
+_BASE_URLS = ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
+_ENDPOINTS = (
+    "https://generativelanguage.googleapis.com",
+    "https://aiplatform.googleapis.com",
+    # With a login instead of a key:
+    "https://cloudcode-pa.googleapis.com",
+    "https://oauth2.googleapis.com",
+    "https://accounts.google.com",
+)
+_LOGIN = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
 _ENV = {
     "GEMINI_CLI_TRUST_WORKSPACE": "true",  # an untrusted folder ends the process with code 55
     "GEMINI_CLI_NO_RELAUNCH": "true",  # it would start itself again, with a larger heap
@@ -199,7 +212,7 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     env, path, keep = _home(ask)
     settings = _settings(options, servers)
     if ask.home is not None:
-        settings["security"] = {"auth": {"selectedType": _auth_type()}}
+        settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     return Command(
         argv=tuple(argv),
         env={**_ENV, **env},
@@ -207,6 +220,9 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
         files={path: msgspec.json.encode(settings).decode()},
         pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=keep,
+        visible=files_of(servers.values()),
+        login={f"{ask.home}/{name}": f"~/{name}" for name in _LOGIN} if ask.home else {},
+        endpoints=endpoints_of(options, servers.values(), _BASE_URLS, *_ENDPOINTS),
     )
 
 
@@ -224,10 +240,14 @@ def _home(ask: Ask) -> tuple[dict[str, str], str, tuple[str, ...]]:
     return {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": path}, path, keep
 
 
-def _auth_type() -> str:
+def _auth_type(ask: Ask) -> str:
     """How an isolated agent logs in; by default Gemini CLI takes a base URL for a gateway."""
-    vertex = os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true"
-    return "vertex-ai" if vertex else "gemini-api-key"
+    if os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+        return "vertex-ai"
+    # Only a sandboxed agent gets a copy of the login.
+    has_login = ask.sandbox and Path.home().joinpath(_LOGIN[0]).exists()
+    has_key = "GEMINI_API_KEY" in os.environ
+    return "oauth-personal" if has_login and not has_key else "gemini-api-key"
 
 
 def _is_unsafe(text: str) -> bool:

@@ -1,5 +1,6 @@
 """The adapter for OpenCode: the stream of `opencode run`, and its database for the rest."""
 
+import os
 import re
 from typing import Any
 
@@ -14,6 +15,8 @@ from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     add_usage,
+    endpoints_of,
+    files_of,
     mcp_servers,
     spell_variables,
     start_failure,
@@ -36,6 +39,7 @@ _QUIET = {
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
 }
+_CONFIG_NAME = "OPENCODE_CONFIG_CONTENT"
 _NO_INSTALL = {
     "node_modules/.keep": "",
     "package-lock.json": '{"lockfileVersion":3,"packages":{"":{"dependencies":'
@@ -80,7 +84,7 @@ class OpenCodeAdapter(VendorAdapter):
             files[f"{folder}/opencode.json"] = config
             env |= _QUIET
         elif servers:
-            env["OPENCODE_CONFIG_CONTENT"] = config
+            env[_CONFIG_NAME] = config
         return Command(
             argv=(*argv, *options.args),
             env=env,
@@ -88,6 +92,11 @@ class OpenCodeAdapter(VendorAdapter):
             files=files,
             pass_env=(*key_names(options.model), *variables_of(servers.values())),
             keep=_KEPT if ask.home else (),  # the user's own database holds all their sessions
+            visible=files_of(servers.values()),
+            login=_login(ask),
+            endpoints=endpoints_of(
+                options, servers.values(), (_CONFIG_NAME,), *_endpoints(options.model)
+            ),
         )
 
     def watch(self) -> Watch:
@@ -191,6 +200,27 @@ def _server(server: McpServer) -> dict[str, Any]:
         "enabled": True,
         "environment": translated(server.env),
     }
+
+
+_ENDPOINTS = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "openrouter": "https://openrouter.ai",
+    "opencode": "https://opencode.ai",
+}
+
+
+def _endpoints(model: str | None) -> tuple[str, ...]:
+    """Return where a provider's models are; others are named in a variable given with --env."""
+    known = _ENDPOINTS.get((model or "").partition("/")[0])
+    return (known,) if known else ()
+
+
+def _login(ask: Ask) -> dict[str, str]:
+    place = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    name = "opencode/auth.json"
+    return {f"{ask.home}/.local/share/{name}": f"{place}/{name}"} if ask.home else {}
 
 
 def key_names(model: str | None) -> tuple[str, ...]:

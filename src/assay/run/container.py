@@ -1,0 +1,175 @@
+"""Run an agent in a container of docker or podman: its programs are those of an image."""
+
+import atexit
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from assay.errors import AssayError
+from assay.plugin import Machine
+from assay.records.spec import Limits
+from assay.run import family
+from assay.run.process import Launch, Process
+from assay.run.sandbox import View
+
+_ENGINES = {
+    "docker": ("docker", "version", "--format", "{{.Server.Version}}"),
+    "podman": ("podman", "version", "--format", "{{.Client.Version}}"),
+}
+"""Each engine, and what shows that it answers: docker's program does nothing without a server."""
+_LABEL = f"assay-run={os.getpid()}-{time.time_ns()}"
+"""All containers of this process have it."""
+_WATCHDOG = 'cat; for id in $("$1" ps -aq --filter "label=$2"); do "$1" rm -f "$id"; done'
+_NEVER_STARTED = (125, 126, 127)
+"""Exit codes of an engine that could not start the container; an agent may have them too."""
+_CLEAN_UP_S = 5.0
+_counter = count()
+
+
+class Container(msgspec.Struct, frozen=True):
+    """One container that runs one process of an agent."""
+
+    engine: str
+    image: str
+    name: str
+
+    def run(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        view: View,
+        *,
+        network: bool,
+        talk: bool,
+        limits: Limits,
+    ) -> list[str]:
+        """Return the command that runs argv; it sees its workspace, its HOME and what is visible.
+
+        Values of variables stay out of the command line: see client_env.
+        """
+        words = [self.engine, "run", "--rm", "--name", self.name, "--label", _LABEL]
+        words += ["--network", "host" if network else "none", "--workdir", view.workspace]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"]
+        words += [*_user(self.engine), *_limits(limits), *(["--interactive"] if talk else [])]
+        for place in (view.workspace, view.home):
+            words += ["--volume", f"{place}:{place}"]
+        words += ["--volume", f"{view.home}/tmp:/tmp"]
+        for place in view.visible:
+            if Path(place).expanduser().exists():
+                words += ["--volume", f"{Path(place).expanduser()}:{place}:ro"]
+        for name, value in env.items():
+            if _is_ours_too(name):
+                words += ["--env", f"{name}={value}"]
+            elif name != "PATH":  # the image has its own
+                words += ["--env", name]
+        return [*words, "--entrypoint", argv[0], self.image, *argv[1:]]
+
+    def has_started(self, machine: Machine, exit_code: int | None) -> bool:
+        """Whether the agent ran at all; the engine knows, whatever the agent printed."""
+        if exit_code not in _NEVER_STARTED:
+            return True
+        words = [self.engine, "events", "--since", "24h", "--until", "0s"]
+        words += ["--filter", f"container={self.name}", "--filter", "event=start"]
+        return bool(machine.run(words, timeout_s=20.0).stdout.strip())
+
+    def remove(self, machine: Machine) -> None:
+        """End it and remove it; nothing happens when it is gone."""
+        machine.run([self.engine, "rm", "-f", self.name], timeout_s=30.0)
+
+
+def client_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the engine's program: ours, and the agent's for it to pass on."""
+    passed = {name: value for name, value in env.items() if not _is_ours_too(name)}
+    return {**os.environ, **passed, "PATH": os.environ.get("PATH", os.defpath)}
+
+
+def new_container(engine: str, image: str, token: str) -> Container:
+    """Return a container with a name of its own; it ends with this process at the latest."""
+    _watch(engine)
+    return Container(engine, image, f"assay-{token[:12]}-{os.getpid()}-{next(_counter)}")
+
+
+def find_engine(machine: Machine) -> str:
+    """Return docker or podman, whichever answers. Raises AssayError when neither does."""
+    for name, words in _ENGINES.items():
+        if _answers(machine, words):
+            return name
+    msg = "--container needs docker or podman, and neither answers"
+    raise AssayError(msg, hint="install one, for example with: apt install podman")
+
+
+def check_container(machine: Machine, image: str, *, network: bool) -> str:
+    """Raise AssayError, with the reason, unless the image can be run here; return the engine."""
+    engine = find_engine(machine)
+    if machine.run([engine, "image", "inspect", image], timeout_s=60.0).exit_code != 0:
+        msg = f"{engine} has no image {image}"
+        raise AssayError(msg, hint=f"build or fetch it: {engine} build -t {image} containers/")
+    words = [engine, "run", "--rm", "--network", "host" if network else "none"]
+    words += ["--cap-drop", "ALL", "--read-only", *_user(engine), "--entrypoint", "true", image]
+    done = machine.run(words, timeout_s=120.0)
+    # 127: there is no program `true`, but there was a container to look for it in.
+    if done.exit_code not in (0, 127):
+        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.exit_code}"
+        msg = f"{engine} cannot run a container here: {said.splitlines()[-1]}"
+        raise AssayError(msg)
+    return engine
+
+
+def _answers(machine: Machine, words: Sequence[str]) -> bool:
+    try:
+        return machine.run(words, timeout_s=20.0).exit_code == 0
+    except AssayError:
+        return False
+
+
+def _is_ours_too(name: str) -> bool:
+    """Whether the engine's program needs another value of a variable than the agent."""
+    return name in ("HOME", "TMPDIR") or name.startswith("XDG_")
+
+
+def _limits(limits: Limits) -> list[str]:
+    words: list[str] = []
+    if limits.memory_bytes is not None:
+        words += ["--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)]
+    return [*words, "--cpus", f"{limits.cpus:g}"] if limits.cpus is not None else words
+
+
+def _user(engine: str) -> list[str]:
+    """Run as we do, so that the files that it makes are ours."""
+    words = ["--user", f"{os.getuid()}:{os.getgid()}"]
+    return [*words, "--userns", "keep-id"] if engine == "podman" and os.getuid() else words
+
+
+@cache
+def _watch(engine: str) -> None:
+    """Start a process that removes our containers when this process ends, in whatever way.
+
+    A container belongs to its engine and not to us: it would go on after a kill -9.
+    """
+    mark = family.Mark("assay-watchdog")
+    sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    launch = Launch(
+        argv=["/bin/sh", "-c", _WATCHDOG, "sh", engine, _LABEL],
+        cwd="/",
+        env=dict(os.environ),
+        stdout=sink,
+        stderr=sink,
+        talk=True,
+    )
+    process = Process(launch, mark)
+    os.close(sink)
+
+    def end() -> None:
+        process.close_stdin()
+        until_s = time.monotonic() + _CLEAN_UP_S
+        while not process.poll() and time.monotonic() < until_s:
+            time.sleep(0.01)
+        process.end(0)
+        process.release()
+
+    atexit.register(end)

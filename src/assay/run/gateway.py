@@ -1,0 +1,234 @@
+"""The way out of a sandbox without network: to the addresses that are allowed, and to no other.
+
+Inside, a small program opens listening sockets on 127.0.0.1, hands them to us over a Unix socket
+and becomes the agent. We accept the agent's connections here, outside, and pass them on. An
+address on this machine has the same port inside, so the agent needs no proxy for it; all others
+are reached through a proxy that the usual variables name.
+"""
+
+import contextlib
+import re
+import selectors
+import socket
+import threading
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+_PROXY_PORTS = range(3128, 3200)
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_CONNECT_S = 30.0
+_START_S = 60.0
+_HEAD_BYTES = 65_536
+_BLOCK = 65_536
+_MOST_SOCKETS = 64
+_REQUEST = re.compile(rb"^([A-Z]+) (\S+) (HTTP/1\.[01])\r\n")
+
+HELPER = """\
+import sys, os
+from _socket import *
+path, ports = sys.argv[1], sys.argv[2].split(",")
+found = []
+for port in ports:
+    for family, host in ((AF_INET, "127.0.0.1"), (AF_INET6, "::1")):
+        try:
+            one = socket(family, SOCK_STREAM)
+            one.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            one.bind((host, int(port)))
+            one.listen(128)
+            found.append(one)
+        except OSError:
+            if family == AF_INET:
+                raise
+way = socket(AF_UNIX, SOCK_STREAM)
+way.connect(path)
+fds = b"".join(one.fileno().to_bytes(4, sys.byteorder) for one in found)
+way.sendmsg([b"x"], [(SOL_SOCKET, SCM_RIGHTS, fds)])
+way.recv(1)
+for one in (*found, way):
+    one.close()
+try:
+    os.execvp(sys.argv[3], sys.argv[3:])
+except OSError as error:
+    sys.exit(f"cannot start {sys.argv[3]}: {error.strerror}")
+"""
+"""Runs inside, with the socket's path, the ports and the agent's command as arguments."""
+
+
+class Gateway:
+    """Connects one sandboxed process to the allowed addresses, until it is closed."""
+
+    def __init__(self, path: str, addresses: Iterable[str]) -> None:
+        """Listen on a Unix socket at path; addresses are URLs."""
+        self.path = path
+        allowed = {place for url in addresses if (place := _place(url))}
+        self._allowed = {place for place in allowed if place[0] not in _LOCAL}
+        self._ports = {port for host, port in allowed if host in _LOCAL}
+        self._proxy = next(port for port in _PROXY_PORTS if port not in self._ports)
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        way = self._keep(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        way.bind(path)
+        way.listen(1)
+        way.settimeout(_START_S)
+        threading.Thread(target=self._take_sockets, args=(way,), daemon=True).start()
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        """The arguments of HELPER before the agent's command."""
+        return self.path, ",".join(map(str, sorted({*self._ports, self._proxy})))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables that lead to the proxy; none where all addresses are on this machine."""
+        if not self._allowed:
+            return {}
+        proxy = f"http://127.0.0.1:{self._proxy}"
+        names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+        no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(_LOCAL))
+        return dict.fromkeys(names, proxy) | no_proxy | {"NODE_USE_ENV_PROXY": "1"}
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            self._closed = True
+            left, self._open = self._open, set()
+        for one in left:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+            one.close()
+
+    def _take_sockets(self, way: socket.socket) -> None:
+        """Take the sockets of the one process that is expected, then serve them."""
+        try:
+            peer = self._keep(way.accept()[0])
+            peer.settimeout(_START_S)
+            _, fds, _, _ = socket.recv_fds(peer, 1, _MOST_SOCKETS)
+            listening = [self._keep(socket.socket(fileno=fd)) for fd in fds]
+            peer.sendall(b"x")
+            for one in (peer, way):
+                self._drop(one)
+            for one in listening:
+                threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+        except OSError:  # closed, or the process ended before it came so far
+            self._drop(way)
+
+    def _serve(self, listening: socket.socket) -> None:
+        port = listening.getsockname()[1]
+        while True:
+            try:
+                client = self._keep(listening.accept()[0])
+            except OSError:
+                return
+            threading.Thread(target=self._pass_on, args=(client, port), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket, port: int) -> None:
+        """Serve one connection of the agent."""
+        server = None
+        try:
+            if port in self._ports:
+                server = self._connect("127.0.0.1", port)
+            elif port == self._proxy:
+                server = self._answer(client)
+            if server is not None:
+                _copy_both_ways(client, server)
+        except OSError:
+            pass
+        finally:
+            self._drop(client)
+            if server is not None:
+                self._drop(server)
+
+    def _answer(self, client: socket.socket) -> socket.socket | None:
+        """Read what the agent asks the proxy for; return the connection to it if it is allowed."""
+        client.settimeout(_CONNECT_S)
+        head, rest = _read_head(client)
+        request = _REQUEST.match(head)
+        if request is None:
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            return None
+        method, target, version = request.groups()
+        url = target.decode("latin-1")
+        tunnel = method == b"CONNECT"
+        place = _place(f"https://{url}" if tunnel else url)
+        if place is None or place not in self._allowed:
+            client.sendall(b"HTTP/1.1 403 Forbidden by --sandbox=no-network\r\n")
+            client.sendall(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+            return None
+        try:
+            server = self._connect(*place)
+        except OSError:
+            client.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            return None
+        if tunnel:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.sendall(rest)
+        else:
+            split = urlsplit(url)
+            path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+            first = b"%s %s %s\r\n" % (method, path.encode("latin-1"), version)
+            server.sendall(first + head[request.end() :] + rest)
+        client.settimeout(None)
+        return server
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        server = self._keep(socket.create_connection((host, port), _CONNECT_S))
+        server.settimeout(None)
+        return server
+
+    def _keep(self, one: socket.socket) -> socket.socket:
+        with self._lock:
+            if self._closed:
+                one.close()
+                msg = "the gateway is closed"
+                raise OSError(msg)
+            self._open.add(one)
+        return one
+
+    def _drop(self, one: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(one)
+        one.close()
+
+
+def _place(url: str) -> tuple[str, int] | None:
+    """Return host and port of a URL."""
+    try:
+        split = urlsplit(url)
+        port = split.port or _DEFAULT_PORTS.get(split.scheme)
+    except ValueError:
+        return None
+    if split.scheme not in _DEFAULT_PORTS or not split.hostname or not port:
+        return None
+    return split.hostname, port
+
+
+def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
+    """Read up to the empty line that ends the head of a request; return what follows it too."""
+    data = b""
+    while b"\r\n\r\n" not in data and len(data) < _HEAD_BYTES:
+        block = client.recv(_BLOCK)
+        if not block:
+            break
+        data += block
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return head + end, rest
+
+
+def _copy_both_ways(one: socket.socket, other: socket.socket) -> None:
+    """Copy until both sides have ended."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(one, selectors.EVENT_READ, other)
+        selector.register(other, selectors.EVENT_READ, one)
+        while selector.get_map():
+            for key, _ in selector.select():
+                source, target = key.fileobj, key.data
+                assert isinstance(source, socket.socket)
+                block = source.recv(_BLOCK)
+                if block:
+                    target.sendall(block)
+                else:
+                    selector.unregister(source)
+                    with contextlib.suppress(OSError):
+                        target.shutdown(socket.SHUT_WR)

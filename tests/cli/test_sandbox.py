@@ -1,0 +1,341 @@
+"""An agent under --sandbox: what it can see and do, how it ends, and when it is refused."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+SHELL_AGENT = """
+eval "${@: -1}" > "$TMPDIR/said" 2>&1
+code=$?
+printf '{"type":"result","session_id":"s","result":"%s"}\\n' \
+  "$(sed 's/\\\\/\\\\\\\\/g; s/"/\\\\"/g; s/\\t/ /g' "$TMPDIR/said" | sed ':a;N;$!ba;s/\\n/\\\\n/g')"
+exit $code
+"""
+"""Evaluates its prompt and answers with what that printed."""
+
+
+@pytest.fixture
+def shell_agent(agent: Callable, tag: str) -> Callable[..., Path]:
+    def write(**changes: Any) -> Path:
+        return agent(command=["/bin/bash", "-c", SHELL_AGENT, "agent", tag], **changes)
+
+    return write
+
+
+@pytest.fixture
+def told(assay: Callable, shell_agent: Callable, prompts: Callable) -> Callable[..., Any]:
+    """Let the agent evaluate one prompt in a sandbox; give its row."""
+
+    def run(text: Any, *args: Any, sandbox: str = "--sandbox", **more: Any) -> dict[str, Any]:
+        words = ("capture", prompts(text), "-s", shell_agent(), "--workspace-dir", "w", sandbox)
+        done = assay(*words, *args, **more)
+        assert len(done.rows) == 1, done
+        return done.rows[0]
+
+    return run
+
+
+def test_sees_nothing_that_is_not_its_own(told: Callable, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    in_tmp = Path(f"/tmp/planted-{tmp_path.name}")
+    places = [tmp_path / "planted", home / "planted", in_tmp, tmp_path / "w" / "planted"]
+    (tmp_path / "w").mkdir()
+    for place in places:
+        place.write_text("secret-3f")
+    source = Path(__file__).parents[2] / "src"
+    words = [*map(str, places), str(source / "assay/errors.py"), "/etc/shadow", "/root/.profile"]
+    try:
+        row = told(f"cat {' '.join(words)}; ls -A ~; ls -A", env={"HOME": str(home)})
+    finally:
+        in_tmp.unlink()
+    lines = row["output"].splitlines()
+    assert sum("No such file" in line for line in lines) == len(words), lines
+    assert lines[len(words) :] == ["tmp"]
+
+
+def test_sees_no_other_process(told: Callable) -> None:
+    row = told("ls -d /proc/[0-9]* | wc -l; kill -0 " + str(os.getpid()))
+    assert int(row["output"].splitlines()[0]) < 10
+    assert "No such process" in row["output"]
+
+
+def test_cannot_change_the_system(told: Callable) -> None:
+    places = ["/usr/x", "/etc/passwd", "/x", "/opt/x", "/proc/sys/kernel/core_pattern"]
+    row = told("; ".join(f": >> {place}" for place in places) + "; mount -o remount,rw /usr")
+    failed = row["output"].splitlines()
+    assert sum("Read-only" in line or "denied" in line for line in failed) == len(places) + 1
+
+
+def test_works_in_its_workspace_and_reopens_stdout(told: Callable, tmp_path: Path) -> None:
+    line = '{"type":"message","text":"reopened"}'
+    row = told(f"echo made > file; echo '{line}' >> /dev/stdout; echo '{line}' >> /proc/$$/fd/1")
+    assert (tmp_path / "w" / "prompt-p0" / "file").read_text() == "made\n"
+    assert row["output"].count("reopened") == 2
+    assert "failure" not in row
+
+
+def test_stdout_itself_can_be_reopened(
+    assay: Callable, agent: Callable, prompts: Callable, tag: str
+) -> None:
+    text = '{"type":"result","result":"through its name"}'
+    schema = agent(command=["/bin/sh", "-c", f"echo '{text}' >> /dev/stdout", tag])
+    done = assay("capture", prompts("x"), "-s", schema, "--workspace-dir", "w", "--sandbox")
+    assert done.rows[0]["output"] == "through its name", done
+
+
+def test_home_and_tmp_last_for_a_trial_and_no_longer(
+    assay: Callable, shell_agent: Callable, prompts: Callable
+) -> None:
+    text = "cat ~/note /tmp/note; echo one | tee ~/note > /tmp/note"
+    path = prompts({"id": "a", "input": [text, text]}, {"id": "b", "input": text})
+    words = ("capture", path, "-s", shell_agent(), "--workspace-dir", "w", "--sandbox")
+    first, second = assay(*words).rows
+    assert first["output"].splitlines() == ["one", "one"], first
+    assert second["output"].count("No such file") == 2
+
+
+def test_exit_codes_and_signals_come_through(told: Callable) -> None:
+    row = told("exit 7")
+    assert (row["metadata"]["exitCode"], row["failure"]["cause"]) == (7, "agent_crash")
+    row = told("kill -9 $$")
+    assert (row["metadata"]["exitCode"], row["metadata"]["signal"]) == (137, "SIGKILL")
+    assert row["failure"]["cause"] == "agent_crash"
+
+
+def test_a_timeout_gives_time_to_end(told: Callable, tmp_path: Path, alive: Callable) -> None:
+    row = told("trap 'echo ended > by-itself; exit 3' TERM; sleep 60 & wait", "-t", 800)
+    assert (row["failure"]["cause"], row["metadata"]["timedOut"]) == ("agent_timeout", True)
+    assert (tmp_path / "w" / "prompt-p0" / "by-itself").read_text() == "ended\n"
+    assert alive() == []
+
+
+def test_a_timeout_ends_what_ignores_signals(told: Callable, alive: Callable) -> None:
+    row = told("trap '' TERM INT HUP; while :; do sleep 0.1; done", "-t", 500)
+    assert row["failure"]["cause"] == "agent_timeout"
+    assert alive() == []
+
+
+def test_an_agent_that_lingers(
+    assay: Callable, agent: Callable, prompts: Callable, tag: str, alive: Callable
+) -> None:
+    script = """echo '{"type":"result","result":"done"}'; sleep 60"""
+    schema = agent(command=["/bin/sh", "-c", script, tag], terminal={"graceMs": 200})
+    done = assay("capture", prompts("x"), "-s", schema, "--workspace-dir", "w", "--sandbox")
+    row = done.rows[0]
+    assert (row["output"], row["metadata"]["lingered"]) == ("done", True)
+    assert "failure" not in row
+    assert alive() == []
+
+
+HUNDREDS = "for i in $(seq 200); do setsid env -i sleep 600.{} & done; wait"
+ESCAPES = "setsid env -i bash -c 'ulimit -q 12345; (setsid sleep 600.{} &)'; sleep 0.2"
+
+
+def sleeping(number: int) -> int:
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += f"600.{number}\0".encode() in path.read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("text", "args"), [(HUNDREDS, ("-t", 3000)), (ESCAPES, ())])
+def test_nothing_is_left(told: Callable, text: str, args: tuple[Any, ...]) -> None:
+    number = os.getpid() * 10 + len(args)
+    told(text.format(number), *args)
+    assert sleeping(number) == 0
+
+
+def test_nothing_is_left_when_assay_itself_is_killed(
+    start: Callable, shell_agent: Callable, prompts: Callable, eventually: Callable
+) -> None:
+    number = os.getpid() * 10 + 5
+    path = prompts(HUNDREDS.format(number))
+    process = start("capture", path, "-s", shell_agent(), "--workspace-dir", "w", "--sandbox")
+    assert eventually(lambda: sleeping(number) >= 200)
+    process.send_signal(signal.SIGKILL)
+    assert eventually(lambda: sleeping(number) == 0)
+
+
+def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
+    with serving() as open_port, serving() as closed_port:
+        connect = "exec 3<>/dev/tcp/127.0.0.1/{} && cat <&3"
+        text = f"({connect.format(open_port)}); ({connect.format(closed_port)}); ls /sys/class/net"
+        env = {"MY_BASE_URL": f"http://127.0.0.1:{open_port}/v1"}
+        row = told(text, "--env", "MY_BASE_URL", sandbox="--sandbox=no-network", env=env)
+        lines = row["output"].splitlines()
+        assert lines[0] == f"hello from {open_port}", row
+        assert "Connection refused" in row["output"]
+        assert f"hello from {closed_port}" not in row["output"]
+        row = told(f"({connect.format(open_port)}); ({connect.format(closed_port)})")
+        assert row["output"].count("hello from") == 2, "with network, both are there"
+
+
+def test_no_network_has_a_proxy_for_other_machines(told: Callable, tmp_path: Path) -> None:
+    ask = (
+        "exec 3<>/dev/tcp/127.0.0.1/${{HTTPS_PROXY##*:}}; "
+        "printf 'CONNECT {} HTTP/1.1\\r\\n\\r\\n' >&3; head -1 <&3 | tr -d '\\r'; exec 3>&-"
+    )
+    text = "; ".join(ask.format(f"{host}:443") for host in ("allowed.invalid", "other.invalid"))
+    env = {"MY_BASE_URL": "https://allowed.invalid/v1"}
+    row = told(text, "--env", "MY_BASE_URL", sandbox="--sandbox=no-network", env=env)
+    allowed, other = row["output"].splitlines()
+    assert "502" in allowed, "it is let through, but there is no such host"
+    assert "403" in other
+
+
+def test_exit_codes_come_through_without_network(told: Callable) -> None:
+    assert told("exit 7", sandbox="--sandbox=no-network")["metadata"]["exitCode"] == 7
+
+
+def test_a_missing_program_is_no_failure_of_the_agent(
+    assay: Callable, agent: Callable, prompts: Callable
+) -> None:
+    for sandbox in ("--sandbox", "--sandbox=no-network"):
+        words = ("capture", prompts("x"), "-s", agent(command=["no-such-program"]))
+        row = assay(*words, "--workspace-dir", "w", sandbox).rows[0]
+        assert row["failure"]["cause"] == "spawn"
+        assert "no-such-program" in row["failure"]["message"]
+
+
+def test_login_comes_through_but_instructions_do_not(
+    assay: Callable, shell_agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    home = tmp_path / "home" / ".my"
+    home.mkdir(parents=True)
+    (home / "auth.json").write_text(json.dumps({"access": "oauth-0123456789abcdef-xyz"}))
+    (home / "INSTRUCTIONS.md").write_text("always say yes")
+    schema = shell_agent(login=["~/.my/auth.json"])
+    text = "ls -A ~/.my; stat -c %a ~/.my/auth.json; cat ~/.my/auth.json"
+    words = ("capture", prompts(text), "-s", schema, "--workspace-dir", "w", "--sandbox")
+    row = assay(*words, env={"HOME": str(home.parent)}).rows[0]
+    names, mode, content = row["output"].splitlines()
+    assert (names, mode) == ("auth.json", "600")
+    assert "oauth-0123456789abcdef-xyz" not in content
+
+
+def test_session_files_are_kept(assay: Callable, shell_agent: Callable, prompts: Callable) -> None:
+    schema = shell_agent(keep=["~/sessions/*.log"])
+    path = prompts("mkdir ~/sessions; echo kept > ~/sessions/s.log")
+    words = ("-s", schema, "--workspace-dir", "w", "--raw-dir", "raw", "--sandbox")
+    row = assay("capture", path, *words, "-o", "out.jsonl")
+    assert row.code == 0, row
+    assert (Path(path).parent / "raw/prompt-p0/files/sessions/s.log").read_text() == "kept\n"
+
+
+def test_the_word_after_it_is_not_its_value(
+    assay: Callable, shell_agent: Callable, prompts: Callable
+) -> None:
+    path = prompts("echo $PWD")
+    done = assay("capture", "--sandbox", path, "-s", shell_agent(), "--workspace-dir", "w")
+    assert done.rows[0]["output"].endswith("w/prompt-p0"), done
+    done = assay("run", "--sandbox", path, "-s", shell_agent(), "--workspace-dir", "w")
+    assert done.code == 0, done
+    assert assay("capture", path, "--sandbox=maybe").code == 2
+
+
+def test_the_whole_environment_is_not_passed_on(told: Callable) -> None:
+    row = told("echo ${ASKED_FOR:-none} ${NOT_ASKED_FOR:-none}", "--env", "ASKED_FOR",
+               env={"ASKED_FOR": "one", "NOT_ASKED_FOR": "two"})  # fmt: skip
+    assert row["output"] == "one none"
+
+
+REFUSALS = [
+    (None, "--sandbox needs bubblewrap", "apt install bubblewrap"),
+    (
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n",
+        "--sandbox does not work on this machine: bwrap: No permissions to create new namespace",
+        "user namespaces",
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "says", "hint"), REFUSALS)
+def test_is_refused_where_it_cannot_work(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    tmp_path: Path,
+    program: str | None,
+    says: str,
+    hint: str,
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if program is not None:
+        (folder / "bwrap").write_text(program)
+        (folder / "bwrap").chmod(0o755)
+    env = {"PATH": str(folder)}
+    out = tmp_path / "out.jsonl"
+    out.write_text("earlier\n")
+    words = ("capture", prompts("!do put ran x"), "-s", agent(), "--sandbox", "-o", out)
+    done = assay(*words, "--overwrite", env=env)
+    assert done.code == 1
+    assert says in done.stderr
+    assert hint in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert out.read_text() == "earlier\n"
+
+
+def test_works_for_an_ordinary_user(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("all other tests run as an ordinary user already")
+    code = (
+        "import os, sys; from assay.run.sandbox import *; "
+        "os.mkdir('etc'); copy_etc('etc'); os.makedirs('home/tmp'); os.mkdir('w'); "
+        "here = os.getcwd(); "
+        "view = View(workspace=here + '/w', home=here + '/home', etc=here + '/etc'); "
+        "words = sandboxed(['/bin/sh', '-c', 'id -u; echo x > made; cat /etc/hostname'], "
+        "os.environ, view, network=False); "
+        "print(*words, sep='\\0')"
+    )
+    folder = Path(f"/tmp/assay-user-{tmp_path.name}")
+    folder.mkdir()
+    try:
+        words = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True,
+                               check=True).stdout.decode()  # fmt: skip
+        subprocess.run(["chown", "-R", "65534:65534", folder], check=True)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        done = subprocess.run(
+            [*user, *words.rstrip("\n").split("\0")], capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "65534\n", done
+        assert (folder / "w/made").read_text() == "x\n"
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+class serving:  # noqa: N801 - a context manager
+    """A server that greets whoever connects."""
+
+    def __enter__(self) -> int:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._port = self._socket.getsockname()[1]
+        threading.Thread(target=self._greet, daemon=True).start()
+        return self._port
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _greet(self) -> None:
+        while True:
+            try:
+                client = self._socket.accept()[0]
+            except OSError:
+                return
+            with client:
+                client.sendall(f"hello from {self._port}\n".encode())
