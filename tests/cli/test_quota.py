@@ -12,7 +12,7 @@ from assay.run import quota
 from assay.run.host import LocalHost
 
 GREEDY = "exec python3 -c 'x = bytearray(300 << 20); print(len(x))'"
-TOOL = "python3 -c 'x = bytearray(300 << 20)'; echo '{\"type\":\"result\",\"result\":\"went on\"}'"
+TOOL = 'python3 -c \'x = bytearray(300 << 20)\'; echo \'{"type":"result","result":"went on"}\''
 BUSY = "for i in 1 2; do timeout 1 sh -c 'while :; do :; done' & done; wait; times"
 
 
@@ -90,17 +90,19 @@ def test_without_groups_each_process_has_its_limits(monkeypatch: pytest.MonkeyPa
     greedy = ["python3", "-c", "x = bytearray(300 << 20)"]
     done = LocalHost().run(made.wrap(greedy))
     assert b"MemoryError" in done.stderr
-    counted = LocalHost().run(made.wrap(["python3", "-c", "import os; print(len(os.sched_getaffinity(0)))"]))
+    counted = LocalHost().run(
+        made.wrap(["python3", "-c", "import os; print(len(os.sched_getaffinity(0)))"])
+    )
     assert counted.stdout == b"1\n"
     with pytest.raises(AssayError, match="control group"):
         quota.open_quota(Limits(cpus=0.5), LocalHost())
 
 
-def test_systemd_is_asked_where_it_answers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_systemd_is_asked_where_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "systemd-run"
-    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do echo "$1" >&2; shift; done\nshift\nexec "$@"\n')
+    program.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -- ]; do echo "$1" >&2; shift; done\nshift\nexec "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(quota, "_group_bases", lambda _names: None)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.records.capture import Capture, Cause, Failure, Timing, ToolCall, Usage
+from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets, is_secret_name
 from assay.run.workspace import keep_files
 
@@ -277,7 +278,7 @@ def test_few_and_many_secrets_are_found_at_every_place(n: int, where: int, which
 
 
 def test_kept_files_are_covered_with_their_names(tmp_path: Path) -> None:
-    work, target = tmp_path / "work", tmp_path / "kept"
+    work, target = tmp_path / "work", tmp_path / "raw" / "kept" / "files"
     (work / VALUE).mkdir(parents=True)
     pretty = json.dumps({"tokens": 12345678, "say": ["12345678", VALUE]}, indent=2)
     (work / VALUE / "a.json").write_text(pretty)
@@ -286,7 +287,9 @@ def test_kept_files_are_covered_with_their_names(tmp_path: Path) -> None:
     secrets = Secrets(
         {"KEY": VALUE, "TWO_KEY": f"{VALUE[:-1]}4", "DB_PASSWORD": "12345678", "PEM_KEY": PEM}
     )
-    keep_files(["**/*"], tmp_path, work, target, secrets)
+    with RawStreams(str(tmp_path / "raw")) as raw:
+        keep_files(["**/*"], tmp_path, work, raw, secrets)
+        raw.keep("kept")
     names = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
     assert names == ["[redacted]*******.log", "[redacted]*******.log*", "[redacted]*******/a.json"]
     kept = json.loads((target / names[2]).read_text())

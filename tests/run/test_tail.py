@@ -172,7 +172,7 @@ def test_half_a_secret_at_the_cut_of_an_oversized_line_is_covered(tmp_path: Path
 
 def test_a_json_line_stays_json_with_the_same_numbers(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    tail = Tail(str(path), 10_000, Secrets({"DB_PASSWORD": "12345678"}))
+    tail = Tail(make(path), 10_000, Secrets({"DB_PASSWORD": "12345678"}))
     line = b'{"result":"it is 12345678","input_tokens":12345678}'
     lines: list[RawLine] = []
     for i in range(len(line)):  # as slowly as an agent can write
@@ -188,7 +188,7 @@ def test_a_json_line_stays_json_with_the_same_numbers(tmp_path: Path) -> None:
 def test_what_is_not_read_any_more_is_masked_all_the_same(tmp_path: Path) -> None:
     """An agent that wrote too much is ended, and the rest of its output is not read as lines."""
     path = tmp_path / "out"
-    tail = Tail(str(path), 1000, Secrets({"API_KEY": "hidden-away-1"}))
+    tail = Tail(make(path), 1000, Secrets({"API_KEY": "hidden-away-1"}))
     os.write(tail.fd, b"x" * 200 * 1024 + b" half hidd")
     list(tail.read(0))
     os.write(tail.fd, b"en-away-1\n" + (b"y" * 100_000 + b" hidden-away-1\n") * 8)
@@ -201,7 +201,7 @@ def test_what_is_not_read_any_more_is_masked_all_the_same(tmp_path: Path) -> Non
 
 def test_every_part_of_an_oversized_line_is_masked(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    tail = Tail(str(path), 2000, Secrets({"API_KEY": "hidden-away-1"}))
+    tail = Tail(make(path), 2000, Secrets({"API_KEY": "hidden-away-1"}))
     with path.open("ab", buffering=0) as file:
         for _ in range(40):
             file.write(b"z" * 9_999 + b"hidden-away-1")
