@@ -330,3 +330,18 @@ def test_overwrite_waits_until_the_input_was_read(
     assert done.code == 1
     assert "Traceback" not in done.stderr
     assert old.read_text() == '{"id":"kept"}\n'
+
+
+def test_grade_signs_the_rows_so_that_a_run_can_go_on_with_the_same_grader(
+    assay: Callable, agent: Callable, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    path, schema = prompts("a", "b"), agent()
+    assert assay("capture", path, "-s", schema, "--limit", 1, "-o", "plain.jsonl").code == 0
+    assert assay("grade", "plain.jsonl", "-g", "contains:x", "-o", "graded.jsonl").code == 0
+    args = ["capture", path, "-s", schema, "-o", "graded.jsonl", "--resume"]
+    done = assay(*args)
+    assert done.code == 1
+    assert "the grader contains" in done.stderr
+    assert assay(*args, "-g", "contains:x").code == 0
+    rows = read_rows(tmp_path / "graded.jsonl")
+    assert rows[0]["identity"] == rows[1]["identity"]

@@ -17,9 +17,9 @@ from msgspec import UNSET, UnsetType
 from assay import plugins
 from assay.errors import AssayError, InputError, Interrupted
 from assay.plugin import Grader, Host, Trial
-from assay.records.capture import Failure, Grade
+from assay.records.capture import Failure, Grade, Identity
 from assay.records.rows import UNREADABLE, Place, explain
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, hash_with_graders
 from assay.records.views import GradingView
 from assay.run.workspace import our_secrets
 
@@ -153,6 +153,44 @@ def _names(graders: Sequence[Grader]) -> list[str]:
     return names
 
 
+def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
+    """Return the version of each grader under the name that its grades have."""
+    return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
+
+
+class _Signature:
+    """Puts the graders into the identity of rows that have one."""
+
+    def __init__(self, graders: Sequence[Grader]) -> None:
+        self._graders = grader_versions(graders)
+        self._known: dict[bytes, bytes] = {}
+
+    def put(self, line: bytes, row: GradingView) -> bytes:
+        """Return the line as if these graders had judged it from the start."""
+        old = bytes(row.identity)
+        new = self._known.get(old)
+        if new is None:
+            try:
+                identity = msgspec.json.decode(old, type=Identity)
+            except UNREADABLE:
+                return line
+            new = self._known[old] = _encode(_replace(identity, graders=self._graders))
+        line = _replaced(line, b'"identity":', old, new)
+        if row.spec_hash:
+            changed = hash_with_graders(row.spec_hash, self._graders)
+            line = _replaced(line, b'"specHash":', _encode(row.spec_hash), _encode(changed))
+        return line
+
+
+def _replaced(line: bytes, key: bytes, old: bytes, new: bytes) -> bytes:
+    """Replace a value; ours is the last, what an agent did stands before it."""
+    at = line.rfind(key + old)
+    if at < 0 or old == new:
+        return line
+    at += len(key)
+    return line[:at] + new + line[at + len(old) :]
+
+
 _AHEAD_PER_WORKER = 256
 _AHEAD_BYTES = 32 * 1024 * 1024
 """How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
@@ -261,6 +299,7 @@ class _BatchGrader:
         self._graders = graders
         self._host = host
         self._secrets = our_secrets()
+        self._signature = _Signature(graders)
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
@@ -298,6 +337,8 @@ class _BatchGrader:
             except UNREADABLE as error:
                 unreadable.append(_unreadable(place, line, error))
                 return
+            if row.identity:
+                line = self._signature.put(line, row)
             rows.append((line, row, verdict))
             if trial is not None:
                 yield trial

@@ -11,6 +11,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import AssayError
+from assay.pipeline.grading import grader_versions
 from assay.plugin import Ask, Machine
 from assay.records.capture import Identity
 from assay.records.spec import Limits, PluginRef, Surroundings
@@ -51,7 +52,7 @@ def identify(
         isolation=_isolation(surroundings),
         env=tuple(sorted(surroundings.env_names)),
         limits=_limits(limits),
-        graders=_graders(graders),
+        graders=grader_versions([plugins.grader(ref) for ref in graders]),
     )
 
 
@@ -111,18 +112,6 @@ def _limits(limits: Limits) -> dict[str, float]:
     found = {name: value * 1000 for name, value in seconds.items() if value is not None}
     others = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
     return found | {name: float(value) for name, value in others.items() if value is not None}
-
-
-def _graders(refs: Sequence[PluginRef]) -> dict[str, str]:
-    versions: dict[str, str] = {}
-    for ref in refs:
-        grader = plugins.grader(ref)
-        name, number = grader.name, 1
-        while name in versions:
-            number += 1
-            name = f"{grader.name}-{number}"
-        versions[name] = grader.version
-    return versions
 
 
 def hash_folder(folder: Path) -> str:

@@ -227,6 +227,8 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     outcome: msgspec.Raw = NO_JSON
     grades: msgspec.Raw = NO_JSON
     grader_failures: msgspec.Raw = NO_JSON
+    identity: msgspec.Raw = NO_JSON
+    spec_hash: str | None = None
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
