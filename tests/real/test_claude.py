@@ -1,6 +1,7 @@
 """What only Claude Code has or does, live."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from assay.records.setup import setup_problems
+from assay.testing.model import ScriptedModel
 
 pytestmark = pytest.mark.real
 
@@ -158,3 +160,56 @@ def test_a_skill_that_claude_lists_is_no_problem_and_another_is(play: Play, tmp_
 
 def steps(done: Any) -> list[dict[str, Any]]:
     return [step for step in done.row["trajectory"] if step["type"] != "thought"]
+
+
+NO_SKILL = {
+    "template": ("--workspace-template", "none"),
+    "isolate": ("--isolate",),
+    "both": ("--workspace-template", "none", "--isolate"),
+    "sandbox": ("--sandbox",),
+    "sandboxed template": ("--workspace-template", "none", "--sandbox"),
+}
+
+
+@pytest.mark.parametrize("mode", NO_SKILL)
+def test_an_arm_without_the_skill_has_it_in_no_mode(
+    agent_program: Callable[[str], Path], tmp_path: Path, mode: str
+) -> None:
+    """The project around has a skill and a CLAUDE.md; the arm must see neither."""
+    if "--sandbox" in NO_SKILL[mode] and shutil.which("bwrap") is None:
+        pytest.skip("needs bubblewrap: apt install bubblewrap")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    skill = tmp_path / ".claude/skills/relnotes/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: relnotes\ndescription: writes release notes\n---\nWrite.\n")
+    (tmp_path / "CLAUDE.md").write_text("Always say PLANTED-WORD first.")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "prompts.jsonl").write_text('{"id":"a","input":"Write release notes"}\n')
+    bare = capture_in(tmp_path, agent_program("claude"), "bare.jsonl", ())
+    assert "relnotes" in bare[0]["setup"]["skills"], "in place, the project is seen"
+    assert ".claude/skills/relnotes/SKILL.md" in bare[0]["identity"]["offered"]
+    assert "PLANTED-WORD" in bare[1]
+    row, asked = capture_in(tmp_path, agent_program("claude"), "arm.jsonl", NO_SKILL[mode])
+    assert "relnotes" not in row["setup"]["skills"]
+    assert "offered" not in row["identity"]
+    assert "PLANTED-WORD" not in asked
+    assert "relnotes" not in asked
+
+
+def capture_in(
+    folder: Path, program: Path, out: str, options: tuple[str, ...]
+) -> tuple[dict[str, Any], str]:
+    """Run a trial in a folder; return its row and all that the model was asked."""
+    home = folder.with_name(f"{folder.name}-home")
+    home.mkdir(exist_ok=True)
+    log = folder.with_name(f"{folder.name}-{out}.log")
+    with ScriptedModel({"steps": [{"text": "Done."}]}, log=log, log_bodies=True) as model:
+        env = {**os.environ, **ENV, "ANTHROPIC_BASE_URL": model.url, "HOME": str(home)}
+        command = [sys.executable, "-m", "assay", "capture", "prompts.jsonl", "-o", out]
+        command += ["-s", f"claude:{program}", "--model", "claude-sonnet-4-5", *options]
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    asked = log.read_text()
+    return json.loads((folder / out).read_text()), asked
