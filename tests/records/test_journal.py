@@ -195,13 +195,34 @@ def test_a_file_that_another_took_the_place_of_is_not_written_over(tmp_path: Pat
     journal.append(b'{"id":"b"}')
     with pytest.raises(OutputError, match="was replaced") as error:
         journal.__exit__(None, None, None)
-    assert path.read_text() == "mine"
-    (recovered,) = tmp_path.glob("out.recovered*")
-    assert str(recovered) in error.value.message
-    assert recovered.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+    assert path.read_bytes() == b'{"id":"a"}\n{"id":"b"}\n'
+    (aside,) = tmp_path.glob("out.changed*")
+    assert str(aside) in error.value.message
+    assert aside.read_text() == "mine"
 
 
-@pytest.mark.parametrize("how", ["rename", "truncate", "write over"])
+def forge(path: Path) -> None:
+    """Change a verdict in place, and hide it as well as one can."""
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b'"a"', b'"x"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def add_row(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"id":"forged"}\n')
+
+
+CHANGES = {
+    "rename": lambda path: path.rename(path.with_name("other.jsonl")),
+    "truncate": lambda path: path.write_text(""),
+    "write over": lambda path: path.write_text("x"),
+    "change in place": forge,
+    "add a row": add_row,
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
 @pytest.mark.parametrize("rows_after", [0, 1])
 def test_whatever_is_done_to_the_file_no_row_is_lost(
     tmp_path: Path, how: str, rows_after: int
@@ -210,10 +231,7 @@ def test_whatever_is_done_to_the_file_no_row_is_lost(
     path.write_bytes(b'{"id":"earlier"}\n')
     journal = Journal(path, "resume")
     journal.append(b'{"id":"a"}')
-    if how == "rename":
-        path.rename(tmp_path / "other.jsonl")
-    else:
-        path.write_text("" if how == "truncate" else "x")
+    CHANGES[how](path)
     rows = [b'{"id":"%d"}' % n for n in range(rows_after)]
     for row in rows:
         journal.append(row)

@@ -98,3 +98,31 @@ def test_a_file_system_without_nameless_files_is_served_too(
         assert streams.keep("trial")[0] == "trial"
     kept = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
     assert kept == {"raw/trial/1.out": "one\n", "raw/trial/files/a/b": "two\n"}
+
+
+TAMPER = {
+    "adds a row": "head -1 out.jsonl | sed 's/p0/p2/' >> out.jsonl",
+    "edits a verdict": 'sed -i \'s/"pass":false/"pass":true/\' out.jsonl',
+    "removes the output": "rm out.jsonl",
+}
+
+
+@pytest.mark.parametrize("what", TAMPER)
+def test_an_agent_that_finds_the_output_changes_no_row(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    what: str,
+) -> None:
+    path = prompts("R", f"{TAMPER[what]}; R", "R")
+    done = assay("capture", path, "-s", shell_agent, "-g", "contains:never", "-o", "out.jsonl")
+    assert done.code == 1
+    assert "while it was being written" in done.stderr
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert [(row["id"], row["score"]["pass"]) for row in rows] == [
+        ("p0", False),
+        ("p1", False),
+        ("p2", False),
+    ]

@@ -35,6 +35,18 @@ def copy_bytes(source: int, target: int) -> int:
     return done
 
 
+def same_bytes(one: int, other: int) -> bool:
+    """Compare two open files."""
+    if os.fstat(one).st_size != os.fstat(other).st_size:
+        return False
+    done = 0
+    while block := os.pread(one, _BLOCK, done):
+        if block != os.pread(other, len(block), done):
+            return False
+        done += len(block)
+    return True
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Write all of data, also where the system takes it in pieces."""
     while data:

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.records.capture import Failure, Identity
-from assay.records.files import copy_bytes, nameless_file, write_all
+from assay.records.files import copy_bytes, nameless_file, same_bytes, write_all
 from assay.records.rows import UNREADABLE, open_rows
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
@@ -87,7 +87,8 @@ class Journal:
         """Old rows are still there: they go when the first new one comes, or at a good end."""
         self._trouble = ""
         self._copy: int | None = None
-        self._size = 0
+        self._size = self._ctime_ns = 0
+        """How the file looked after our last write."""
         try:
             _lock(self._fd, path)
             if self._regular and not self._overwrite:
@@ -110,7 +111,7 @@ class Journal:
             if self._overwrite and error is None:
                 self._drop_old_rows()
             if self._regular and not self._overwrite:
-                self._recover()
+                self._recover(thoroughly=True)
             with contextlib.suppress(OSError):  # a pipe or a terminal cannot be synced
                 os.fsync(self._fd)
             if self._trouble and error is None:
@@ -138,7 +139,8 @@ class Journal:
                 msg,
                 hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
-        self._size += len(data)
+        if self._regular:
+            self._remember()
         if self._copy is not None:
             self._add_to_copy(data)
 
@@ -172,7 +174,7 @@ class Journal:
         self._start_copy()
 
     def _start_copy(self) -> None:
-        self._size = os.fstat(self._fd).st_size
+        self._remember()
         self._drop_copy()
         try:
             self._copy = nameless_file(str(self.path.parent))
@@ -192,37 +194,66 @@ class Journal:
             os.close(self._copy)
             self._copy = None
 
-    def _recover(self) -> None:
-        """Notice what somebody did to the file, and make all rows readable again."""
-        size, name = os.fstat(self._fd).st_size, None
+    def _recover(self, *, thoroughly: bool = False) -> None:
+        """Notice what somebody did to the file; put our rows there again, and theirs aside."""
+        now = os.fstat(self._fd)
         try:
-            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):  # noqa: PTH116
-                if size < self._size:
-                    self._trouble = f"{self.path} was truncated while it was being written"
-                    os.ftruncate(self._fd, 0)
-                    copy_bytes(self._source(), self._fd)
-                self._size = os.fstat(self._fd).st_size
-                return
-            name = _unused(self.path)
+            is_there = os.path.samestat(os.stat(self.path), now)  # noqa: PTH116
         except OSError:  # removed or renamed, perhaps with its folder
-            name = self.path
-        self._trouble = f"{self.path} was removed or renamed while it was being written"
-        if name != self.path:
-            self._trouble = f"{self.path} was replaced while it was being written; see {name}"
-        self._continue_in(name)
+            self._note("was removed or renamed")
+            self._take_place()
+            return
+        if not is_there:
+            other = self._aside()
+            self._note(f"was replaced, by what is now {other}")
+            self.path.rename(other)
+            self._take_place()
+        # The clock of the kernel may stand still for some milliseconds, so at the end all is read.
+        elif thoroughly or (now.st_size, now.st_ctime_ns) != (self._size, self._ctime_ns):
+            self._restore(now.st_size)
 
-    def _continue_in(self, path: Path) -> None:
+    def _restore(self, size: int) -> None:
+        if self._copy is None or same_bytes(self._fd, self._copy):
+            self._remember()
+            return
+        kept = ""
+        if size:
+            other = self._aside()
+            kept = f", to what is now {other}"
+            with other.open("xb") as file:
+                copy_bytes(self._fd, file.fileno())
+        self._note(f"was {'changed' if size else 'truncated'}{kept}")
+        os.ftruncate(self._fd, 0)
+        copy_bytes(self._copy, self._fd)
+        self._remember()
+
+    def _note(self, what: str) -> None:
+        self._trouble = f"{self.path} {what} while it was being written"
+
+    def _remember(self) -> None:
+        now = os.fstat(self._fd)
+        self._size, self._ctime_ns = now.st_size, now.st_ctime_ns
+
+    def _take_place(self) -> None:
+        """Write all rows to the path again, and continue there."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, _FLAGS | os.O_EXCL, 0o666)
-            _lock(fd, path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self.path, _FLAGS | os.O_EXCL, 0o666)
+            _lock(fd, self.path)
             copy_bytes(self._source(), fd)
         except OSError as error:
             msg = f"{self._trouble}: {error.strerror}"
             raise OutputError(msg, hint="choose an -o that nobody changes") from error
         os.close(self._fd)
-        self._fd, self.path = fd, path
+        self._fd = fd
         self._start_copy()
+
+    def _aside(self) -> Path:
+        """Return an unused name for what somebody else made of the file."""
+        path, number = self.path, 1
+        while (name := path.with_name(f"{path.stem}.changed-{number}{path.suffix}")).exists():
+            number += 1
+        return name
 
     def _source(self) -> int:
         return self._fd if self._copy is None else self._copy
@@ -233,13 +264,6 @@ class Journal:
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-
-
-def _unused(path: Path) -> Path:
-    number = 1
-    while (name := path.with_name(f"{path.stem}.recovered-{number}{path.suffix}")).exists():
-        number += 1
-    return name
 
 
 def _lock(fd: int, path: Path) -> None:
