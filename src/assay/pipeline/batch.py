@@ -125,6 +125,8 @@ def run_all[R](
         stop_all()
         raise
     finally:
+        if isinstance(results, Generator):
+            results.close()  # waits for the workers: graders must not be closed while one asks
         close_served()
 
 

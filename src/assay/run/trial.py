@@ -50,10 +50,8 @@ def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
         raise
     except _WorldError as error:
         failure = Failure(cause=Cause.WORLD, message=error.message)
-    except AssayError as error:
-        failure = Failure(cause=Cause.HARNESS, message=error.message)
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
-        failure = Failure(cause=Cause.HARNESS, message=f"{type(error).__name__}: {error}")
+        failure = Failure(cause=Cause.HARNESS, message=_message(error))
     return Recording(
         start_ms=start_ms,
         end_ms=_epoch_ms(),
@@ -72,8 +70,10 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
         places = Places(raw, str(workspace), _own_home(spec, stack), f"{raw}/scratch")
         world = _open_world(benchmark, spec, workspace, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
-        conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
-        conversation.mcp_servers = world.mcp_servers
+        with _blaming_the_world():
+            env, mcp_servers = world.env, world.mcp_servers
+        conversation = Conversation(spec, adapter, places, env, mark, on_step)
+        conversation.mcp_servers = mcp_servers
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
         kept = _keep_session_files(conversation, places) if conversation.keep else None
@@ -92,26 +92,40 @@ def _run(spec: TrialSpec, raw: str, start_ms: int, on_step: OnStep | None) -> Re
 
 
 class _WorldError(AssayError):
-    """The world of a trial could not be opened."""
+    """The world of a trial could not be opened or closed, or did not say what it saw."""
 
 
 def _open_world(benchmark: Benchmark, spec: TrialSpec, workspace: Path, stack: ExitStack) -> World:
+    with _blaming_the_world():
+        context = benchmark.world(spec, workspace, LocalHost())
+        world: World = context.__enter__()
+
+    def close(*error: Any) -> bool | None:
+        with _blaming_the_world():
+            return context.__exit__(*error)
+
+    stack.push(close)
+    return world
+
+
+@contextmanager
+def _blaming_the_world() -> Iterator[None]:
+    """Turn whatever a benchmark's world raises into a _WorldError."""
     try:
-        return stack.enter_context(benchmark.world(spec, workspace, LocalHost()))
+        yield
     except Interrupted:
         raise
-    except AssayError as error:
-        raise _WorldError(error.message) from error
+    except Exception as error:
+        raise _WorldError(_message(error)) from error
 
 
 def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
     """Ask the world what it saw; if it broke, the trial measured nothing."""
     last = conversation.turns[-1].end if conversation.turns else None
     try:
-        return world.evidence(last), None
-    except Interrupted:
-        raise
-    except AssayError as error:
+        with _blaming_the_world():
+            return world.evidence(last), None
+    except _WorldError as error:
         return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
@@ -121,6 +135,10 @@ def _keep_session_files(conversation: Conversation, places: Places) -> Path | No
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
     keep_files(patterns, home, Path(places.workspace), kept, conversation.secrets)
     return kept if kept.exists() else None
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
 
 
 def _make_raw_folder(folder: str) -> str:
