@@ -3,11 +3,15 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import msgspec
 
 from assay.errors import AssayError
+
+_WAKE_S = 0.1
+"""A signal that comes just before the main thread begins to wait does not wake it: its handler runs
+only when the wait is over. So no wait is longer than this."""
 
 
 class LocalExecutor(msgspec.Struct, frozen=True):
@@ -52,7 +56,10 @@ class _Pool[T, R]:
         """Yield results until every worker has ended."""
         running = len(self._threads)
         while running:
-            kind, value = self._done.get()
+            try:
+                kind, value = self._done.get(timeout=_WAKE_S)
+            except Empty:
+                continue
             if kind == "end":
                 running -= 1
                 if isinstance(value, BaseException):

@@ -86,7 +86,10 @@ def agent_words(agent: Callable) -> list[str]:
     return json.loads(agent().read_text())["command"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGXCPU],
+)
 def test_interrupted_keeps_rows_ends_agents_and_can_be_resumed(
     start: Callable,
     assay: Callable,

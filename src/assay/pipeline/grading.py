@@ -160,6 +160,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 """How much is put to a grader at once: enough that it is still judging while we write the first."""
 _SHORT_S, _LONG_S = 0.005, 0.02
 """How long a worker should take for a batch: rows it has taken, no other can take."""
+_WAKE_S = 0.1
 _OURS = ("errors", "score", "grades", "graderFailures")
 """Fields that an earlier grading may have left. Not outcome: an old one is kept."""
 _NONE = msgspec.Raw()
@@ -435,14 +436,23 @@ def _in_order(
             ):
                 n_first, size, first = ahead.popleft()
                 n_rows, n_bytes = n_rows - n_first, n_bytes - size
-                yield from first.result().all()
+                yield from _result(first).all()
         while ahead:
-            yield from ahead.popleft()[2].result().all()
+            yield from _result(ahead.popleft()[2]).all()
     except BaseException:
         stop()  # before shutdown, which waits for the workers
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _result(future: "Future[_Graded]") -> "_Graded":
+    """Wait for a result, but never long at a time: see _WAKE_S in executors.py."""
+    from concurrent.futures import wait
+
+    while not future.done():
+        wait([future], _WAKE_S)
+    return future.result()
 
 
 class _Graded(NamedTuple):
