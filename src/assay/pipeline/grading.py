@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay import plugins
-from assay.errors import AssayError, InputError, Interrupted
+from assay.errors import AssayError, InputError, Interrupted, OutOfResources
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Failure, Grade
 from assay.records.rows import UNREADABLE, Place, explain
@@ -119,7 +119,7 @@ def _ask_each(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[G
     for trial in trials:
         try:
             answer: Grade | Exception = grader.grade(trial, host)
-        except Interrupted:
+        except (Interrupted, OutOfResources):
             raise
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
             answer = error

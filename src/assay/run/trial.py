@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from assay import plugins
-from assay.errors import AssayError, Interrupted, OutputError
-from assay.plugin import Benchmark, World
+from assay.errors import AssayError, Interrupted, OutOfResources, OutputError, SpawnError
+from assay.plugin import Ask, Benchmark, World
 from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder, temporary_folder
 from assay.records.recording import Recording
@@ -18,6 +18,8 @@ from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
+from assay.run.process import missing_program
+from assay.run.resources import needed
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
 
@@ -26,7 +28,8 @@ from assay.run.workspace import keep_files, make_workspace
 def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
-    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it.
+    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
+    and OutOfResources.
     """
     raw_dir = spec.surroundings.raw_dir
     if raw_dir is not None:
@@ -34,6 +37,33 @@ def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recordi
         return
     with temporary_folder("assay-") as raw:
         yield _record(spec, raw, on_step)
+
+
+def check_program(spec: TrialSpec) -> None:
+    """Raise SpawnError when the agent's program is not there, as far as that can be known."""
+    around = spec.surroundings
+    ask = Ask(text=spec.prompt.turns[0], cwd=around.cwd, home=around.cwd, scratch=around.cwd)
+    try:
+        command = plugins.adapter(spec.agent).command(ask)
+    except Exception:  # noqa: BLE001 - the trial itself will say what is wrong
+        return
+    program = command.argv[0]
+    if "/" in program:
+        # A relative path begins in the workspace, which may not be there yet.
+        if around.workspace_dir is not None and not Path(program).is_absolute():
+            return
+        places = [Path(around.cwd, program)]
+    else:
+        path = command.env.get("PATH", os.environ.get("PATH", os.defpath))
+        folders = path.split(os.pathsep)
+        if not all(map(os.path.isabs, folders)):  # these begin in the workspace, too
+            return
+        places = [Path(folder, program) for folder in folders]
+    # As the system does: a folder is not a program, and neither is a file that may not be executed.
+    if not any(place.is_file() and os.access(place, os.X_OK) for place in places):
+        why = "Permission denied" if any(map(Path.is_file, places)) else ""
+        msg = f"cannot start {program}: {why}" if why else missing_program(program)
+        raise SpawnError(msg, hint="nothing was run: check the agent's command, or install it")
 
 
 def lost_trial(why: str) -> Recording:
@@ -45,8 +75,9 @@ def lost_trial(why: str) -> Recording:
 def _record(spec: TrialSpec, raw: str, on_step: OnStep | None) -> Recording:
     start_ms = _epoch_ms()
     try:
-        return _run(spec, raw, start_ms, on_step)
-    except Interrupted:
+        with needed():
+            return _run(spec, raw, start_ms, on_step)
+    except (Interrupted, OutOfResources):
         raise
     except _WorldError as error:
         failure = Failure(cause=Cause.WORLD, message=error.message)
@@ -113,7 +144,7 @@ def _blaming_the_world() -> Iterator[None]:
     """Turn whatever a benchmark's world raises into a _WorldError."""
     try:
         yield
-    except Interrupted:
+    except (Interrupted, OutOfResources):
         raise
     except Exception as error:
         raise _WorldError(_message(error)) from error

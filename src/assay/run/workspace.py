@@ -96,14 +96,6 @@ def keep_files(
         copy.write_bytes(secrets.mask(source.read_bytes()))
 
 
-def is_full(folder: str) -> bool:
-    """Whether nothing more can be written into a folder."""
-    disk = os.statvfs(folder)
-    # Part of the free blocks is reserved for root.
-    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
-    return free == 0 < disk.f_blocks
-
-
 def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
     for pattern in patterns:
         base = home if pattern.startswith("~/") else workspace
