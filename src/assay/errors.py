@@ -5,6 +5,7 @@ AssayError               something the operator can act on               exit 1
 |- OutputError           a result cannot be written                      exit 1
 |- PluginError           a plugin is unknown, broken or invalid          exit 1
 |- SpawnError            a program cannot be started                    exit 1
+|- OutOfResources        disk, memory or open files ran out              exit 1
 |- UsageError            the command line is wrong                       exit 2
 `- Interrupted           Ctrl-C or SIGTERM, with everything saved        exit 130
 """
@@ -37,6 +38,10 @@ class PluginError(AssayError):
 
 class SpawnError(AssayError):
     """A program cannot be started; inside a trial it becomes a recorded failure."""
+
+
+class OutOfResources(AssayError):
+    """The machine ran out of disk, memory or open files; never a failure of a single trial."""
 
 
 class UsageError(AssayError):

@@ -3,11 +3,15 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import msgspec
 
-from assay.errors import AssayError
+from assay.errors import AssayError, OutOfResources
+
+_WAKE_S = 0.1
+"""A signal that comes just before the main thread begins to wait does not wake it: its handler runs
+only when the wait is over. So no wait is longer than this."""
 
 
 class LocalExecutor(msgspec.Struct, frozen=True):
@@ -45,14 +49,21 @@ class _Pool[T, R]:
 
     def start(self) -> None:
         """Start the workers. The caller must call stop, also when this is interrupted."""
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError as error:  # the system has no more threads or memory
+            msg = f"cannot start {len(self._threads)} worker threads: {error}"
+            raise OutOfResources(msg, hint="use a smaller -j") from error
 
     def results(self) -> Iterator[R]:
         """Yield results until every worker has ended."""
         running = len(self._threads)
         while running:
-            kind, value = self._done.get()
+            try:
+                kind, value = self._done.get(timeout=_WAKE_S)
+            except Empty:
+                continue
             if kind == "end":
                 running -= 1
                 if isinstance(value, BaseException):

@@ -4,6 +4,7 @@ import ast
 import inspect
 import os
 import re
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -93,11 +94,16 @@ def _built(group: str, ref: PluginRef) -> Any:
     key = group, msgspec.json.encode(ref)  # options are a dict, which cannot be hashed
     built = _plugins.get(key)
     if built is None:
-        built = _plugins[key] = _build(group, ref)
+        with _building:
+            built = _plugins.get(key)  # another thread may have built it meanwhile
+            if built is None:
+                built = _plugins[key] = _build(group, ref)
     return built
 
 
 _plugins: dict[tuple[str, bytes], Any] = {}
+_building = threading.RLock()
+"""A plugin may ask for another one while it is built."""
 
 
 def adapter_ref(text: str) -> PluginRef:

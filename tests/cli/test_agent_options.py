@@ -52,9 +52,8 @@ def test_schema_cannot_have_them(
 
 def test_agent_that_is_not_installed(assay: Callable, prompts: Callable) -> None:
     done = assay("capture", prompts("hi"), "-s", "claude:/no/such/claude")
-    (row,) = done.rows
-    assert row["failure"]["cause"] == "spawn"
-    assert "/no/such/claude" in row["failure"]["message"]
+    assert (done.code, done.rows) == (1, [])
+    assert "/no/such/claude" in done.stderr
 
 
 def test_relative_paths_are_found_beside_the_file_or_in_the_current_folder(

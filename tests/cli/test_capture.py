@@ -241,8 +241,7 @@ def test_retries_are_for_what_is_not_the_agents_fault(
     crashed = assay("capture", prompts("!do put tries x ; exit 3"), "-s", agent(), "--retries", 3)
     assert "retried" not in crashed.rows[0]
     assert (tmp_path / "tries").read_text() == "x"
-    missing = agent(command=["/no/such/program"])
-    lost = assay("capture", prompts("x"), "-s", missing, "--retries", 1)
+    lost = assay("capture", prompts("a\0b"), "-s", agent(), "--retries", 1)
     assert [failure["cause"] for failure in lost.rows[0]["retried"]] == ["spawn"]
 
 

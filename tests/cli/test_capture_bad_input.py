@@ -164,19 +164,20 @@ def test_an_unknown_command_gets_a_suggestion(assay: Callable) -> None:
     assert "'capture'" in done.stderr
 
 
-def test_a_missing_program_is_a_row_with_its_cause(
+def test_a_program_that_cannot_be_started_is_a_row_with_its_cause(
     assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
 ) -> None:
-    (tmp_path / "not-executable").write_text("")
-    for program in ("/no/such/program", "no-such-program", str(tmp_path / "not-executable")):
-        done = assay("capture", prompts("x"), "-s", agent(command=[program]))
-        assert done.code == 0
-        (row,) = done.rows
-        assert row["failure"]["cause"] == "spawn"
-        assert program in row["failure"]["message"]
-        assert row["errors"] == [row["failure"]["message"]]
-        assert row["output"] == ""
-        assert "1 spawn" in done.stderr
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF not a program")
+    program.chmod(0o755)
+    done = assay("capture", prompts("x"), "-s", agent(command=[str(program)]))
+    assert done.code == 1
+    (row,) = done.rows
+    assert row["failure"]["cause"] == "spawn"
+    assert str(program) in row["failure"]["message"]
+    assert row["errors"] == [row["failure"]["message"]]
+    assert row["output"] == ""
+    assert "1 spawn" in done.stderr
 
 
 def test_no_agent_is_a_usage_error(assay: Callable, prompts: Callable) -> None:

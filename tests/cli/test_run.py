@@ -81,12 +81,17 @@ def test_an_agent_must_be_said(assay: Callable, prompts: Callable) -> None:
         assert flag in done.stderr
 
 
-def test_a_missing_program_is_a_row(assay: Callable, prompts: Callable) -> None:
-    done = assay("run", prompts("x"), "--simple", "/no/such/program {}")
-    assert done.code == 0
+def test_a_program_that_cannot_be_started_is_a_row(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF not a program")
+    program.chmod(0o755)
+    done = assay("run", prompts("x"), "--simple", f"{program} {{}}")
+    assert done.code == 1
     (row,) = done.rows
     assert row["failure"]["cause"] == "spawn"
-    assert "/no/such/program" in row["error"]
+    assert str(program) in row["error"]
 
 
 def test_run_is_a_journal_too(

@@ -133,9 +133,12 @@ def test_failed_trials_carry_their_cause_and_are_not_graded_as_complete(
 
 
 def test_what_does_not_measure_the_agent_is_not_measured(
-    assay: Callable, agent: Callable, prompts: Callable, grader: Path
+    assay: Callable, agent: Callable, prompts: Callable, grader: Path, tmp_path: Path
 ):
-    schema = agent(command=["/no/such/agent"])
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF not a program")
+    broken.chmod(0o755)
+    schema = agent(command=[str(broken)])
     (row,) = assay("trials", prompts("hi"), "-s", schema, "-g", grader, "-k", 2).rows
     assert [t["failure"]["cause"] for t in row["trials"]] == ["spawn", "spawn"]
     assert all("pass" not in t and "score" not in t for t in row["trials"])

@@ -19,7 +19,7 @@ from assay.cli.options import (
 from assay.cli.output import refuse_inputs
 from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress
-from assay.pipeline.batch import Batch
+from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.records.setup import counted
@@ -63,6 +63,8 @@ class CommandBatch:
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
+        if not self.batch.resume:  # before an output is made or emptied
+            check_startable(self.batch.specs, self.batch.workers)
 
     def place(self) -> AbstractContextManager[None]:
         """Where the trials run: says what agents can see there, and freezes the template."""
@@ -85,7 +87,7 @@ class CommandBatch:
         return shown
 
     def conclude(self, progress: Progress) -> None:
-        """Print how it went; exit with 1 when trials or grades are missing."""
+        """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
         options, tally = self._options, progress.tally
         for line in progress.doubts.lines():
             click.echo(line, err=True)
@@ -107,7 +109,9 @@ class CommandBatch:
                 "(see graderFailures in the rows)",
                 err=True,
             )
-        if left > 0 or tally.n_grader_failures:
+        if nothing := progress.nothing_measured():
+            click.echo(nothing, err=True)
+        if left > 0 or tally.n_grader_failures or nothing:
             raise click.exceptions.Exit(1)
 
 

@@ -15,7 +15,17 @@ from assay.cli.main import COMMANDS, SHIPPED, help_page
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
+"""All that would end us without a word and leave the agents, except those that no program can
+handle. Batch systems send the last three before they kill. Python itself ignores SIGPIPE."""
 
 
 class LazyGroup(click.Group):
@@ -82,7 +92,7 @@ def cli() -> None:
 
 def run_command(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    for number in _SIGNALS:
+    for number in ENDING_SIGNALS:
         # One that is ignored stays so: nohup ignores SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
@@ -110,7 +120,7 @@ def run_command(args: list[str]) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Kill the agents first: an exit waits for the workers, and they wait for their agents."""
-    for again in _SIGNALS:
+    for again in ENDING_SIGNALS:
         signal.signal(again, signal.SIG_IGN)
     stop_all = getattr(sys.modules.get("assay.run.process"), "stop_all", None)
     if stop_all is not None:  # else nothing was started yet

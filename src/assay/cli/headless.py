@@ -1,10 +1,12 @@
 """assay headless: any agent, served over the Agent Client Protocol on stdio."""
 
 import os
+import select
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -15,7 +17,7 @@ import click
 from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
-from assay.cli.group import examples
+from assay.cli.group import ENDING_SIGNALS, examples
 from assay.cli.options import (
     DEFAULT_TIMEOUT_MS,
     AgentOptions,
@@ -31,6 +33,9 @@ from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.raw import RawStreams
 from assay.run.turn import OnStep
+
+_WAKE_MS = 100
+_BLOCK = 64 * 1024
 
 
 class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
@@ -63,7 +68,7 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
 def command(**values: Any) -> None:
     """Speak the Agent Client Protocol on stdin and stdout, and pass the prompts on to the agent.
 
-    It runs until stdin ends, Ctrl-C or SIGTERM, and then stops all its agents.
+    It runs until stdin ends or a signal such as Ctrl-C, and then stops all its agents.
     """
     options = HeadlessOptions(**values)
     if not options.schema:
@@ -80,13 +85,14 @@ def command(**values: Any) -> None:
             open_conversation=partial(open_conversation, agent, adapter, limits, Path(raw)),
             judge=partial(extract, adapter=adapter),
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop)
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _stop)
         outbox = Outbox(_write)
         server = AcpServer(context, outbox, __version__, log)
         try:
             try:
-                for line in iter(sys.stdin.buffer.readline, b""):
+                for line in _lines(sys.stdin.fileno()):
                     server.take(line)
             finally:
                 _ignore_signals()  # one that came with the end of stdin is raised here
@@ -121,6 +127,26 @@ def open_conversation(
     return Conversation(spec, adapter, places, {}, mark, on_step)
 
 
+def _lines(fd: int) -> Iterator[bytes]:
+    """Yield lines as they come. No wait is long: a signal just before one would not end it."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    parts: list[bytes] = []  # of a line that is longer than a block
+    while True:
+        if not poll.poll(_WAKE_MS):
+            continue
+        block = os.read(fd, _BLOCK)
+        *ends, start = block.split(b"\n")
+        for end in ends:
+            yield b"".join([*parts, end, b"\n"])
+            parts = []
+        parts.append(start)
+        if not block:
+            if rest := b"".join(parts):
+                yield rest
+            return
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     """Stop reading stdin: here a signal is an ordinary end, and one is enough."""
     _ignore_signals()
@@ -128,7 +154,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

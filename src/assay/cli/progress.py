@@ -10,7 +10,7 @@ from msgspec import field
 
 from assay.cli.doubts import Doubts
 from assay.cli.output import note_unmasked
-from assay.records.capture import AnyStep, Capture, Failure, Identity, ToolCall
+from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
@@ -103,6 +103,19 @@ class Progress:
         if tally.cost_usd:
             parts.append(f"${tally.cost_usd:.4f}")
         return ", ".join(parts) + (f" -> {target}" if target else "")
+
+    def nothing_measured(self) -> str:
+        """Say so when no finished trial measures the agent; otherwise return an empty text."""
+        n_done, causes = self.tally.n_done, self.tally.causes
+        n_unmeasured = sum(n for cause, n in causes.items() if not Cause(cause).measures_agent)
+        if not n_done or n_unmeasured < n_done:
+            return ""
+        most = max(causes, key=lambda cause: causes[cause])
+        why = f": {self._reasons[most]}" if self._reasons.get(most) else ""
+        return (
+            f"Nothing was measured: none of {n_done} trials says anything about the agent. "
+            f"The most frequent cause is {most}{why}"
+        )
 
     def _remember(self, failure: Failure | None) -> None:
         """Keep the first reason of what does not measure the agent: a person must act on it."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay import plugins
-from assay.errors import AssayError, Interrupted, PluginError
+from assay.errors import AssayError, Interrupted, OutOfResources, PluginError
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
@@ -155,7 +155,7 @@ class _Asked:
                     for answer in _ANSWERS.decode_lines(answers):
                         trials.popleft()
                         yield PluginError(answer) if isinstance(answer, str) else answer
-            except Interrupted:
+            except (Interrupted, OutOfResources):
                 raise
             except AssayError as error:  # this trial broke the child; the rest go to another
                 self._child, more = None, ()

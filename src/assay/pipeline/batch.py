@@ -1,7 +1,7 @@
 """The one loop that runs a batch of trials: leftovers, workers, budget, rows, progress."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -17,6 +17,8 @@ from assay.records.spec import PluginRef, TrialSpec
 from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
 from assay.run.process import start_over, stop_all
+from assay.run.resources import allow_open_files
+from assay.run.trial import check_program
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +99,9 @@ def run_batch[R, S: BatchProgress](
         end_leftovers(batch.run_token)
     with place or nullcontext(), no_strays():
         missing = rows.missing(batch.specs)
+        workers = max(1, min(batch.workers, len(missing)))
+        check_startable(missing, workers)
         with (progress := show(len(missing))):
-            workers = max(1, min(batch.workers, len(missing)))
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
             budget = _Budget(work, batch.max_cost)
             on_step = progress.on_step if progress.watches else None
@@ -107,6 +110,14 @@ def run_batch[R, S: BatchProgress](
                     rows.add(spec, result)
                     progress.finished(spec, result)
     return progress
+
+
+def check_startable(specs: Sequence[TrialSpec], workers: int) -> None:
+    """Refuse trials that cannot be run here, before the first of them and before any row."""
+    allow_open_files(min(workers, max(1, len(specs))))
+    agents = {id(spec.agent): spec for spec in reversed(specs)}
+    for spec in agents.values():
+        check_program(spec)
 
 
 def run_all[R](
@@ -125,6 +136,8 @@ def run_all[R](
         stop_all()
         raise
     finally:
+        if isinstance(results, Generator):
+            results.close()  # waits for the workers: graders must not be closed while one asks
         close_served()
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay import plugins
-from assay.errors import AssayError, InputError, Interrupted
+from assay.errors import AssayError, InputError, Interrupted, OutOfResources
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Failure, Grade, Identity
 from assay.records.rows import UNREADABLE, Place, explain
@@ -120,7 +120,7 @@ def _ask_each(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[G
     for trial in trials:
         try:
             answer: Grade | Exception = grader.grade(trial, host)
-        except Interrupted:
+        except (Interrupted, OutOfResources):
             raise
         except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
             answer = error
@@ -199,6 +199,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 """How much is put to a grader at once: enough that it is still judging while we write the first."""
 _SHORT_S, _LONG_S = 0.005, 0.02
 """How long a worker should take for a batch: rows it has taken, no other can take."""
+_WAKE_S = 0.1
 _OURS = ("errors", "score", "grades", "graderFailures")
 """Fields that an earlier grading may have left. Not outcome: an old one is kept."""
 _NONE = msgspec.Raw()
@@ -479,14 +480,23 @@ def _in_order(
             ):
                 n_first, size, first = ahead.popleft()
                 n_rows, n_bytes = n_rows - n_first, n_bytes - size
-                yield from first.result().all()
+                yield from _result(first).all()
         while ahead:
-            yield from ahead.popleft()[2].result().all()
+            yield from _result(ahead.popleft()[2]).all()
     except BaseException:
         stop()  # before shutdown, which waits for the workers
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _result(future: "Future[_Graded]") -> "_Graded":
+    """Wait for a result, but never long at a time: see _WAKE_S in executors.py."""
+    from concurrent.futures import wait
+
+    while not future.done():
+        wait([future], _WAKE_S)
+    return future.result()
 
 
 class _Graded(NamedTuple):

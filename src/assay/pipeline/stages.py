@@ -20,6 +20,7 @@ from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
+from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
 from assay.run.workspace import our_secrets
@@ -196,6 +197,7 @@ def grade_all(
     """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
     start_over()
     if workers > 1:
+        allow_open_files(workers)
         _prepare(graders)
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import OutputError, PluginError, SpawnError
+from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.recording import RawLine, Turn, TurnEnd
@@ -17,6 +17,7 @@ from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
+from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
 from assay.run.workspace import child_env, our_secrets, secrets_of
@@ -145,10 +146,7 @@ class Conversation:
         streams.close(self._now_ms(), watcher.take)
         self._note(ask.text, end, process, watcher, first=0)
         self._release()
-        # A full disk cuts off the agent's output: that is no failure of the agent.
-        if not watch.ended and self._places.raw.is_full:
-            msg = "no space left for the agent's output"
-            raise OutputError(msg, hint="free some space, then continue with --resume")
+        self._refuse_cut_output(watch)
 
     def _converse(
         self, ask: Ask, watch: Watch, end: TurnEnd, dialogue: Dialogue, *, last: bool
@@ -172,6 +170,13 @@ class Conversation:
         self._note(ask.text, end, process, watcher, first, over=over)
         if over:
             self._release()
+            self._refuse_cut_output(watch)
+
+    def _refuse_cut_output(self, watch: Watch) -> None:
+        """End the run if a full disk cut off the output, which is no failure of the agent."""
+        if not watch.ended and is_full(self._places.raw.place):
+            what = "no space left for the output of agents"
+            raise out_of(what, self._places.raw.place)
 
     def _let_exit(self, process: Process, end: TurnEnd) -> None:
         """Close stdin and give the agent time to exit by itself; its exit code is not judged."""
@@ -218,7 +223,7 @@ class Conversation:
         )
         try:
             self._process = Process(launch, self._mark)
-        except SpawnError:
+        except AssayError:
             streams.close(0, lambda _line: None)
             raise
         finally:

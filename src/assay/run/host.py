@@ -19,6 +19,7 @@ from assay.plugin import Finished
 from assay.records.files import named_temporary_file, temporary_file
 from assay.run import family
 from assay.run.process import Call, Launch, Process, close_fork_server, raise_if_stopping
+from assay.run.resources import needed
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer of a serving program, and as much of the end of other streams as is read."""
@@ -44,6 +45,7 @@ class LocalHost:
         """Run a program to its end or to the timeout; nothing of it is left alive."""
         mark = family.Mark(uuid.uuid4().hex)
         with (
+            needed(),
             temporary_file() as out,
             temporary_file() as err,
             named_temporary_file() as source,
@@ -397,7 +399,8 @@ def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
     if served is not None and served.has_ended:
         served.close()
     if served is None or not served.is_open:
-        served = _served[key] = start()
+        with needed():
+            served = _served[key] = start()
     return served
 
 

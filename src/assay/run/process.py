@@ -20,6 +20,7 @@ import msgspec
 
 from assay.errors import Interrupted, SpawnError
 from assay.run import family
+from assay.run.resources import lack_of
 
 _SHORTEST_WAIT_S = 0.01
 _WAIT_PER_PROCESS_S = 0.0002
@@ -254,7 +255,7 @@ def _fork(function: str, fds: Sequence[int]) -> int:
             return fork.fork_here(fds)
         except OSError as error:
             msg = f"cannot fork a process: {error.strerror}"
-            raise SpawnError(msg) from error
+            raise lack_of(error, forking=True) or SpawnError(msg) from error
     return _fork_server(function).fork(fds)
 
 
@@ -378,7 +379,8 @@ def _start(launch: Launch) -> "subprocess.Popen[bytes]":
             pass_fds=launch.pass_fds,
         )
     except (OSError, ValueError) as error:
-        raise SpawnError(_why_not_started(launch, error)) from error
+        lack = lack_of(error, forking=True)
+        raise lack or SpawnError(_why_not_started(launch, error)) from error
     finally:
         if not isinstance(stdin, int):
             stdin.close()
@@ -394,8 +396,12 @@ def _why_not_started(launch: Launch, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         if not Path(launch.cwd).is_dir():
             return f"working folder not found: {launch.cwd}"
-        return f'Executable not found in $PATH: "{launch.argv[0]}"'
+        return missing_program(launch.argv[0])
     return f"cannot start {launch.argv[0]}: {getattr(error, 'strerror', None) or error}"
+
+
+def missing_program(name: str) -> str:
+    return f'Executable not found in $PATH: "{name}"'
 
 
 def _pidfd(pid: int) -> int | None:

@@ -106,12 +106,9 @@ class RawStreams:
             os.close(self._fds.pop(name))
 
     @property
-    def is_full(self) -> bool:
-        """Whether nothing more can be written where the streams are."""
-        disk = os.statvfs(self._parent or temporary_place())
-        # Part of the free blocks is reserved for root.
-        free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
-        return free == 0 < disk.f_blocks
+    def place(self) -> str:
+        """The folder whose disk the streams are on."""
+        return self._parent or temporary_place()
 
     @property
     def has_session_files(self) -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay import plugins
-from assay.errors import AssayError, Interrupted, OutputError
-from assay.plugin import Benchmark, World
+from assay.errors import AssayError, Interrupted, OutOfResources, OutputError, SpawnError
+from assay.plugin import Ask, Benchmark, World
 from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
@@ -22,7 +22,9 @@ from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
+from assay.run.process import missing_program
 from assay.run.raw import RawStreams
+from assay.run.resources import needed
 from assay.run.turn import OnStep
 from assay.run.workspace import keep_files, make_workspace
 
@@ -34,11 +36,38 @@ if TYPE_CHECKING:
 def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
-    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it
-    and OutputError when nothing more can be written.
+    Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
+    and OutOfResources or OutputError when the run cannot go on.
     """
     with RawStreams(spec.surroundings.raw_dir) as raw:
         yield _record(spec, raw, on_step)
+
+
+def check_program(spec: TrialSpec) -> None:
+    """Raise SpawnError when the agent's program is not there, as far as that can be known."""
+    around = spec.surroundings
+    ask = Ask(text=spec.prompt.turns[0], cwd=around.cwd, home=around.cwd, scratch=around.cwd)
+    try:
+        command = plugins.adapter(spec.agent).command(ask)
+    except Exception:  # noqa: BLE001 - the trial itself will say what is wrong
+        return
+    program = command.argv[0]
+    if "/" in program:
+        # A relative path begins in the workspace, which may not be there yet.
+        if around.workspace_dir is not None and not Path(program).is_absolute():
+            return
+        places = [Path(around.cwd, program)]
+    else:
+        path = command.env.get("PATH", os.environ.get("PATH", os.defpath))
+        folders = path.split(os.pathsep)
+        if not all(map(os.path.isabs, folders)):  # these begin in the workspace, too
+            return
+        places = [Path(folder, program) for folder in folders]
+    # As the system does: a folder is not a program, and neither is a file that may not be executed.
+    if not any(place.is_file() and os.access(place, os.X_OK) for place in places):
+        why = "Permission denied" if any(map(Path.is_file, places)) else ""
+        msg = f"cannot start {program}: {why}" if why else missing_program(program)
+        raise SpawnError(msg, hint="nothing was run: check the agent's command, or install it")
 
 
 def lost_trial(why: str) -> Recording:
@@ -50,16 +79,16 @@ def lost_trial(why: str) -> Recording:
 def _record(spec: TrialSpec, raw: RawStreams, on_step: OnStep | None) -> Recording:
     start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
-        recording = _run(spec, raw, start_ms, on_step)
-    except (Interrupted, OutputError):
+        with needed():
+            recording = _run(spec, raw, start_ms, on_step)
+    except (Interrupted, OutOfResources, OutputError):
         raise
     except _WorldError as error:
         recording = _failed(start_ms, Cause.WORLD, error.message)
-    except AssayError as error:
-        recording = _failed(start_ms, Cause.HARNESS, error.message)
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
-        recording = _failed(start_ms, Cause.HARNESS, f"{type(error).__name__}: {error}")
-    name, kept, warnings = raw.keep(spec.raw_folder)
+        recording = _failed(start_ms, Cause.HARNESS, _message(error))
+    with needed():
+        name, kept, warnings = raw.keep(spec.raw_folder)
     in_raw_dir = name is not None and spec.surroundings.raw_dir is not None
     return msgspec.structs.replace(
         recording,
@@ -85,8 +114,10 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch.path)
         world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
-        conversation = Conversation(spec, adapter, places, world.env, mark, on_step)
-        conversation.mcp_servers = world.mcp_servers
+        with _blaming_the_world():
+            env, mcp_servers = world.env, world.mcp_servers
+        conversation = Conversation(spec, adapter, places, env, mark, on_step)
+        conversation.mcp_servers = mcp_servers
         conversation.confinement = _confinement(spec, places, world, stack)
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
@@ -135,28 +166,42 @@ class _TrialMachine(LocalHost):
 
 
 class _WorldError(AssayError):
-    """The world of a trial could not be opened."""
+    """The world of a trial could not be opened or closed, or did not say what it saw."""
 
 
 def _open_world(
     benchmark: Benchmark, spec: TrialSpec, workspace: Path, raw: RawStreams, stack: ExitStack
 ) -> World:
+    with _blaming_the_world():
+        context = benchmark.world(spec, workspace, _TrialMachine(raw))
+        world: World = context.__enter__()
+
+    def close(*error: Any) -> bool | None:
+        with _blaming_the_world():
+            return context.__exit__(*error)
+
+    stack.push(close)
+    return world
+
+
+@contextmanager
+def _blaming_the_world() -> Iterator[None]:
+    """Turn whatever a benchmark's world raises into a _WorldError."""
     try:
-        return stack.enter_context(benchmark.world(spec, workspace, _TrialMachine(raw)))
-    except Interrupted:
+        yield
+    except (Interrupted, OutOfResources):
         raise
-    except AssayError as error:
-        raise _WorldError(error.message) from error
+    except Exception as error:
+        raise _WorldError(_message(error)) from error
 
 
 def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
     """Ask the world what it saw; if it broke, the trial measured nothing."""
     last = conversation.turns[-1].end if conversation.turns else None
     try:
-        return world.evidence(last), None
-    except Interrupted:
-        raise
-    except AssayError as error:
+        with _blaming_the_world():
+            return world.evidence(last), None
+    except _WorldError as error:
         return {}, Failure(cause=Cause.WORLD, message=error.message)
 
 
@@ -165,6 +210,10 @@ def _keep_session_files(conversation: Conversation, places: Places) -> None:
     home = Path(places.home or Path.home())
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
     keep_files(patterns, home, Path(places.workspace), places.raw, conversation.secrets)
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:

@@ -225,6 +225,9 @@ def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
     card = run.play(options)
     print_result(run, card)
+    if run.nothing_measured:
+        click.echo(run.nothing_measured, err=True)
+        raise click.exceptions.Exit(1)
     if run.meta.status != "completed":
         click.echo(
             f"The run is not finished. Continue with: assay arc run --resume {run.meta.run_id}",
@@ -329,6 +332,8 @@ class ArcRun:
         # Streams and workspaces are elsewhere while agents run: nothing that a player has open
         # leads to logs and scores.
         self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
+        self.nothing_measured = ""
+        """What to say when no trial measured the agent."""
 
     def play(self, options: RunOptions) -> Scorecard:
         """Run what is missing, then write the scores and the metadata."""
@@ -346,7 +351,8 @@ class ArcRun:
         )
         with open_sink(self.folder / RESULTS, "resume") as sink:
             rows = _MovedRows(sink, self._temporary, self.folder)
-            tally = run_batch(batch, work, rows, show, self._private_folder()).tally
+            progress = run_batch(batch, work, rows, show, self._private_folder())
+        self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
     def _specs(self) -> list[TrialSpec]:

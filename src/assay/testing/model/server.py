@@ -160,7 +160,8 @@ def serve(
             _write_whole(Path(port_file), model.url.rsplit(":", 1)[1])
         if on_ready is not None:
             on_ready(model.url)
-        stop.wait()
+        while not stop.wait(0.2):  # a signal that comes just before a wait does not end it
+            pass
 
 
 @contextmanager
