@@ -29,12 +29,12 @@ for line in sys.stdin:
 """
 LOOSE_PYTHON = "def grade(output): return True\n"
 LOOSE_PROGRAM = '#!/bin/sh\nwhile read line; do echo \'{"pass": true, "score": 1}\'; done\nexit 0\n'
-REPLACE = "import os; open('new', 'w').write({text!r}); os.chmod('new', 0o755); "
+REPLACE = "import os; n = f'{{os.getpid()}}'; open(n, 'w').write({text!r}); os.chmod(n, 0o755); "
 WAYS = {
     "rewritten": "open({name!r}, 'w').write({text!r})",
-    "replaced": REPLACE + "os.replace('new', {name!r})",
-    "removed": "import os; os.path.exists({name!r}) and os.remove({name!r})",
-    "mode": "import os; os.path.exists({name!r}) and os.chmod({name!r}, 0o600)",
+    "replaced": REPLACE + "os.replace(n, {name!r})",
+    "removed": "import pathlib; pathlib.Path({name!r}).unlink(missing_ok=True)",
+    "mode": "import os; os.chmod({name!r}, 0o600)",
 }
 
 
@@ -149,7 +149,7 @@ def test_a_module_beside_the_grader_is_read_at_the_start_too(
     [
         "import os; os.makedirs('evals/helper', exist_ok=True); "
         "open('evals/helper/__init__.py', 'w').write({loose!r})",
-        "import os; os.path.exists('evals/helper.py') and os.remove('evals/helper.py')",
+        "import pathlib; pathlib.Path('evals/helper.py').unlink(missing_ok=True)",
         "import compileall, os, shutil; open('x.py', 'w').write({loose!r}); "
         "s = os.stat('evals/helper.py'); import importlib.util as u, marshal; "
         "code = compile({loose!r}, 'helper.py', 'exec'); "
@@ -219,11 +219,14 @@ def test_what_a_grader_writes_itself_is_no_change(
 ) -> None:
     write(
         tmp_path / "evals/grader.py",
-        "import json, os, pathlib, time\n"
+        "import json, os, pathlib, subprocess, time\n"
         "HERE = pathlib.Path(__file__).parent\n"
         "def grade(output):\n"
         "    cache, log = HERE / 'cache.json', HERE / 'log.txt'\n"
         "    json.loads(cache.read_text()); log.open('a').close(); log.read_text()\n"
+        "    by_program = HERE / f'report-{os.getpid()}'\n"
+        "    if not by_program.exists(): subprocess.run(['touch', by_program])\n"
+        "    by_program.read_text()\n"
         "    new = HERE / f'new-{os.getpid()}'\n"
         "    new.write_text(json.dumps({'a': time.time()}))\n"
         "    os.replace(new, cache)\n"
@@ -259,6 +262,23 @@ def test_a_grader_that_cannot_be_loaded_is_refused_before_any_agent_runs(
     assert "no_such_module_4711" in done.stderr
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_program_that_is_rewritten_while_it_runs_is_run_again(
+    ask: Callable, tmp_path: Path
+) -> None:
+    """The agent of another trial may be quicker than any check before the start."""
+    path = tmp_path / "grader.sh"
+    loose = LOOSE_PROGRAM.replace("$", r"\$")
+    write(
+        path,
+        f"#!/bin/sh\necho x >> {tmp_path}/began\ncat > {path} <<'END'\n{loose}END\n"
+        'echo \'{"pass": false, "score": 0.5}\'\n',
+        0o755,
+    )
+    assert ask(str(path)).score == 0.5
+    assert (tmp_path / "began").read_text() == "x\nx\n"
+    assert ask(str(path)).score == 0.5
 
 
 def test_a_program_whose_data_changed_gives_no_verdict(capture: Callable, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ type Stamp = tuple[int, ...]
 CHANGED = "changed during the run"
 _MOST_FILES = 500
 _MOST_BYTES = 64 * 1024 * 1024
-"""How many files beside a program are looked at, and the largest one that is read."""
+_MOST_TEXT = 1024 * 1024
+"""How many files beside a program are looked at, how much of them, and of a program's text."""
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
@@ -134,9 +135,11 @@ class FrozenFile:
 
     def watch_beside(self) -> None:
         """Note what the files are like that this one names and that lie in its folder."""
+        n_left = _MOST_BYTES
         for path in _named_files(self.content, self.path):
             if (now := stamp(path)) is not None:
-                self._beside[str(path)] = (now, digest(path))
+                n_left -= path.stat().st_size  # too much: then the stamp has to do
+                self._beside[str(path)] = (now, digest(path) if n_left >= 0 else "")
 
     def refuse_changes(self, cwd: str | None) -> None:
         """Raise if one of those files is not what it was; cwd is where the agent worked."""
@@ -194,14 +197,14 @@ def _named_files(content: bytes, path: Path) -> Iterator[Path]:
     """
     texts, seen = [content], {path}
     while texts:
-        text = texts.pop()
+        text = texts.pop()[:_MOST_TEXT]
         for file in _named_in(text, path.parent):
             if file in seen or len(seen) > _MOST_FILES:
                 continue
             seen.add(file)
             yield file
             if file.suffix in (".py", ".sh", ".js", ".rb", ".pl") and stamp(file):
-                texts.append(file.read_bytes()[:_MOST_BYTES])
+                texts.append(file.read_bytes())
 
 
 def _named_in(text: bytes, folder: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,6 +24,9 @@ from assay.errors import AssayError
 from assay.graders.frozen import Stamp, digest, is_own, refuse, stamp
 
 _WRITES = os.O_WRONLY | os.O_RDWR
+_STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.system", "os.fork", "os.forkpty"})
+_TICK_NS = 20_000_000
+"""Times of files are that much behind the clock at most."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _NOT_OURS = (
     f"{Path(os.__file__).parent}/",
@@ -125,7 +129,13 @@ class Watch:
         self._folder = str(Path(code.path).parent)
         self.read: set[str] = set()
         self._written: set[str] = set()
+        self._began_ns = 0
+        self._started_programs = False
         sys.addaudithook(self._on_event)
+
+    def begin(self) -> None:
+        """Call this when the grader is asked about a trial."""
+        self._began_ns, self._started_programs = time.time_ns() - _TICK_NS, False
 
     def refuse_loaded(self) -> None:
         """Raise if a file that was read while the grader was loaded is not what it was."""
@@ -147,8 +157,11 @@ class Watch:
     def _refuse_new(self, path: str, workspace: str | None) -> None:
         if is_own(path, self._folder, workspace):
             found = stamp(path)
-            if found is not None and found[-1] > self._code.since_ns:
-                self._refuse(path)
+            if found is None or found[-1] <= self._code.since_ns:
+                return
+            if self._started_programs and found[-1] >= self._began_ns:
+                self._note_written(path)  # by a program that the grader has started, it seems
+            self._refuse(path)
 
     def _refuse(self, path: str) -> None:
         if path not in self._all_written():
@@ -173,6 +186,8 @@ class Watch:
                     self.read.add(_real(path))
         elif event == "os.rename" and isinstance(args[1], str | bytes):
             self._note_written(args[1])
+        elif event in _STARTS:
+            self._started_programs = True
 
     def _note_written(self, path: Any) -> None:
         real = _real(path)
@@ -217,7 +232,7 @@ class _FrozenLoader(SourceFileLoader):
         super().__init__(name, path)
         self._source = source
 
-    def get_data(self, path: str) -> bytes:  # type: ignore[override]
+    def get_data(self, path: str) -> bytes:
         if self._source is not None and path == self.path:
             return self._source
         return super().get_data(path)

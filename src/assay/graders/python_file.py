@@ -84,6 +84,7 @@ class PythonFile(PythonCode):
         watch, call = self._watch, self._call
         if watch is None:
             return check_value(call(trial))
+        watch.begin()
         try:
             return check_value(call(trial))
         finally:
