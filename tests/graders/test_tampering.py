@@ -295,6 +295,38 @@ def test_a_program_whose_data_changed_gives_no_verdict(capture: Callable, tmp_pa
     assert "wanted.txt changed during the run" in done.rows[0]["graderFailures"]["grader"]
 
 
+@pytest.mark.parametrize("folder", [".", "evals"])
+@pytest.mark.parametrize(
+    "grader", ["{}/grader.py", "serve:{}/grader.py", "command:python3 {}/c.py"]
+)
+def test_a_module_in_front_of_pythons_own_gives_no_verdict(
+    capture: Callable, tmp_path: Path, folder: str, grader: str
+) -> None:
+    write(tmp_path / folder / "grader.py", SERVE, 0o755)
+    write(tmp_path / folder / "c.py", "import json, sys\nsys.exit(len(json.loads('[1]')))")
+    assert passed(capture("0", grader.format(folder))) == [False] * 3
+    trick = 'import os; print(\'{\\"pass\\": true, \\"score\\": 1}\', flush=True); os._exit(0)'
+    done = capture(f"open('{folder}/json.py', 'w').write(\"{trick}\")", grader.format(folder))
+    assert passed(done) == [None] * 3, done.stdout
+    assert "json.py changed during the run" in done.stderr
+
+
+def test_a_file_that_may_be_the_agents_work_is_named_in_the_row(
+    capture: Callable, tmp_path: Path
+) -> None:
+    write(tmp_path / "check.py", "import solution, sys\nsys.exit(solution.CODE)\n")
+    write(tmp_path / "grader.py", "def grade(): return bool(open('wanted.txt').read())\n")
+    write(tmp_path / "solution.py", "CODE = 1\n")
+    write(tmp_path / "wanted.txt", "x")
+    code = "open('solution.py', 'w').write('CODE = 0'); open('wanted.txt', 'w').write('y')"
+    done = capture(code, "command:python3 check.py", "-g", "grader.py")
+    assert passed(done) == [True] * 3, done.stdout
+    assert done.rows[-1]["warnings"] == [
+        "solution.py changed during the run, and check.py names it",
+        "wanted.txt changed during the run, and grader.py names it",
+    ]
+
+
 def test_a_rewritten_program_still_finds_what_is_beside_it(
     capture: Callable, tmp_path: Path
 ) -> None:
@@ -358,7 +390,7 @@ def test_a_copy_of_the_script_in_the_workspace_is_run_if_it_is_the_same(
     done = capture("open('tests/run.py', 'w')", "command:python3 tests/run.py", *more)
     assert passed(done) == [False] * 3
     assert str(tmp_path / "tests") in done.rows[0]["score"]["reasoning"]
-    assert "tests/run.py in the workspace" in done.rows[0]["warnings"][0]
+    assert "tests/run.py in the workspace differs" in done.rows[0]["warnings"][0]
 
 
 def test_a_script_that_the_agent_is_to_write_is_the_workspaces(

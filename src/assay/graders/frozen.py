@@ -9,8 +9,9 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -97,6 +98,7 @@ class FrozenFile:
         self._copied: Path | None = None
         self._lock = threading.Lock()
         self._beside: dict[str, tuple[Stamp, str]] = {}
+        self._names: frozenset[str] | None = None
 
     def changed(self, *, mode: bool = True) -> bool:
         """Whether the file is another one now; with mode, also if only its permissions are."""
@@ -133,23 +135,47 @@ class FrozenFile:
                     return result
         return function(str(self._copy()))
 
-    def watch_beside(self) -> None:
-        """Note what the files are like that this one names and that lie in its folder."""
+    def watch_beside(self, besides: Sequence[Path] = ()) -> None:
+        """Note what the files in its folder are like that this one names, besides some."""
         n_left = _MOST_BYTES
         for path in _named_files(self.content, self.path):
-            if (now := stamp(path)) is not None:
+            if path not in besides and (now := stamp(path)) is not None:
                 n_left -= path.stat().st_size  # too much: then the stamp has to do
                 self._beside[str(path)] = (now, digest(path) if n_left >= 0 else "")
+        if self.path.suffix == ".py" or b"python" in self.content.partition(b"\n")[0]:
+            self._names = frozenset(entry.name for entry in _entries(self.path.parent))
 
     def refuse_changes(self, cwd: str | None) -> None:
-        """Raise if one of those files is not what it was; cwd is where the agent worked."""
+        """Raise if a file that the program uses is not what it was; cwd is the agent's folder."""
+        for path in self._changed_beside(cwd, own=True):
+            raise refuse(path)
+        if self._names is None:
+            return
+        # Python looks for modules beside the script first, also for those of its own library.
+        known = sys.stdlib_module_names | {Path(path).stem for path in self._beside}
+        for entry in _entries(self.path.parent):
+            if entry.name not in self._names and Path(entry.name).stem in known:
+                raise refuse(entry.path)
+
+    def changes(self, cwd: str | None, *, mode: bool = True) -> list[str]:
+        """Return what the row of a trial should say: that this file changed, or one it names.
+
+        A file in the agent's own folder may be what is to be judged; it does not stop a verdict.
+        """
+        name = shown(self.path)
+        if self.changed(mode=mode):
+            return [f"{name} {CHANGED}; it was used as it had been at the start"]
+        named = self._changed_beside(cwd, own=False)
+        return [f"{shown(path)} {CHANGED}, and {name} names it" for path in named]
+
+    def _changed_beside(self, cwd: str | None, *, own: bool) -> Iterator[str]:
         folder = str(self.path.parent)
         workspace = os.path.realpath(cwd) if cwd else None
         for path, (then, content) in self._beside.items():
-            if not is_own(path, folder, workspace) or stamp(path) == then:
+            if is_own(path, folder, workspace) is not own or stamp(path) == then:
                 continue
             if not content or digest(path) != content:
-                raise refuse(path)
+                yield path
 
     def _is_same(self, path: Path, now: Stamp) -> bool:
         if path == self.path and now == self._stamp:
