@@ -264,6 +264,22 @@ def test_a_grader_that_cannot_be_loaded_is_refused_before_any_agent_runs(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_what_a_grader_starts_when_it_is_loaded_runs_once(
+    capture: Callable, tmp_path: Path
+) -> None:
+    """It is loaded before the run too, but nothing of that is left: it may need a port."""
+    n_seconds = 700_000_000 + os.getpid()
+    write(
+        tmp_path / "grader.py",
+        f"import subprocess\nsubprocess.Popen(['sleep', '{n_seconds}'])\n"
+        "def grade(output):\n"
+        "    listed = subprocess.run(['ps', '-eo', 'args'], capture_output=True, text=True)\n"
+        f"    return listed.stdout.count('sleep {n_seconds}') == 1\n",
+    )
+    done = capture("0", "grader.py")
+    assert passed(done) == [True] * 3, done.stdout
+
+
 def test_a_program_that_is_rewritten_while_it_runs_is_run_again(
     ask: Callable, tmp_path: Path
 ) -> None:

@@ -22,9 +22,11 @@ type Stamp = tuple[int, ...]
 """What the file system says about a file. The time of the last change cannot be set back."""
 CHANGED = "changed during the run"
 _MOST_FILES = 500
+_MOST_ENTRIES = 5000
 _MOST_BYTES = 64 * 1024 * 1024
-_MOST_TEXT = 1024 * 1024
-"""How many files beside a program are looked at, how much of them, and of a program's text."""
+_MOST_TEXT = 256 * 1024
+"""How many files beside a program are noted, of how many in a folder, how much of them is hashed,
+and how much of a program's text is searched for their names."""
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
@@ -143,7 +145,7 @@ class FrozenFile:
                 n_left -= path.stat().st_size  # too much: then the stamp has to do
                 self._beside[str(path)] = (now, digest(path) if n_left >= 0 else "")
         if self.path.suffix == ".py" or b"python" in self.content.partition(b"\n")[0]:
-            self._names = frozenset(entry.name for entry in _entries(self.path.parent))
+            self._names = frozenset(os.listdir(self.path.parent))  # noqa: PTH208
 
     def refuse_changes(self, cwd: str | None) -> None:
         """Raise if a file that the program uses is not what it was; cwd is the agent's folder."""
@@ -153,9 +155,9 @@ class FrozenFile:
             return
         # Python looks for modules beside the script first, also for those of its own library.
         known = sys.stdlib_module_names | {Path(path).stem for path in self._beside}
-        for entry in _entries(self.path.parent):
-            if entry.name not in self._names and Path(entry.name).stem in known:
-                raise refuse(entry.path)
+        for name in os.listdir(self.path.parent):  # noqa: PTH208 - names, not paths
+            if name not in self._names and Path(name).stem in known:
+                raise refuse(self.path.parent / name)
 
     def changes(self, cwd: str | None, *, mode: bool = True) -> list[str]:
         """Return what the row of a trial should say: that this file changed, or one it names.
@@ -210,7 +212,7 @@ class FrozenFile:
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)[:_MOST_FILES]
+            return sorted(entries, key=lambda entry: entry.name)[:_MOST_ENTRIES]
     except OSError:
         return []
 

@@ -72,7 +72,7 @@ class Used(msgspec.Struct, kw_only=True):
 
 
 def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
-    """Load a grader in a forked process and tell what it used; then the process ends."""
+    """Return a function that loads a grader and tells what it used; for a forked process."""
     frozen = _CODE.decode(code)
 
     def answer(_lines: bytes) -> Iterator[bytes]:
@@ -86,7 +86,6 @@ def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
             text = error.message if isinstance(error, AssayError) else str(error)
             used = Used(error=f"{type(error).__name__}: {text}".encode(errors="replace").decode())
         yield msgspec.json.encode(used) + b"\n"
-        os._exit(0)
 
     return answer
 

@@ -57,13 +57,15 @@ class PythonFile(PythonCode):
     def freeze(self, host: Host) -> None:
         """Load the file once, before the first agent starts, and note what it uses."""
         function = f"{list_used.__module__}:{list_used.__name__}"
-        child = host.serve_function(function, msgspec.json.encode(self._code).decode())
+        child: Any = host.serve_function(function, msgspec.json.encode(self._code).decode())
         try:
             used = msgspec.json.decode(child.ask(b"?", self.timeout_s), type=Used)
         except Interrupted:
             raise
         except AssayError as error:
             used = Used(error=error.message)
+        finally:
+            child.close()  # with all that it has started
         if used.error:
             msg = f"{self.path}: the grader cannot be loaded: {used.error}"
             raise InputError(msg, hint="import what the agent is to write inside of grade()")
