@@ -295,7 +295,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Grader(Protocol):
-    """Judges one trial. Raises only when the grader itself is broken."""
+    """Judges one trial. Raises only when the grader itself is broken.
+
+    A grader that uses files may have two other methods. freeze(host) is called before the first
+    agent starts, to read them. changes(trial) returns a list of sentences for the `warnings` of a
+    trial: which of them have changed since.
+    """
 
     name: str
     version: str

@@ -29,12 +29,12 @@ for line in sys.stdin:
 """
 LOOSE_PYTHON = "def grade(output): return True\n"
 LOOSE_PROGRAM = '#!/bin/sh\nwhile read line; do echo \'{"pass": true, "score": 1}\'; done\nexit 0\n'
-REPLACE = "import os; open('new', 'w').write({text!r}); os.chmod('new', 0o755); "
+REPLACE = "import os; n = f'{{os.getpid()}}'; open(n, 'w').write({text!r}); os.chmod(n, 0o755); "
 WAYS = {
     "rewritten": "open({name!r}, 'w').write({text!r})",
-    "replaced": REPLACE + "os.replace('new', {name!r})",
-    "removed": "import os; os.path.exists({name!r}) and os.remove({name!r})",
-    "mode": "import os; os.path.exists({name!r}) and os.chmod({name!r}, 0o600)",
+    "replaced": REPLACE + "os.replace(n, {name!r})",
+    "removed": "import pathlib; pathlib.Path({name!r}).unlink(missing_ok=True)",
+    "mode": "import os; os.chmod({name!r}, 0o600)",
 }
 
 
@@ -149,7 +149,7 @@ def test_a_module_beside_the_grader_is_read_at_the_start_too(
     [
         "import os; os.makedirs('evals/helper', exist_ok=True); "
         "open('evals/helper/__init__.py', 'w').write({loose!r})",
-        "import os; os.path.exists('evals/helper.py') and os.remove('evals/helper.py')",
+        "import pathlib; pathlib.Path('evals/helper.py').unlink(missing_ok=True)",
         "import compileall, os, shutil; open('x.py', 'w').write({loose!r}); "
         "s = os.stat('evals/helper.py'); import importlib.util as u, marshal; "
         "code = compile({loose!r}, 'helper.py', 'exec'); "
@@ -219,11 +219,14 @@ def test_what_a_grader_writes_itself_is_no_change(
 ) -> None:
     write(
         tmp_path / "evals/grader.py",
-        "import json, os, pathlib, time\n"
+        "import json, os, pathlib, subprocess, time\n"
         "HERE = pathlib.Path(__file__).parent\n"
         "def grade(output):\n"
         "    cache, log = HERE / 'cache.json', HERE / 'log.txt'\n"
         "    json.loads(cache.read_text()); log.open('a').close(); log.read_text()\n"
+        "    by_program = HERE / f'report-{os.getpid()}'\n"
+        "    if not by_program.exists(): subprocess.run(['touch', by_program])\n"
+        "    by_program.read_text()\n"
         "    new = HERE / f'new-{os.getpid()}'\n"
         "    new.write_text(json.dumps({'a': time.time()}))\n"
         "    os.replace(new, cache)\n"
@@ -261,6 +264,39 @@ def test_a_grader_that_cannot_be_loaded_is_refused_before_any_agent_runs(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_what_a_grader_starts_when_it_is_loaded_runs_once(
+    capture: Callable, tmp_path: Path
+) -> None:
+    """It is loaded before the run too, but nothing of that is left: it may need a port."""
+    n_seconds = 700_000_000 + os.getpid()
+    write(
+        tmp_path / "grader.py",
+        f"import subprocess\nsubprocess.Popen(['sleep', '{n_seconds}'])\n"
+        "def grade(output):\n"
+        "    listed = subprocess.run(['ps', '-eo', 'args'], capture_output=True, text=True)\n"
+        f"    return listed.stdout.count('sleep {n_seconds}') == 1\n",
+    )
+    done = capture("0", "grader.py")
+    assert passed(done) == [True] * 3, done.stdout
+
+
+def test_a_program_that_is_rewritten_while_it_runs_is_run_again(
+    ask: Callable, tmp_path: Path
+) -> None:
+    """The agent of another trial may be quicker than any check before the start."""
+    path = tmp_path / "grader.sh"
+    loose = LOOSE_PROGRAM.replace("$", r"\$")
+    write(
+        path,
+        f"#!/bin/sh\necho x >> {tmp_path}/began\ncat > {path} <<'END'\n{loose}END\n"
+        'echo \'{"pass": false, "score": 0.5}\'\n',
+        0o755,
+    )
+    assert ask(str(path)).score == 0.5
+    assert (tmp_path / "began").read_text() == "x\nx\n"
+    assert ask(str(path)).score == 0.5
+
+
 def test_a_program_whose_data_changed_gives_no_verdict(capture: Callable, tmp_path: Path) -> None:
     write(
         tmp_path / "evals/grader.sh",
@@ -273,6 +309,38 @@ def test_a_program_whose_data_changed_gives_no_verdict(capture: Callable, tmp_pa
     done = capture("open('evals/wanted.txt', 'w').write('wrong')", "evals/grader.sh")
     assert passed(done) == [None] * 3
     assert "wanted.txt changed during the run" in done.rows[0]["graderFailures"]["grader"]
+
+
+@pytest.mark.parametrize("folder", [".", "evals"])
+@pytest.mark.parametrize(
+    "grader", ["{}/grader.py", "serve:{}/grader.py", "command:python3 {}/c.py"]
+)
+def test_a_module_in_front_of_pythons_own_gives_no_verdict(
+    capture: Callable, tmp_path: Path, folder: str, grader: str
+) -> None:
+    write(tmp_path / folder / "grader.py", SERVE, 0o755)
+    write(tmp_path / folder / "c.py", "import json, sys\nsys.exit(len(json.loads('[1]')))")
+    assert passed(capture("0", grader.format(folder))) == [False] * 3
+    trick = 'import os; print(\'{\\"pass\\": true, \\"score\\": 1}\', flush=True); os._exit(0)'
+    done = capture(f"open('{folder}/json.py', 'w').write(\"{trick}\")", grader.format(folder))
+    assert passed(done) == [None] * 3, done.stdout
+    assert "json.py changed during the run" in done.stderr
+
+
+def test_a_file_that_may_be_the_agents_work_is_named_in_the_row(
+    capture: Callable, tmp_path: Path
+) -> None:
+    write(tmp_path / "check.py", "import solution, sys\nsys.exit(solution.CODE)\n")
+    write(tmp_path / "grader.py", "def grade(): return bool(open('wanted.txt').read())\n")
+    write(tmp_path / "solution.py", "CODE = 1\n")
+    write(tmp_path / "wanted.txt", "x")
+    code = "open('solution.py', 'w').write('CODE = 0'); open('wanted.txt', 'w').write('y')"
+    done = capture(code, "command:python3 check.py", "-g", "grader.py")
+    assert passed(done) == [True] * 3, done.stdout
+    assert done.rows[-1]["warnings"] == [
+        "solution.py changed during the run, and check.py names it",
+        "wanted.txt changed during the run, and grader.py names it",
+    ]
 
 
 def test_a_rewritten_program_still_finds_what_is_beside_it(
@@ -338,7 +406,7 @@ def test_a_copy_of_the_script_in_the_workspace_is_run_if_it_is_the_same(
     done = capture("open('tests/run.py', 'w')", "command:python3 tests/run.py", *more)
     assert passed(done) == [False] * 3
     assert str(tmp_path / "tests") in done.rows[0]["score"]["reasoning"]
-    assert "tests/run.py in the workspace" in done.rows[0]["warnings"][0]
+    assert "tests/run.py in the workspace differs" in done.rows[0]["warnings"][0]
 
 
 def test_a_script_that_the_agent_is_to_write_is_the_workspaces(

@@ -89,7 +89,7 @@ class CommandBatch:
     def conclude(self, progress: Progress) -> None:
         """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
         options, tally = self._options, progress.tally
-        for line in progress.doubts.lines():
+        for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
         if not options.quiet and not options.as_json:
             click.echo(progress.summary(str(options.output or "")), err=True)

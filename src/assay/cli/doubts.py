@@ -51,7 +51,7 @@ class Doubts:
                 f"{_one_line(why)}. Check the grader."
                 for name, why in (self._alike or {}).items()
             ]
-        return lines
+        return ["".join(sign if sign.isprintable() else "?" for sign in line) for line in lines]
 
 
 def _failed(grades: Mapping[str, Grade], broken: Mapping[str, str]) -> Iterable[tuple[str, str]]:
@@ -72,5 +72,5 @@ def _trials(n: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))
+    line = " ".join(text.split())
     return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"

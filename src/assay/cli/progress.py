@@ -48,6 +48,8 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         if self._json:
+            for line in self.doubts.lines():
+                self._write_event("warning", text=line)
             self._write_event("interrupted" if kind else "ended", **self._numbers())
 
     @property

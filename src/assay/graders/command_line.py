@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from assay.errors import InputError
-from assay.graders.frozen import CHANGED, FrozenFile, shown
+from assay.graders.frozen import FrozenFile
 from assay.plugin import Finished, Host, Trial
 
 _INTERPRETER = re.compile(
@@ -63,13 +63,12 @@ class CommandLine:
         script = self.script
         if script is None:
             return []
-        if script.changed():
-            return [f"{shown(script.path)} {CHANGED}; it was run as it had been at the start"]
+        changes = script.changes(trial.cwd)
         twin = self._twin(trial.cwd or "")
         if twin is not None and script.differs_at(twin):
             word = self.words[self._at]
-            return [f"{word} in the workspace differs from {shown(script.path)}, which was run"]
-        return []
+            changes.append(f"{word} in the workspace differs from {script.path}, which was run")
+        return changes
 
     def _twin(self, cwd: str) -> Path | None:
         """Return where the workspace may have a copy of the script, as of all in its template."""

@@ -9,8 +9,9 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -21,8 +22,11 @@ type Stamp = tuple[int, ...]
 """What the file system says about a file. The time of the last change cannot be set back."""
 CHANGED = "changed during the run"
 _MOST_FILES = 500
+_MOST_ENTRIES = 5000
 _MOST_BYTES = 64 * 1024 * 1024
-"""How many files beside a program are looked at, and the largest one that is read."""
+_MOST_TEXT = 256 * 1024
+"""How many files beside a program are noted, of how many in a folder, how much of them is hashed,
+and how much of a program's text is searched for their names."""
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
@@ -96,6 +100,7 @@ class FrozenFile:
         self._copied: Path | None = None
         self._lock = threading.Lock()
         self._beside: dict[str, tuple[Stamp, str]] = {}
+        self._names: frozenset[str] | None = None
 
     def changed(self, *, mode: bool = True) -> bool:
         """Whether the file is another one now; with mode, also if only its permissions are."""
@@ -132,21 +137,47 @@ class FrozenFile:
                     return result
         return function(str(self._copy()))
 
-    def watch_beside(self) -> None:
-        """Note what the files are like that this one names and that lie in its folder."""
+    def watch_beside(self, besides: Sequence[Path] = ()) -> None:
+        """Note what the files in its folder are like that this one names, besides some."""
+        n_left = _MOST_BYTES
         for path in _named_files(self.content, self.path):
-            if (now := stamp(path)) is not None:
-                self._beside[str(path)] = (now, digest(path))
+            if path not in besides and (now := stamp(path)) is not None:
+                n_left -= path.stat().st_size  # too much: then the stamp has to do
+                self._beside[str(path)] = (now, digest(path) if n_left >= 0 else "")
+        if self.path.suffix == ".py" or b"python" in self.content.partition(b"\n")[0]:
+            self._names = frozenset(os.listdir(self.path.parent))  # noqa: PTH208
 
     def refuse_changes(self, cwd: str | None) -> None:
-        """Raise if one of those files is not what it was; cwd is where the agent worked."""
+        """Raise if a file that the program uses is not what it was; cwd is the agent's folder."""
+        for path in self._changed_beside(cwd, own=True):
+            raise refuse(path)
+        if self._names is None:
+            return
+        # Python looks for modules beside the script first, also for those of its own library.
+        known = sys.stdlib_module_names | {Path(path).stem for path in self._beside}
+        for name in os.listdir(self.path.parent):  # noqa: PTH208 - names, not paths
+            if name not in self._names and Path(name).stem in known:
+                raise refuse(self.path.parent / name)
+
+    def changes(self, cwd: str | None, *, mode: bool = True) -> list[str]:
+        """Return what the row of a trial should say: that this file changed, or one it names.
+
+        A file in the agent's own folder may be what is to be judged; it does not stop a verdict.
+        """
+        name = shown(self.path)
+        if self.changed(mode=mode):
+            return [f"{name} {CHANGED}; it was used as it had been at the start"]
+        named = self._changed_beside(cwd, own=False)
+        return [f"{shown(path)} {CHANGED}, and {name} names it" for path in named]
+
+    def _changed_beside(self, cwd: str | None, *, own: bool) -> Iterator[str]:
         folder = str(self.path.parent)
         workspace = os.path.realpath(cwd) if cwd else None
         for path, (then, content) in self._beside.items():
-            if not is_own(path, folder, workspace) or stamp(path) == then:
+            if is_own(path, folder, workspace) is not own or stamp(path) == then:
                 continue
             if not content or digest(path) != content:
-                raise refuse(path)
+                yield path
 
     def _is_same(self, path: Path, now: Stamp) -> bool:
         if path == self.path and now == self._stamp:
@@ -181,7 +212,7 @@ class FrozenFile:
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)[:_MOST_FILES]
+            return sorted(entries, key=lambda entry: entry.name)[:_MOST_ENTRIES]
     except OSError:
         return []
 
@@ -194,14 +225,14 @@ def _named_files(content: bytes, path: Path) -> Iterator[Path]:
     """
     texts, seen = [content], {path}
     while texts:
-        text = texts.pop()
+        text = texts.pop()[:_MOST_TEXT]
         for file in _named_in(text, path.parent):
             if file in seen or len(seen) > _MOST_FILES:
                 continue
             seen.add(file)
             yield file
             if file.suffix in (".py", ".sh", ".js", ".rb", ".pl") and stamp(file):
-                texts.append(file.read_bytes()[:_MOST_BYTES])
+                texts.append(file.read_bytes())
 
 
 def _named_in(text: bytes, folder: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,6 +24,9 @@ from assay.errors import AssayError
 from assay.graders.frozen import Stamp, digest, is_own, refuse, stamp
 
 _WRITES = os.O_WRONLY | os.O_RDWR
+_STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.system", "os.fork", "os.forkpty"})
+_TICK_NS = 20_000_000
+"""Times of files are that much behind the clock at most."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _NOT_OURS = (
     f"{Path(os.__file__).parent}/",
@@ -68,7 +72,7 @@ class Used(msgspec.Struct, kw_only=True):
 
 
 def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
-    """Load a grader in a forked process and tell what it used; then the process ends."""
+    """Return a function that loads a grader and tells what it used; for a forked process."""
     frozen = _CODE.decode(code)
 
     def answer(_lines: bytes) -> Iterator[bytes]:
@@ -82,7 +86,6 @@ def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
             text = error.message if isinstance(error, AssayError) else str(error)
             used = Used(error=f"{type(error).__name__}: {text}".encode(errors="replace").decode())
         yield msgspec.json.encode(used) + b"\n"
-        os._exit(0)
 
     return answer
 
@@ -125,7 +128,13 @@ class Watch:
         self._folder = str(Path(code.path).parent)
         self.read: set[str] = set()
         self._written: set[str] = set()
+        self._began_ns = 0
+        self._started_programs = False
         sys.addaudithook(self._on_event)
+
+    def begin(self) -> None:
+        """Call this when the grader is asked about a trial."""
+        self._began_ns, self._started_programs = time.time_ns() - _TICK_NS, False
 
     def refuse_loaded(self) -> None:
         """Raise if a file that was read while the grader was loaded is not what it was."""
@@ -147,8 +156,11 @@ class Watch:
     def _refuse_new(self, path: str, workspace: str | None) -> None:
         if is_own(path, self._folder, workspace):
             found = stamp(path)
-            if found is not None and found[-1] > self._code.since_ns:
-                self._refuse(path)
+            if found is None or found[-1] <= self._code.since_ns:
+                return
+            if self._started_programs and found[-1] >= self._began_ns:
+                self._note_written(path)  # by a program that the grader has started, it seems
+            self._refuse(path)
 
     def _refuse(self, path: str) -> None:
         if path not in self._all_written():
@@ -173,6 +185,8 @@ class Watch:
                     self.read.add(_real(path))
         elif event == "os.rename" and isinstance(args[1], str | bytes):
             self._note_written(args[1])
+        elif event in _STARTS:
+            self._started_programs = True
 
     def _note_written(self, path: Any) -> None:
         real = _real(path)

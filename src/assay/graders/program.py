@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.frozen import CHANGED, FrozenFile, shown
+from assay.graders.frozen import FrozenFile
 from assay.graders.python_code import fingerprint
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
@@ -39,11 +39,9 @@ class ExecutableGrader:
         """Note what the file uses, before the first agent starts."""
         self._file.watch_beside()
 
-    def changes(self, _trial: Trial) -> list[str]:
+    def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file."""
-        if not self._file.changed():
-            return []
-        return [f"{shown(self.path)} {CHANGED}; it was run as it had been at the start"]
+        return self._file.changes(trial.cwd)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         stdin = msgspec.json.encode(question(trial)) + b"\n"

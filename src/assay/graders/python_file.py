@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 
-from assay.errors import AssayError, InputError, PluginError
-from assay.graders.frozen import CHANGED, FrozenFile, digest, shown, stamp
+from assay.errors import AssayError, InputError, Interrupted, PluginError
+from assay.graders.frozen import FrozenFile, digest, stamp
 from assay.graders.frozen_python import FrozenCode, Used, Watch, list_used, load
 from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
@@ -57,17 +57,21 @@ class PythonFile(PythonCode):
     def freeze(self, host: Host) -> None:
         """Load the file once, before the first agent starts, and note what it uses."""
         function = f"{list_used.__module__}:{list_used.__name__}"
-        child = host.serve_function(function, msgspec.json.encode(self._code).decode())
+        child: Any = host.serve_function(function, msgspec.json.encode(self._code).decode())
         try:
             used = msgspec.json.decode(child.ask(b"?", self.timeout_s), type=Used)
+        except Interrupted:
+            raise
         except AssayError as error:
             used = Used(error=error.message)
+        finally:
+            child.close()  # with all that it has started
         if used.error:
             msg = f"{self.path}: the grader cannot be loaded: {used.error}"
             raise InputError(msg, hint="import what the agent is to write inside of grade()")
-        self._files += [
-            FrozenFile(Path(m.path)) for m in used.modules.values() if m.source is not None
-        ]
+        sources = [Path(m.path) for m in used.modules.values() if m.source is not None]
+        self._files[0].watch_beside(besides=sources)
+        self._files += map(FrozenFile, sources)
         self._written = temporary_file()  # without a name; open as long as the run
         self._code.written = f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
         self._code.modules = used.modules
@@ -75,15 +79,16 @@ class PythonFile(PythonCode):
         self._code.files = {path: (s, digest(path)) for path, s in stamps.items() if s}
         self._code.since_ns = time.time_ns()
 
-    def changes(self, _trial: Trial) -> list[str]:
+    def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""
-        changed = [file.path for file in self._files if file.changed(mode=False)]
-        return [f"{shown(p)} {CHANGED}; it was used as it had been at the start" for p in changed]
+        said = [file.changes(trial.cwd, mode=False) for file in self._files]
+        return [text for texts in said for text in texts]
 
     def judge(self, trial: Trial) -> Grade:
         watch, call = self._watch, self._call
         if watch is None:
             return check_value(call(trial))
+        watch.begin()
         try:
             return check_value(call(trial))
         finally:
