@@ -78,9 +78,11 @@ def test_what_a_grader_quotes_is_masked(
             env=SECRETS,
         )
         assert done.code == 0, done.stderr
-        junit = assay("report", out / f"{exit_code}.jsonl", "--junit", out / f"{exit_code}.xml")
-        summary = assay("format", out / f"{exit_code}.jsonl", "-f", "markdown")
-        refuse_secrets(out, done.stdout, done.stderr, junit.stdout, junit.stderr, summary.stdout)
+        junit = out / f"{exit_code}.xml"
+        for report in (junit, out / f"{exit_code}.html"):
+            assert assay("report", out / f"{exit_code}.jsonl", "-o", report).code == 0
+        assert ("<failure" in junit.read_text()) == (exit_code == "1")
+        refuse_secrets(out, done.stdout, done.stderr)
     (row,) = map(json.loads, (out / "1.jsonl").read_text().splitlines())
     assert "[redacted]" in json.dumps(row)
 

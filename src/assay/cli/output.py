@@ -49,7 +49,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-            with path.open("wb") as target, _copied_at_end(target) as file:
+            with path.open("wb") as target, _copied_at_end(_for_device(target)) as file:
                 yield file
             return
         with _renamed_at_end(path.resolve()) as file:
@@ -134,8 +134,15 @@ def unguarded(stream: TextIO) -> TextIO:
 def echo_raw(text: str, *, nl: bool = True, **style: Any) -> None:
     """Print our own control sequences, or a style; data in the text must be visible already."""
     stream = unguarded(_stdout())
-    click.echo(click.style(text, **style) if style else text, file=stream, nl=nl)
+    if style and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+        text = click.style(text, **style)
+    click.echo(text, file=stream, nl=nl)
     stream.flush()
+
+
+def _for_device(target: BinaryIO) -> BinaryIO:
+    """Return what is to be written to, if this is a terminal: -o /dev/stdout may be one."""
+    return _Guarded(io.TextIOWrapper(target, "utf-8")).buffer if target.isatty() else target
 
 
 class _Guarded(io.TextIOWrapper):
