@@ -271,7 +271,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\x7f"
         ("report", "latest", "--format", "summary"),
         ("report", "latest", "--format", "json"),
         ("compare", "latest", "previous"),
-        ("compare", "latest", "previous", "--json"),
+        ("compare", "latest", "previous", "--format", "json"),
         ("rescore", "latest"),
         ("rescore", "latest", "--json"),
         ("verify", "latest"),
