@@ -166,6 +166,24 @@ def test_neither_a_number_nor_a_field_name_is_masked(
     assert "DB_PASSWORD" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["capture", "trials", "run"])
+def test_a_secret_in_a_prompt_is_masked(
+    assay: Callable, shell: Path, tmp_path: Path, command: str
+) -> None:
+    row = {"input": result("ok") + f" # {KEY}", "hint": KEY, "metadata": {"m": PEM}, "extra": [KEY]}
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"id": "a", **row}) + "\n")
+    schema = json.loads(shell.read_text())
+    # Also in the file that the agent reads its prompt from.
+    schema |= {"command": ["bash", "-c", 'eval "$(cat)"'], "prompt": {"stdin": True}}
+    shell.write_text(json.dumps(schema))
+    out = tmp_path / "out" / "a.jsonl"
+    done = assay(command, prompts, "-s", shell, "-o", out, "--progress", env=SECRETS)
+    assert done.code == 0, done.stderr
+    assert '"ok"' in out.read_text().replace("\\", "")
+    refuse_secrets(tmp_path / "out", done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("command", ["run", "trials", "grade", "validate-refs"])
 def test_every_command_that_runs_something_names_what_it_does_not_mask(
     assay: Callable, shell: Path, prompts: Callable, tmp_path: Path, command: str

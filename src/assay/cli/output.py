@@ -217,7 +217,9 @@ class Sink:
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
-        self.append(encode_row(result, spec.extra))
+        from assay.run.workspace import our_secrets  # loaded by whatever ran the trial
+
+        self.append(encode_row(result, our_secrets().mask_record(spec.extra)))
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """The trials that have no row yet; refuse rows made from other prompts or agents."""

@@ -230,6 +230,8 @@ class _BatchGrader:
         self._graders = graders
         self._host = host
         self._secrets = our_secrets()
+        self._said: list[str] = []
+        """What graders said last that holds no secret: many say the same about many trials."""
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
@@ -252,10 +254,24 @@ class _BatchGrader:
             rows.append((line, row, verdict))
         verdicts = ask_graders(self._graders, trials, self._host)
         for line, row, verdict in rows:
-            final = self._secrets.mask_record(next(verdicts) if verdict is None else verdict)
+            final = self._masked(next(verdicts)) if verdict is None else verdict
             yield GradedRow(_with_verdict(line, row, final), row.id, final)
         if unreadable is not None:
             raise unreadable
+
+    def _masked(self, verdict: Verdict) -> Verdict:
+        """Mask secrets in what graders said; texts are looked at first, as nearly all have none."""
+        said = list(verdict.broken.values())
+        for grade in verdict.grades.values():
+            said.append(grade.reasoning or "")
+            if grade.outcome:
+                return self._secrets.mask_record(verdict)
+        if said == self._said or not self._secrets.occur_in(
+            "\n".join(said).encode(errors="replace")
+        ):
+            self._said = said
+            return verdict
+        return self._secrets.mask_record(verdict)
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
         """Decode only what some grader reads."""
