@@ -217,9 +217,12 @@ class Sink:
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
-        from assay.run.workspace import our_secrets  # loaded by whatever ran the trial
+        extra = spec.extra
+        if extra:
+            from assay.run.workspace import our_secrets  # loaded by whatever ran the trial
 
-        self.append(encode_row(result, our_secrets().mask_record(spec.extra)))
+            extra = our_secrets().mask_record(extra)
+        self.append(encode_row(result, extra))
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """The trials that have no row yet; refuse rows made from other prompts or agents."""
