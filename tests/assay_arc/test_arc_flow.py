@@ -234,13 +234,15 @@ def test_replay_tells_what_happened(here):
     assert "no trial 9" in arc("replay", "latest", "ky01", "--trial", "9").out
 
 
-def test_replay_animates_on_a_terminal(here):
+def on_terminal(folder, *words, **env) -> tuple[int, bytes]:
+    """Run `assay arc` with a terminal as stdout and stderr."""
     import pty
 
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "assay", "arc", "replay", "latest", "ky01", "--fps", "1000"],
-        cwd=here,
+        [sys.executable, "-m", "assay", "arc", *words],
+        cwd=folder,
+        env={**os.environ, **env},
         stdout=follower,
         stderr=follower,
         stdin=subprocess.DEVNULL,
@@ -256,7 +258,57 @@ def test_replay_animates_on_a_terminal(here):
             break
         seen += data
     os.close(leader)
-    assert process.wait(30) == 0
+    return process.wait(30), seen
+
+
+EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\x7f"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "latest"),
+        ("report", "latest", "--format", "summary"),
+        ("report", "latest", "--format", "json"),
+        ("compare", "latest", "previous"),
+        ("compare", "latest", "previous", "--format", "json"),
+        ("rescore", "latest"),
+        ("rescore", "latest", "--json"),
+        ("verify", "latest"),
+        ("replay", "latest", "ky01", "--text"),
+        ("replay", "latest", "ky01", "--fps", "1000"),
+        ("browse",),
+        ("browse", "ky01"),
+        ("report", EVIL),
+        ("import", "codex", EVIL),
+    ],
+    ids=lambda words: " ".join(words).replace(EVIL, "EVIL"),
+)
+def test_a_stored_run_cannot_steer_the_terminal(here, words):
+    for path in Path(STORE).rglob("*.json"):
+        spoiled = _spoiled(json.loads(path.read_text()))
+        path.write_text(json.dumps(spoiled))
+    _, seen = on_terminal(here, *words, TERM="dumb", NO_COLOR="1")
+    for code in (b"\x1b]0;", b"\x07", b"\xc2\x9b", "\u202e".encode(), b"\x7f"):
+        assert code not in seen, seen
+    assert b"\x1b" not in seen or "--fps" in words, seen
+    assert b"Traceback" not in seen, seen
+
+
+def _spoiled(value):
+    """Put control codes behind every text by which nothing is found."""
+    names = ("model", "notes", "verification", "stop_reason", "label", "why", "title", "harness")
+    if isinstance(value, dict):
+        return {
+            k: f"{v}{EVIL}" if k in names and isinstance(v, str) else _spoiled(v)
+            for k, v in value.items()
+        }
+    return [_spoiled(v) for v in value] if isinstance(value, list) else value
+
+
+def test_replay_animates_on_a_terminal(here):
+    code, seen = on_terminal(here, "replay", "latest", "ky01", "--fps", "1000")
+    assert code == 0
     assert "\u2580".encode() in seen
     assert b"\x1b[38;2;" in seen
     assert seen.count(b"\x1b[H") >= 10

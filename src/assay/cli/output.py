@@ -59,7 +59,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             raise OutputError(msg, hint="use --overwrite to replace it")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-            with path.open("wb") as target, _copied_at_end(target) as file:
+            with path.open("wb") as target, _copied_at_end(_for_device(target)) as file:
                 yield file
             return
         with _renamed_at_end(path.resolve()) as file:
@@ -144,8 +144,15 @@ def unguarded(stream: TextIO) -> TextIO:
 def echo_raw(text: str, *, nl: bool = True, **style: Any) -> None:
     """Print our own control sequences, or a style; data in the text must be visible already."""
     stream = unguarded(_stdout())
-    click.echo(click.style(text, **style) if style else text, file=stream, nl=nl)
+    if style and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+        text = click.style(text, **style)
+    click.echo(text, file=stream, nl=nl)
     stream.flush()
+
+
+def _for_device(target: BinaryIO) -> BinaryIO:
+    """Return what is to be written to, if this is a terminal: -o /dev/stdout may be one."""
+    return _Guarded(io.TextIOWrapper(target, "utf-8")).buffer if target.isatty() else target
 
 
 class _Guarded(io.TextIOWrapper):
@@ -223,7 +230,12 @@ class Sink:
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
-        self.append(encode_row(result, spec.extra))
+        extra = spec.extra
+        if extra:
+            from assay.run.workspace import our_secrets  # loaded by whatever ran the trial
+
+            extra = our_secrets().mask_record(extra)
+        self.append(encode_row(result, extra))
 
     def missing(
         self, specs: list[TrialSpec], reopen: Callable[[bytes], None] | None = None

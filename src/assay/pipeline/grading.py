@@ -301,6 +301,8 @@ class _BatchGrader:
         self._host = host
         self._secrets = our_secrets()
         self._signature = _Signature(graders)
+        self._said: list[str] = []
+        """What graders said last that holds no secret: many say the same about many trials."""
         # A grader that does not say which fields it reads may read all of them.
         seen = [getattr(grader, "sees", None) for grader in graders]
         self._sees_all = any(names is None for names in seen)
@@ -317,7 +319,7 @@ class _BatchGrader:
             if rows[0][2] is not None:
                 yield from _decided_rows(rows)
             line, row, _ = rows.popleft()
-            verdict = self._secrets.mask_record(verdict)
+            verdict = self._masked(verdict)
             yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
         yield from _decided_rows(rows)
         for error in unreadable:
@@ -343,6 +345,20 @@ class _BatchGrader:
             rows.append((line, row, verdict))
             if trial is not None:
                 yield trial
+
+    def _masked(self, verdict: Verdict) -> Verdict:
+        """Mask secrets in what graders said; texts are looked at first, as nearly all have none."""
+        said = list(verdict.broken.values())
+        for grade in verdict.grades.values():
+            said.append(grade.reasoning or "")
+            if grade.outcome:
+                return self._secrets.mask_record(verdict)
+        if said == self._said or not self._secrets.occur_in(
+            "\n".join(said).encode(errors="replace")
+        ):
+            self._said = said
+            return verdict
+        return self._secrets.mask_record(verdict)
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
         """Decode only what some grader reads."""

@@ -17,6 +17,7 @@ from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResul
 from assay.records.journal import Attempt, Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.spec import PluginRef, TrialSpec
+from assay.run.workspace import our_secrets
 
 _SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
 
@@ -38,7 +39,7 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
 
 def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
     """Combine all trials of one prompt into its row, with pass rates if there was a grader."""
-    prompt, workspaces = spec.prompt, spec.surroundings.workspace_dir
+    prompt, workspaces = our_secrets().mask_record(spec.prompt), spec.surroundings.workspace_dir
     about = {"agent": plugins.adapter(spec.agent).name}
     if workspaces is not None:
         about["workspaceDir"] = workspaces

@@ -1,6 +1,8 @@
 """Results in the formats of `assay format`: JSONL, CSV, Markdown."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import BinaryIO, Literal
 
 import msgspec
@@ -15,10 +17,15 @@ type Style = Literal["jsonl", "markdown", "csv"]
 STYLES: tuple[Style, ...] = ("jsonl", "markdown", "csv")
 
 
-def write_rows(rows: RowFile, out: BinaryIO, style: Style, generated: str) -> None:
-    """Write all rows in one style; generated is the time shown in a report."""
+def write_rows(
+    rows: RowFile, out: BinaryIO, style: Style, generated: str, *, safe: bool = False
+) -> None:
+    """Write all rows in one style; generated is the time shown in a report.
+
+    With safe, no cell of a CSV is a formula.
+    """
     if style == "csv":
-        write_csv(rows, out)
+        write_csv(rows, out, safe=safe)
     elif style == "markdown":
         write_markdown(rows, out, generated)
     else:
@@ -29,24 +36,33 @@ _COLUMNS = "id,input,hint,output,tool_errors,duration_ms"
 _SCORE_COLUMNS = ",pass,score,reasoning"
 
 
-def write_csv(rows: RowFile, out: BinaryIO) -> None:
+def write_csv(rows: RowFile, out: BinaryIO, *, safe: bool = False) -> None:
     """Write header and rows: texts always quoted, a line feed as backslash n.
 
     The file is read twice: a single graded row adds the columns of the score to all.
     """
     graded = any(row.score for row in rows.rows(msgspec.json.Decoder(HasScoreView)))
-    line = _graded_line if graded else _line
+    line = partial(_graded_line if graded else _line, _inside_safely if safe else _inside)
     out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
     for block in rows.blocks(msgspec.json.Decoder(CsvView)):
         out.write("".join(map(line, block)).encode())
 
 
-def inside(text: str) -> str:
+def _inside(text: str) -> str:
     """Return a text as it stands between the quotes of a cell."""
     return text.replace('"', '""').replace("\n", "\\n")
 
 
-def _line(row: CsvView, more: str = "") -> str:
+# What a spreadsheet reads as a formula, also in full width and behind blanks; a number is none.
+_FORMULA = re.compile(r"(?![-+]?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?%?\Z)[\s\x00]*[=+\-@\t\r＝＋－＠]")
+
+
+def _inside_safely(text: str) -> str:
+    """The same, with an apostrophe before what a spreadsheet would run: it shows the text then."""
+    return _inside(f"'{text}" if _FORMULA.match(text) else text)
+
+
+def _line(inside: Callable[[str], str], row: CsvView, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
     return (
@@ -55,13 +71,13 @@ def _line(row: CsvView, more: str = "") -> str:
     )
 
 
-def _graded_line(row: CsvView) -> str:
+def _graded_line(inside: Callable[[str], str], row: CsvView) -> str:
     score = row.score
     if score is None:
-        return _line(row, ",,,")
+        return _line(inside, row, ",,,")
     verdict = "true" if score.pass_ else "false"
     reasoning = inside(score.reasoning) if score.reasoning else ""
-    return _line(row, f',{verdict},{fixed(score.score, 3)},"{reasoning}"')
+    return _line(inside, row, f',{verdict},{fixed(score.score, 3)},"{reasoning}"')
 
 
 def write_jsonl(rows: RowFile, out: BinaryIO) -> None:

@@ -310,7 +310,7 @@ class _Search(NamedTuple):
         return spans
 
 
-_UNRESERVED = re.compile("[A-Za-z0-9._~-]*")
+_RESERVED = re.compile("[^A-Za-z0-9._~-]")
 _BLOCK = 8
 _FEW = 16
 
@@ -339,8 +339,8 @@ def _search_for(values: tuple[str, ...]) -> _Search:
     short = tuple(needle for needle in needles if len(needle) < 2 * _BLOCK - 1)
     if len(needles) <= _FEW:
         return _Search(needles, needles, frozenset())
-    pieces = (n[i : i + _BLOCK] for n in needles for i in range(len(n) - _BLOCK + 1))
-    return _Search(needles, short, frozenset(_blocks(piece)[0] for piece in pieces))
+    pieces = (_blocks(needle[i:]) for needle in needles for i in range(_BLOCK))
+    return _Search(needles, short, frozenset().union(*pieces))
 
 
 def _spellings(value: str) -> Iterator[bytes]:
@@ -360,6 +360,8 @@ def _spellings(value: str) -> Iterator[bytes]:
 def _json_spellings(text: str) -> set[str]:
     """Return a text as it is, in a JSON string, and in a JSON string inside another one."""
     texts = {text}
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return texts
     for _ in range(2):
         texts |= {
             json.dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (False, True)
@@ -369,7 +371,7 @@ def _json_spellings(text: str) -> set[str]:
 
 def _url_spellings(text: str) -> set[str]:
     """Return a text as the common functions write it into a URL, or into a form."""
-    if _UNRESERVED.fullmatch(text):
+    if not _RESERVED.search(text):
         return set()
     upper = {_percent_encoded(text, spare) for spare in ("", "/", "!'()*")}
     upper.add(_percent_encoded(text, " ").replace(" ", "+"))
@@ -378,12 +380,10 @@ def _url_spellings(text: str) -> set[str]:
 
 def _percent_encoded(text: str, spare: str) -> str:
     # Not urllib: its import takes longer than all else at the start of a run.
-    return "".join(
-        c
-        if c in spare or _UNRESERVED.fullmatch(c)
-        else "".join(f"%{byte:02X}" for byte in c.encode())
-        for c in text
-    )
+    def encode(found: re.Match[str]) -> str:
+        return found[0] if found[0] in spare else "".join(f"%{c:02X}" for c in found[0].encode())
+
+    return _RESERVED.sub(encode, text)
 
 
 def _base64_spellings(data: bytes) -> Iterator[bytes]:

@@ -1,0 +1,259 @@
+"""Nothing in a file can steer the terminal: every command against rows full of control codes."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli.main import COMMANDS
+from assay.records.text import visible, visible_line
+
+EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x9d0;x\x9c\u202eevil\u2066\x7f\r"
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+GRADER = f"""
+def grade(*, output, **_):
+    if "raise" in output:
+        raise ValueError({EVIL!r})
+    return {{"pass": False, "score": 0.0, "reasoning": {EVIL!r}, "outcome": {{{EVIL!r}: {EVIL!r}}}}}
+"""
+
+
+def rows(n: int = 3) -> list[dict[str, Any]]:
+    def row(i: int) -> dict[str, Any]:
+        grade = {"pass": i == 0, "score": i / 10, "reasoning": EVIL, "outcome": {EVIL: EVIL}}
+        steps = [
+            {"type": "tool_call", "name": EVIL, "status": EVIL, "timestamp": 1, "error": EVIL},
+            {"type": "message", "content": EVIL, "timestamp": 2},
+            {"type": "plan", "entries": [{"content": EVIL, "status": EVIL}], "timestamp": 3},
+        ]
+        return {
+            "id": f"{EVIL}{i}",
+            "input": EVIL,
+            "output": EVIL + ("raise" if i == 2 else ""),
+            "hint": EVIL,
+            "trajectory": steps,
+            "metadata": {"category": f"{EVIL}{i}", "agent": EVIL, EVIL: EVIL},
+            "timing": {"start": 1, "end": 2, "total": 5},
+            "toolErrors": True,
+            "errors": [EVIL],
+            "score": grade,
+            "grades": {EVIL: grade},
+            "agent": {"adapter": EVIL, "version": EVIL, "model": EVIL},
+            "reference": EVIL + ("raise" if i == 2 else ""),
+            "rawLines": [json.dumps({"type": "result", "result": EVIL})],
+            "setup": {"skills": [EVIL]},
+        }
+
+    failed = row(n) | {"failure": {"cause": "provider", "message": EVIL}}
+    return [*map(row, range(n)), {k: v for k, v in failed.items() if k not in ("score", "grades")}]
+
+
+def trials() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"{EVIL}{i}",
+            "input": EVIL,
+            "k": 2,
+            "trials": [
+                {"trialNum": n, "output": EVIL, "trajectory": [], "duration": 5, "pass": n == i}
+                for n in (1, 2)
+            ],
+            "metadata": {"category": EVIL},
+            "passRate": 0.5,
+        }
+        for i in range(3)
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name, content in (("rows", rows()), ("other", rows(4)), ("trials", trials())):
+        text = "".join(json.dumps(row) + "\n" for row in content)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    raw = {name: rows()[0][name] for name in ("id", "input", "metadata", "timing", "rawLines")}
+    (tmp_path / "raw.jsonl").write_text(json.dumps(raw) + "\n")
+    labels = [{"id": row["id"], "label": "pass"} for row in rows()[:3]]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels))
+    # Not JSON, and a field of the wrong type: messages quote what they refuse.
+    (tmp_path / "broken.jsonl").write_bytes(f'{{"id":"{EVIL}" {EVIL}\n'.encode())
+    (tmp_path / "wrong.jsonl").write_text(json.dumps({"id": EVIL, "input": {EVIL: 1}}) + "\n")
+    (tmp_path / "grader.py").write_text(GRADER)
+    answer = json.dumps({"type": "result", "result": EVIL})
+    schema = {
+        "version": 1,
+        "name": EVIL,
+        "command": [
+            sys.executable,
+            "-c",
+            f"import sys; print({answer!r}); sys.stderr.write({EVIL!r} + '\\n'); sys.exit(3)",
+        ],
+        "sessionMode": "stream",
+        "prompt": {},
+        "output": {"flag": "", "value": ""},
+        "outputEvents": [],
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+    }
+    (tmp_path / "agent.json").write_text(json.dumps(schema))
+    return tmp_path
+
+
+def on_terminal(
+    folder: Path, *words: str, term: str = "dumb", stop_at: bytes = b""
+) -> tuple[int, str]:
+    """Run assay with a terminal as stdout and stderr; return exit code and all that it got."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assay", *words],
+        cwd=folder,
+        env={**os.environ, "TERM": term, "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen, until_s = b"", time.monotonic() + 60
+    while time.monotonic() < until_s:
+        try:
+            data = os.read(leader, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+        if stop_at and stop_at in seen:
+            process.send_signal(signal.SIGINT)
+            stop_at = b""
+    os.close(leader)
+    code = process.wait(30)
+    # The terminal driver itself writes \r\n for \n.
+    return code, seen.replace(b"\r\n", b"\n").decode()
+
+
+def refuse_controls(text: str, what: object) -> None:
+    assert not FORBIDDEN.search(text.replace("\r\n", "\n")), (what, text)
+
+
+CASES: dict[str, tuple[str, ...]] = {
+    "capture": ("capture", "rows.jsonl", "-s", "agent.json", "-g", "grader.py"),
+    "capture --progress": (
+        *("capture", "rows.jsonl", "-s", "agent.json", "-g", "grader.py", "--progress"),
+        *("-o", "out.jsonl"),
+    ),
+    "capture --progress-json": (
+        *("capture", "rows.jsonl", "-s", "agent.json", "--json", "-o", "out.jsonl"),
+    ),
+    "trials": ("trials", "rows.jsonl", "-s", "agent.json", "-k", "2", "-g", "grader.py"),
+    "run": ("run", "rows.jsonl", "-s", "agent.json", "--progress"),
+    "extract": ("extract", "raw.jsonl", "-s", "agent.json", "--progress"),
+    "grade": ("grade", "rows.jsonl", "-g", "grader.py", "--progress"),
+    "grade command": ("grade", "rows.jsonl", "-g", "command:cat rows.jsonl; exit 1", "--progress"),
+    "summarize": ("summarize", "rows.jsonl"),
+    "summarize --markdown": ("summarize", "rows.jsonl", "--markdown"),
+    "format": ("format", "rows.jsonl", "--progress"),
+    "format csv": ("format", "rows.jsonl", "-f", "csv"),
+    "format markdown": ("format", "rows.jsonl", "-f", "markdown"),
+    "calibrate": ("calibrate", "rows.jsonl"),
+    "calibrate again": ("calibrate", "rows.jsonl", "-g", "grader.py"),
+    "calibrate --json": ("calibrate", "rows.jsonl", "--json"),
+    "calibrate --labels": ("calibrate", "rows.jsonl", "--labels", "labels.jsonl"),
+    "calibrate --export": ("calibrate", "rows.jsonl", "--export", "/dev/stdout"),
+    "validate-refs": ("validate-refs", "rows.jsonl", "-g", "grader.py", "--no-op"),
+    "balance": ("balance", "rows.jsonl"),
+    "compare": ("compare", f"{EVIL}a:rows.jsonl", "b:other.jsonl"),
+    "compare trials": ("compare", "a:trials.jsonl", f"{EVIL}:trials.jsonl"),
+    "compare markdown": ("compare", "a:rows.jsonl", "b:other.jsonl", "-f", "markdown"),
+    "compare json": ("compare", "a:rows.jsonl", "b:other.jsonl", "-f", "json"),
+    "compare --fail-on": (
+        *("compare", f"{EVIL}:rows.jsonl", "b:other.jsonl", "--fail-on", "regression"),
+    ),
+    "report": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-o", "r.html"),
+    "report markdown": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-f", "markdown"),
+    "report junit": ("report", "rows.jsonl", "-f", "junit"),
+    "view": ("view", f"{EVIL}:rows.jsonl", "--port", "0"),
+    "plan": ("plan", "rows.jsonl", "other.jsonl"),
+    "doctor": ("doctor", "agent.json"),
+    "agents": ("agents",),
+    "schemas": ("schemas", EVIL),
+    "headless": ("headless", "-s", "agent.json", "-v"),
+    "an unknown command": (EVIL,),
+    "an unknown option": ("grade", "rows.jsonl", f"--{EVIL}"),
+    "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
+    "a wrong grader": ("grade", "rows.jsonl", "-g", EVIL),
+}
+NO_DATA = {"demo", "init", "mock-model"}
+"""Commands that print nothing from a file."""
+
+
+def test_every_command_is_in_the_matrix() -> None:
+    assert {words[0] for words in CASES.values()} >= COMMANDS.keys() - NO_DATA
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_control_code_reaches_the_terminal(place: Path, name: str) -> None:
+    stop = b"Ctrl-C stops" if name == "view" else b""
+    code, seen = on_terminal(place, *CASES[name], stop_at=stop)
+    assert "Traceback" not in seen, seen
+    refuse_controls(seen, name)
+    expected = (1, 2) if name.startswith(("a ", "an ", "schemas")) else (0, 1, 3, 4, 130)
+    assert code in expected, seen
+    if name not in ("agents", "headless", "plan", "report", "report junit"):
+        assert "\\u001b" in seen or "\\x1b" in seen, seen
+
+
+READERS = ("capture", "run", "extract", "grade", "summarize", "format", "calibrate", "balance")
+READERS += ("validate-refs", "compare", "report", "plan")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("file", ["broken.jsonl", "wrong.jsonl"])
+@pytest.mark.parametrize("command", READERS)
+def test_nor_in_the_message_about_a_bad_file(
+    place: Path, command: str, file: str, debug: bool
+) -> None:
+    more = {"capture": ("-s", "agent.json"), "run": ("-s", "agent.json")}
+    more |= {"extract": ("-s", "agent.json"), "grade": ("-g", "grader.py")}
+    more |= {"validate-refs": ("-g", "grader.py"), "compare": ("rows.jsonl",)}
+    flags = ("--debug",) if debug and command not in ("plan",) else ()
+    code, seen = on_terminal(place, command, file, *more.get(command, ()), *flags)
+    assert code in (0, 1, 2, 4), seen
+    refuse_controls(seen, command)
+
+
+def test_nor_from_the_live_view(place: Path) -> None:
+    """It moves the cursor itself, so only the codes of the data are looked for."""
+    args = ("capture", "rows.jsonl", "-s", "agent.json", "-o", "out.jsonl")
+    code, seen = on_terminal(place, *args, term="xterm")
+    assert code == 0, seen
+    for code_of_data in ("\x1b]0;", "\x07", "\x1b[2J\x9b", "\x9b", "\u202e", "\x7f"):
+        assert code_of_data not in seen
+
+
+@pytest.mark.parametrize("name", ["format markdown", "summarize --markdown", "calibrate"])
+def test_markdown_has_none_in_a_file_either(assay: Callable, place: Path, name: str) -> None:
+    done = assay(*CASES[name], "-o", place / "out.md")
+    assert done.code == 0, done.stderr
+    refuse_controls((place / "out.md").read_text(), name)
+
+
+def test_rows_in_a_pipe_stay_as_they_are(assay: Callable, place: Path) -> None:
+    done = assay("format", "rows.jsonl")
+    assert done.rows == rows()
+    seen = on_terminal(place, "format", "rows.jsonl")[1]
+    assert [json.loads(line) for line in seen.splitlines()] == rows()  # other spelling, same JSON
+
+
+def test_visible() -> None:
+    assert visible("a\tb\r\nc\n") == "a\tb\r\nc\n"
+    assert visible("\r\x1b[m\x9b\u202e\ud800é😀") == "\\u000d\\u001b[m\\u009b\\u202e\\ud800é😀"
+    assert visible_line("a\tb\r\nc\u2028") == "a\\u0009b\\u000d\\u000ac\\u2028"
