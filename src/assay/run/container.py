@@ -73,7 +73,8 @@ class Container(msgspec.Struct, frozen=True):
         """Whether the agent ran at all; the engine knows, whatever the agent printed."""
         if exit_code not in _NEVER_STARTED:
             return True
-        words = [self.engine, "events", "--since", "24h", "--until", "0s"]
+        past = ["--stream=false"] if self.engine == "podman" else ["--until", f"{time.time():.0f}"]
+        words = [self.engine, "events", "--since", "24h", *past]
         words += ["--filter", f"container={self.name}", "--filter", "event=start"]
         return bool(machine.run(words, timeout_s=20.0).stdout.strip())
 
