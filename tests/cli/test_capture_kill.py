@@ -259,7 +259,7 @@ def test_what_hides_from_every_mark_ends_with_the_run(
 ) -> None:
     seconds = f"600.{uuid.uuid4().int % 10**9}"
     hide = f"setsid env -i bash -c 'ulimit -q 12345; (setsid sleep {seconds} &)'"
-    schema = agent(command=["/bin/bash", "-c", f"{hide}; echo '{{\"type\":\"result\"}}'"])
+    schema = agent(command=["/bin/bash", "-c", f'{hide}; echo \'{{"type":"result"}}\''])
     done = assay(command, prompts("a", "b"), "-s", schema)
     assert len(done.rows) == 2
     left = subprocess.run(["pgrep", "-f", seconds], capture_output=True, text=True, check=False)

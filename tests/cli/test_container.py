@@ -116,9 +116,7 @@ def containers(podman: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_sees_only_what_is_its_own(
-    told: Callable, tmp_path: Path, podman: dict[str, str]
-) -> None:
+def test_sees_only_what_is_its_own(told: Callable, tmp_path: Path, podman: dict[str, str]) -> None:
     planted = tmp_path / "planted"
     planted.write_text("secret-3f")
     text = f"cat {planted}; echo made > made; echo x > ~/note; echo y > /tmp/note; : > /bin/x"
@@ -177,7 +175,7 @@ def test_it_ends_when_assay_itself_is_killed(
 
 
 ASK = (
-    "exec python3 -IS -c 'import _socket as s; c = s.socket(); c.connect((\"127.0.0.1\", {})); "
+    'exec python3 -IS -c \'import _socket as s; c = s.socket(); c.connect(("127.0.0.1", {})); '
     "print(c.recv(99).decode())'"
 )
 

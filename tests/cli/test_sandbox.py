@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 SHELL_AGENT = """
 eval "${@: -1}" > "$TMPDIR/said" 2>&1
 code=$?
-printf '{"type":"result","session_id":"s","result":"%s"}\\n' \
-  "$(sed 's/\\\\/\\\\\\\\/g; s/"/\\\\"/g; s/\\t/ /g' "$TMPDIR/said" | sed ':a;N;$!ba;s/\\n/\\\\n/g')"
+escaped=$(sed 's/\\\\/\\\\\\\\/g; s/"/\\\\"/g; s/\\t/ /g' "$TMPDIR/said")
+said=$(echo "$escaped" | sed ':a;N;$!ba;s/\\n/\\\\n/g')
+printf '{"type":"result","session_id":"s","result":"%s"}\\n' "$said"
 exit $code
 """
 """Evaluates its prompt and answers with what that printed."""
@@ -319,23 +321,19 @@ def test_works_for_an_ordinary_user(tmp_path: Path) -> None:
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
-class serving:  # noqa: N801 - a context manager
-    """A server that greets whoever connects."""
+@contextmanager
+def serving() -> Iterator[int]:
+    """Serve on a port and greet whoever connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        yield server.getsockname()[1]
 
-    def __enter__(self) -> int:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._port = self._socket.getsockname()[1]
-        threading.Thread(target=self._greet, daemon=True).start()
-        return self._port
 
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def _greet(self) -> None:
-        while True:
-            try:
-                client = self._socket.accept()[0]
-            except OSError:
-                return
-            with client:
-                client.sendall(f"hello from {self._port}\n".encode())
+def greet(server: socket.socket) -> None:
+    while True:
+        try:
+            client = server.accept()[0]
+        except OSError:
+            return
+        with client:
+            client.sendall(f"hello from {client.getsockname()[1]}\n".encode())

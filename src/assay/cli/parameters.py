@@ -48,7 +48,7 @@ class AfterDashes(WithSandbox):
         return super().parse_args(ctx, args)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes, with K, M, G or T for powers of 1024."""
 
     name = "size"

@@ -100,7 +100,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     raw_prefix: str = ""
     """The same, as the rows of the output name it: relative to the output's folder."""
 
-
     @property
     def own_home(self) -> bool:
         """Whether each trial gets a HOME of its own and only declared variables."""

@@ -291,5 +291,3 @@ def _texts(value: Any) -> list[str]:
         return [value] if is_secret and " " not in value else []
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [text for part in parts for text in _texts(part)]
-
-

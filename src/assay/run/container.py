@@ -104,6 +104,16 @@ def find_engine(machine: Machine) -> str:
     raise AssayError(msg, hint="install one, for example with: apt install podman")
 
 
+def describe_engines(machine: Machine) -> str:
+    """Say which engines answer. Raises AssayError when none does."""
+    find_engine(machine)
+    answers = {name: _answers(machine, words) for name, words in _ENGINES.items()}
+    found = [name for name, answer in answers.items() if answer]
+    silent = [name for name, answer in answers.items() if not answer]
+    text = f"{' and '.join(found)} answers" if len(found) == 1 else "docker and podman answer"
+    return f"{text}; {silent[0]} does not" if silent else text
+
+
 def check_container(machine: Machine, image: str, *, network: bool) -> str:
     """Raise AssayError, with the reason, unless the image can be run here; return the engine."""
     engine = find_engine(machine)

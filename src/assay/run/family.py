@@ -99,9 +99,7 @@ class Mark:
         return f"{MARK_NAME}={self.token}".encode() in environment.split(b"\0")
 
 
-def end_family(
-    root: int | None, mark: Mark, term_s: float, *, spare_root: bool = False
-) -> bool:
+def end_family(root: int | None, mark: Mark, term_s: float, *, spare_root: bool = False) -> bool:
     """End the root and all its descendants: TERM, grace, KILL. Return whether any was alive.
 
     A root that is to be spared gets no TERM: it ends by itself when its only child has ended, and

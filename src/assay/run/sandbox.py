@@ -108,6 +108,17 @@ def check_sandbox(machine: Machine, *, network: bool) -> None:
         )
 
 
+def describe_sandbox(machine: Machine) -> str:
+    """Say what works; raise AssayError, with the reason, when nothing does."""
+    check_sandbox(machine, network=True)
+    version = machine.run([PROGRAM, "--version"]).stdout.decode("utf-8", "replace").strip()
+    try:
+        check_sandbox(machine, network=False)
+    except AssayError as error:
+        return f"{version} works, but not with no-network: {error.message}"
+    return f"{version} works, also with no-network"
+
+
 def copy_etc(target: str) -> None:
     """Copy what programs need of /etc: to mount each file would take 6 ms more for each trial."""
     for name in _ETC_FILES:
@@ -252,7 +263,7 @@ def _proc() -> tuple[str, ...]:
 def _hops(path: str) -> list[str]:
     """Return a path and all that its last part leads to when it is a link."""
     hops = [path]
-    while os.path.islink(path) and len(hops) < 40:  # noqa: PTH114, PLR2004 - as the kernel
+    while os.path.islink(path) and len(hops) < 40:  # noqa: PTH114 - as the kernel
         target = os.readlink(path)  # noqa: PTH115
         path = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
         hops.append(path)

@@ -95,9 +95,7 @@ class ClaudeAdapter(VendorAdapter):
             ),
             visible=files_of(servers.values()),
             login=_login(ask),
-            endpoints=endpoints_of(
-                options, servers.values(), ("ANTHROPIC_BASE_URL",), *_ENDPOINTS
-            ),
+            endpoints=endpoints_of(options, servers.values(), ("ANTHROPIC_BASE_URL",), *_ENDPOINTS),
         )
 
     def watch(self) -> Watch:
