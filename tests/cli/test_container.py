@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from assay.adapters.vendor import KNOWN
+
 INSTALL = "apt-get update && apt-get install -y podman runc"
 PROGRAMS = ("sh", "cat", "ls", "sleep", "id", "kill", "head", "tr", "python3")
 IMAGE = "assay-test:1"
@@ -216,3 +218,11 @@ def test_is_refused_without_an_engine(assay: Callable, prompts: Callable, tmp_pa
     assert done.code == 1
     assert "needs docker or podman, and neither answers" in done.stderr
     assert "apt install podman" in done.stderr
+
+
+def test_the_shipped_image_has_the_versions_that_are_tested() -> None:
+    text = (Path(__file__).parents[2] / "containers/Dockerfile").read_text()
+    for agent in KNOWN:
+        assert f"ARG {agent.name.upper()}={agent.tested[0]}\n" in text
+        assert f"@${{{agent.name.upper()}}}" in text
+    assert "\nUSER agent\n" in text

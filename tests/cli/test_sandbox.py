@@ -204,6 +204,32 @@ def test_exit_codes_come_through_without_network(told: Callable) -> None:
     assert told("exit 7", sandbox="--sandbox=no-network")["metadata"]["exitCode"] == 7
 
 
+@pytest.mark.parametrize("sandbox", ["--sandbox", "--sandbox=no-network"])
+def test_a_dialogue_goes_through(
+    assay: Callable, prompts: Callable, sandbox: str, tag: str
+) -> None:
+    agent = Path(__file__).parents[1] / "agents" / "acp_scripted.py"
+    words = (
+        "capture",
+        prompts({"id": "a", "input": ["one", "two"]}),
+        "--workspace-dir",
+        "w",
+        sandbox,
+    )
+    done = assay(*words, "--", sys.executable, agent, tag)
+    assert "failure" not in done.rows[0], done
+    assert done.rows[0]["output"]
+
+
+def test_commands_without_a_schema(assay: Callable, prompts: Callable, tmp_path: Path) -> None:
+    program = tmp_path / "agent.sh"
+    program.write_text('#!/bin/sh\necho "said $1"\n')
+    program.chmod(0o755)
+    common = ("run", prompts("hi"), "--workspace-dir", "w", "--sandbox")
+    for words in (("--simple", f"{program} {{}}"), ("--shell", f'{program} "$PROMPT"')):
+        assert assay(*common, *words).rows[0]["rawLines"] == ["said hi"], words
+
+
 def test_a_missing_program_is_no_failure_of_the_agent(
     assay: Callable, agent: Callable, prompts: Callable
 ) -> None:
