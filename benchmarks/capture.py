@@ -1,6 +1,6 @@
 """Overhead of a trial, against the bare limit and against the reference, measured in one run.
 
-usage: python -m benchmarks.capture [--trials 500] [--rounds 3]
+usage: python -m benchmarks.capture [--trials 500] [--rounds 3] [--only sandbox]
 """
 
 import argparse
@@ -26,9 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["sandbox"], help="what a sandbox adds, nothing else")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if options.only:
+            print_sandbox(folder, options.trials, options.rounds)
+            return
         reference = install_reference()
         schema = write_agent(folder / "agent", AGENT)
         sleeper = write_agent(folder / "sleeper", SLEEPER.replace("SECONDS", "0.2"))
@@ -53,6 +57,7 @@ def main() -> None:
         )
         print_help(reference)
         print_many(folder)
+        print_sandbox(folder, options.trials, options.rounds)
 
 
 def report(rows: list[tuple]) -> None:
@@ -90,6 +95,34 @@ def print_many(folder: Path) -> None:
         f"| 200 agents of 5 s, -j 200 | | {seconds:.1f} s, {usage.ru_maxrss / 1024:.0f} MB peak "
         "(goal 300 MB) | | |"
     )
+
+
+def print_sandbox(folder: Path, trials: int, rounds: int) -> None:
+    """Print what each way of confining an agent adds to a trial, in ms."""
+    schema = write_agent(folder / "confined", AGENT)
+    prompts = write_prompts(folder / "confined.jsonl", trials)
+    ways = {
+        "--isolate": ["--isolate"],
+        "--sandbox": ["--sandbox"],
+        "--sandbox=no-network": ["--sandbox=no-network"],
+        "--memory 1G --cpus 1": ["--memory", "1G", "--cpus", "1"],
+    }
+    for jobs in (1, 8):
+        plain: list[float] = []
+        more: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            plain.append(timed(assay(prompts, schema, folder, jobs)))
+            for name, words in ways.items():
+                command = assay(prompts, schema, folder, jobs)
+                own = ["--workspace-dir", str(Path(command[-1]).parent / "w")]
+                more[name].append(timed([*command, *own, *words]))
+        base = statistics.median(plain)
+        for name, times in more.items():
+            added_ms = (statistics.median(times) - base) / trials * 1000
+            print(
+                f"| {name}, {trials} trials, -j {jobs} | {base:.2f} s without "
+                f"| {statistics.median(times):.2f} s | | {added_ms:+.2f} ms a trial |"
+            )
 
 
 def timed(command: list[str]) -> float:

@@ -21,7 +21,7 @@ from assay.plugin import (
 from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import Limits
-from assay_arc.world import GameWorld
+from assay_arc.world import GameWorld, write_launchers
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ class ArcBenchmark:
                 limits=self._limits,
                 mcp=self.mcp,
             )
+            if spec.surroundings.container:  # which has a Python of its own
+                write_launchers(folder / "bin", "/usr/bin/env -S python3")
             # The random player: the trials of a game differ, and each can be repeated.
             world.env["ARC_PLAYER_SEED"] = str(spec.number)
             world.log_name = log_name

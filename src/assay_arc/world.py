@@ -274,19 +274,22 @@ PROGRAMS = {
 STAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def write_launchers(folder: Path) -> dict[str, Path]:
-    """Put `arc-play` and `arc-mcp` into a folder for the player's PATH."""
+def write_launchers(folder: Path, interpreter: str | None = None) -> dict[str, Path]:
+    """Put `arc-play` and `arc-mcp` into a folder for the player's PATH.
+
+    Without an interpreter they are run by the one that runs us.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, start in PROGRAMS.items():
         path = folder / name
-        path.write_bytes(_program(start))
+        path.write_bytes(_program(start, interpreter or _interpreter()))
         path.chmod(0o755)
         written[name] = path
     return written
 
 
-def _program(start: str) -> bytes:
+def _program(start: str, interpreter: str) -> bytes:
     """Build a program that Python runs from one file: a shebang line and a zip behind it."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
@@ -296,7 +299,7 @@ def _program(start: str) -> bytes:
             _add(file, f"assay_arc/client/{source.name}", source.read_text(encoding="utf-8"))
         _add(file, "__main__.py", start)
     # -I and -S: neither PYTHONPATH nor site-packages, so that no import leads to the games.
-    return f"#!{_interpreter()} -IS\n".encode() + archive.getvalue()
+    return f"#!{interpreter} -IS\n".encode() + archive.getvalue()
 
 
 def _interpreter() -> str:

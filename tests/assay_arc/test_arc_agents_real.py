@@ -63,14 +63,16 @@ def arguments(agent: str, url: str) -> list[str]:
     return words
 
 
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize("confined", ["--isolate", "--sandbox=no-network"])
 @pytest.mark.parametrize("agent", MODELS)
 def test_plays_both_ways_in(
-    agent: str, agent_program: Callable[[str], Path], tmp_path: Path
+    agent: str, confined: str, agent_program: Callable[[str], Path], tmp_path: Path
 ) -> None:
     with ScriptedModel({"steps": STEPS}) as model:
         env = variables(agent, model.url)
         command = [sys.executable, "-m", "assay", "arc", "run", f"{agent}:{agent_program(agent)}"]
-        command += ["--games", "ky01", "--isolate", "--max-steps", "20", "-t", "120000"]
+        command += ["--games", "ky01", confined, "--max-steps", "20", "-t", "120000"]
         command += [*arguments(agent, model.url)]
         command += [word for name in env for word in ("--env", name)]
         done = subprocess.run(

@@ -82,3 +82,19 @@ def test_doctor_starts_a_declared_agent(assay, agent):
     broken = assay("doctor", agent(command=[str(Path("/no/such/program"))]))
     assert broken.code == 1
     assert "spawn" in broken.stdout
+
+
+def test_doctor_says_what_can_be_confined_here(assay, fake):
+    said = "echo 'bwrap: No permissions to create new namespace' >&2; exit 1"
+    done = assay("doctor", env=fake(bwrap=said, docker="exit 1", podman="echo 4.3.1"))
+    assert done.code == 0
+    assert "!! --sandbox: --sandbox does not work on this machine" in done.stdout
+    assert "No permissions to create new namespace" in done.stdout
+    assert "ok --container: podman answers; docker does not" in done.stdout
+    assert "--memory and --cpus: enforced by" in done.stdout
+
+
+def test_doctor_tells_how_to_install_a_sandbox(assay, tmp_path):
+    done = assay("doctor", env={"PATH": str(tmp_path)})
+    assert "apt install bubblewrap" in done.stdout
+    assert "apt install podman" in done.stdout

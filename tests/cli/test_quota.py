@@ -1,4 +1,4 @@
-"""--memory and --cpus: enforced for all processes of a trial, recorded, refused where impossible."""
+"""--memory and --cpus: kept by all processes of a trial together, and recorded in its row."""
 
 import os
 from collections.abc import Callable
@@ -81,35 +81,25 @@ def test_no_group_is_left(assay: Callable, agent: Callable, prompts: Callable) -
     assert [path for path in left if not Path("/proc", path.name.split("-")[1]).exists()] == []
 
 
-def test_without_groups_each_process_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "_group_bases", lambda _names: None)
-    monkeypatch.setattr(quota, "_systemd", [False])
-    limits = Limits(memory_bytes=100 << 20, cpus=1.0)
-    quota.check_quota(limits, LocalHost())
-    made = quota.open_quota(limits, LocalHost())
-    greedy = ["python3", "-c", "x = bytearray(300 << 20)"]
-    done = LocalHost().run(made.wrap(greedy))
+def test_without_groups_each_process_has_its_limits() -> None:
+    made = quota._EachProcess(Limits(memory_bytes=100 << 20, cpus=1.0))
+    done = LocalHost().run(made.wrap(["python3", "-c", "x = bytearray(300 << 20)"]))
     assert b"MemoryError" in done.stderr
-    counted = LocalHost().run(
-        made.wrap(["python3", "-c", "import os; print(len(os.sched_getaffinity(0)))"])
-    )
-    assert counted.stdout == b"1\n"
+    code = "import os; print(len(os.sched_getaffinity(0)))"
+    assert LocalHost().run(made.wrap(["python3", "-c", code])).stdout == b"1\n"
     with pytest.raises(AssayError, match="control group"):
-        quota.open_quota(Limits(cpus=0.5), LocalHost())
+        quota._EachProcess(Limits(cpus=0.5))
 
 
-def test_systemd_is_asked_where_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_systemd_is_told_the_limits(tmp_path: Path) -> None:
     program = tmp_path / "systemd-run"
-    program.write_text(
-        '#!/bin/sh\nwhile [ "$1" != -- ]; do echo "$1" >&2; shift; done\nshift\nexec "$@"\n'
-    )
+    script = 'while [ "$1" != -- ]; do echo "$1" >&2; shift; done; shift; exec "$@"'
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(quota, "_group_bases", lambda _names: None)
-    monkeypatch.setattr(quota, "_systemd", [])
-    made = quota.open_quota(Limits(memory_bytes=1 << 30, cpus=1.5), LocalHost())
-    done = LocalHost().run(made.wrap(["echo", "ran"]))
-    assert (made.by, done.stdout) == ("systemd", b"ran\n")
+    words = quota._Scope(Limits(memory_bytes=1 << 30, cpus=1.5)).wrap(["echo", "ran"])
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = LocalHost().run(words, env=env)
+    assert done.stdout == b"ran\n"
     asked = done.stderr.decode().split()
     assert "MemoryMax=1073741824" in asked
     assert "CPUQuota=150%" in asked

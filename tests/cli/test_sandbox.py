@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 SHELL_AGENT = """
 eval "${@: -1}" > "$TMPDIR/said" 2>&1
 code=$?
-printf '{"type":"result","session_id":"s","result":"%s"}\\n' \
-  "$(sed 's/\\\\/\\\\\\\\/g; s/"/\\\\"/g; s/\\t/ /g' "$TMPDIR/said" | sed ':a;N;$!ba;s/\\n/\\\\n/g')"
+escaped=$(sed 's/\\\\/\\\\\\\\/g; s/"/\\\\"/g; s/\\t/ /g' "$TMPDIR/said")
+said=$(echo "$escaped" | sed ':a;N;$!ba;s/\\n/\\\\n/g')
+printf '{"type":"result","session_id":"s","result":"%s"}\\n' "$said"
 exit $code
 """
 """Evaluates its prompt and answers with what that printed."""
@@ -202,6 +204,32 @@ def test_exit_codes_come_through_without_network(told: Callable) -> None:
     assert told("exit 7", sandbox="--sandbox=no-network")["metadata"]["exitCode"] == 7
 
 
+@pytest.mark.parametrize("sandbox", ["--sandbox", "--sandbox=no-network"])
+def test_a_dialogue_goes_through(
+    assay: Callable, prompts: Callable, sandbox: str, tag: str
+) -> None:
+    agent = Path(__file__).parents[1] / "agents" / "acp_scripted.py"
+    words = (
+        "capture",
+        prompts({"id": "a", "input": ["one", "two"]}),
+        "--workspace-dir",
+        "w",
+        sandbox,
+    )
+    done = assay(*words, "--", sys.executable, agent, tag)
+    assert "failure" not in done.rows[0], done
+    assert done.rows[0]["output"]
+
+
+def test_commands_without_a_schema(assay: Callable, prompts: Callable, tmp_path: Path) -> None:
+    program = tmp_path / "agent.sh"
+    program.write_text('#!/bin/sh\necho "said $1"\n')
+    program.chmod(0o755)
+    common = ("run", prompts("hi"), "--workspace-dir", "w", "--sandbox")
+    for words in (("--simple", f"{program} {{}}"), ("--shell", f'{program} "$PROMPT"')):
+        assert assay(*common, *words).rows[0]["rawLines"] == ["said hi"], words
+
+
 def test_a_missing_program_is_no_failure_of_the_agent(
     assay: Callable, agent: Callable, prompts: Callable
 ) -> None:
@@ -319,23 +347,19 @@ def test_works_for_an_ordinary_user(tmp_path: Path) -> None:
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
-class serving:  # noqa: N801 - a context manager
-    """A server that greets whoever connects."""
+@contextmanager
+def serving() -> Iterator[int]:
+    """Serve on a port and greet whoever connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        yield server.getsockname()[1]
 
-    def __enter__(self) -> int:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._port = self._socket.getsockname()[1]
-        threading.Thread(target=self._greet, daemon=True).start()
-        return self._port
 
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def _greet(self) -> None:
-        while True:
-            try:
-                client = self._socket.accept()[0]
-            except OSError:
-                return
-            with client:
-                client.sendall(f"hello from {self._port}\n".encode())
+def greet(server: socket.socket) -> None:
+    while True:
+        try:
+            client = server.accept()[0]
+        except OSError:
+            return
+        with client:
+            client.sendall(f"hello from {client.getsockname()[1]}\n".encode())

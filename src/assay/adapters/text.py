@@ -1,5 +1,6 @@
 """Agents that print text and no events, given as a command line or a shell command."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Events
 from assay.records.recording import RawLine, Recording
 
+_ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"=]))/[\w./+-]+\.\w+")
+"""Names of files in a shell command, such as /home/me/agent.sh; not those of folders."""
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>", "2>&1"})
 
 
@@ -52,11 +55,12 @@ class SimpleAdapter(TextAdapter):
         """Return the command with the prompt in place of the first {}."""
         # Split before the prompt goes in, so that nothing in the prompt can add an argument.
         words = shlex.split(self.template)
+        files = tuple(word for word in words if word.startswith("/"))
         place = next((i for i, word in enumerate(words) if "{}" in word), None)
         if place is not None:
             before, _, after = words[place].partition("{}")
             words[place] = before + ask.text + after
-        return Command(argv=tuple(words))
+        return Command(argv=tuple(words), visible=files)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ class ShellAdapter(TextAdapter):
     name: str = "shell"
 
     def command(self, ask: Ask) -> Command:
-        return Command(argv=("/bin/sh", "-c", self.template), env={"PROMPT": ask.text})
+        files = tuple(_ABSOLUTE.findall(self.template))
+        argv = ("/bin/sh", "-c", self.template)
+        return Command(argv=argv, env={"PROMPT": ask.text}, visible=files)
 
 
 class _TextWatch:

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from assay.cli.group import examples
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
+from assay.errors import AssayError
 from assay.pipeline.prompts import Setting, folder_names, plan
-from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.stages import AskingHost, CaptureTrial
 from assay.records.capture import Capture
 from assay.records.spec import Limits, Prompt, Surroundings
 from assay.records.text import visible
@@ -56,7 +58,8 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 @debug_option
 @help_option
 def command(agents: tuple[str, ...], **given: Any) -> None:
-    """Check AGENTS (names or schema files). Without any, check which known agents are installed.
+    """Check AGENTS (names or schema files). Without any, check which known agents are installed,
+    and whether agents can be confined on this machine.
 
     Each agent is started and asked one short question, which may cost a little.
     """
@@ -65,6 +68,8 @@ def command(agents: tuple[str, ...], **given: Any) -> None:
     for name in agents or tuple(agent.name for agent in KNOWN):
         start = bool(agents) and not options.no_start
         rows.append(_check(name, options, start=start))
+    if not agents:
+        rows += _check_machine()
     if options.as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
@@ -88,6 +93,26 @@ def _check(name: str, options: _Options, *, start: bool) -> dict[str, Any]:
         return _row(name, ok=True, words=f"installed, {version}; not started", advice=notes)
     captured = _ask(name, options)
     return _judge(name, known, captured, version, notes)
+
+
+def _check_machine() -> list[dict[str, Any]]:
+    """Say whether --sandbox, --container, --memory and --cpus work on this machine."""
+    from assay.run import container, quota, sandbox  # late: only this needs them
+
+    host, limits = AskingHost(), Limits(memory_bytes=1 << 30, cpus=1.0)
+    checks: dict[str, Callable[[], str]] = {
+        "--sandbox": lambda: sandbox.describe_sandbox(host),
+        "--container": lambda: container.describe_engines(host),
+        "--memory and --cpus": lambda: quota.describe_quota(limits, host),
+    }
+    return [_checked(name, check) for name, check in checks.items()]
+
+
+def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return _row(name, ok=True, words=check(), advice=[])
+    except AssayError as error:
+        return _row(name, ok=False, words=error.message, advice=[error.hint] if error.hint else [])
 
 
 def _ask(name: str, options: _Options) -> Capture:

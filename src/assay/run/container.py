@@ -73,7 +73,8 @@ class Container(msgspec.Struct, frozen=True):
         """Whether the agent ran at all; the engine knows, whatever the agent printed."""
         if exit_code not in _NEVER_STARTED:
             return True
-        words = [self.engine, "events", "--since", "24h", "--until", "0s"]
+        past = ["--stream=false"] if self.engine == "podman" else ["--until", f"{time.time():.0f}"]
+        words = [self.engine, "events", "--since", "24h", *past]
         words += ["--filter", f"container={self.name}", "--filter", "event=start"]
         return bool(machine.run(words, timeout_s=20.0).stdout.strip())
 
@@ -101,6 +102,16 @@ def find_engine(machine: Machine) -> str:
             return name
     msg = "--container needs docker or podman, and neither answers"
     raise AssayError(msg, hint="install one, for example with: apt install podman")
+
+
+def describe_engines(machine: Machine) -> str:
+    """Say which engines answer. Raises AssayError when none does."""
+    find_engine(machine)
+    answers = {name: _answers(machine, words) for name, words in _ENGINES.items()}
+    found = [name for name, answer in answers.items() if answer]
+    silent = [name for name, answer in answers.items() if not answer]
+    text = f"{' and '.join(found)} answers" if len(found) == 1 else "docker and podman answer"
+    return f"{text}; {silent[0]} does not" if silent else text
 
 
 def check_container(machine: Machine, image: str, *, network: bool) -> str:

@@ -115,13 +115,11 @@ class Gateway:
             self._drop(way)
 
     def _serve(self, listening: socket.socket) -> None:
-        port = listening.getsockname()[1]
-        while True:
-            try:
+        with contextlib.suppress(OSError):  # closed
+            port = listening.getsockname()[1]
+            while True:
                 client = self._keep(listening.accept()[0])
-            except OSError:
-                return
-            threading.Thread(target=self._pass_on, args=(client, port), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(client, port), daemon=True).start()
 
     def _pass_on(self, client: socket.socket, port: int) -> None:
         """Serve one connection of the agent."""

@@ -57,6 +57,14 @@ def open_quota(limits: Limits, machine: Machine) -> Quota:
     return _EachProcess(limits)
 
 
+def describe_quota(limits: Limits, machine: Machine) -> str:
+    """Say what would enforce the limits; raise AssayError, with the reason, when nothing can."""
+    check_quota(limits, machine)
+    quota = open_quota(limits, machine)
+    quota.close()
+    return f"enforced by {quota.by}"
+
+
 def check_quota(limits: Limits, machine: Machine) -> None:
     """Raise AssayError, with the reason, unless the limits can be enforced here."""
     quota = open_quota(limits, machine)

@@ -108,6 +108,17 @@ def check_sandbox(machine: Machine, *, network: bool) -> None:
         )
 
 
+def describe_sandbox(machine: Machine) -> str:
+    """Say what works; raise AssayError, with the reason, when nothing does."""
+    check_sandbox(machine, network=True)
+    version = machine.run([PROGRAM, "--version"]).stdout.decode("utf-8", "replace").strip()
+    try:
+        check_sandbox(machine, network=False)
+    except AssayError as error:
+        return f"{version} works, but not with no-network: {error.message}"
+    return f"{version} works, also with no-network"
+
+
 def copy_etc(target: str) -> None:
     """Copy what programs need of /etc: to mount each file would take 6 ms more for each trial."""
     for name in _ETC_FILES:

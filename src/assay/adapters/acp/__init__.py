@@ -55,7 +55,10 @@ class AcpAdapter:
 
     def command(self, ask: Ask) -> Command:
         """Start the agent; turns are sent through the dialogue."""
-        return Command(argv=self._command)
+        files = [word for word in self._command[1:] if word.startswith("/")]
+        for server in self._request.mcp_servers:
+            files += [str(server.get("command", "")), *map(str, server.get("args", ()))]
+        return Command(argv=self._command, visible=tuple(f for f in files if f.startswith("/")))
 
     def watch(self) -> Watch:
         return AcpReader(self._request)

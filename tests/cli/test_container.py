@@ -1,0 +1,228 @@
+"""An agent under --container: podman from Debian, with an image that the test makes."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.adapters.vendor import KNOWN
+
+INSTALL = "apt-get update && apt-get install -y podman runc"
+PROGRAMS = ("sh", "cat", "ls", "sleep", "id", "kill", "head", "tr", "python3")
+IMAGE = "assay-test:1"
+CONFIG = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+"""Works as well for a root that may not raise limits, and where control groups have both versions,
+which is more than podman's defaults do."""
+AGENT = """
+said=$(eval "$2" 2>&1)
+code=$?
+printf '{"type":"result","result":"%s"}\\n' "$(printf %s "$said" | tr '\\n' '|')"
+exit $code
+"""
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Give the environment in which podman has the image; loudly skip where it cannot run."""
+    if shutil.which("podman") is None and shutil.which("apt-get") and os.geteuid() == 0:
+        subprocess.run(["sh", "-c", INSTALL], check=False, capture_output=True, timeout=600)
+    if shutil.which("podman") is None:
+        unavailable(f"podman is missing; install it: {INSTALL}")
+    folder = tmp_path_factory.mktemp("podman")
+    (folder / "containers.conf").write_text(CONFIG)
+    storage = f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/g"\nrunroot = "{folder}/r"\n'
+    (folder / "storage.conf").write_text(storage)
+    env = {
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        "DOCKER_HOST": "unix:///nowhere",
+    }
+    make_root(folder / "root.tar", folder / "root")
+    run = {"env": os.environ | env, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run(["podman", "import", folder / "root.tar", IMAGE], **run)
+    command = ["podman", "run", "--rm", "--network", "host", IMAGE, "sh", "-c", "exit 5"]
+    if done.returncode == 0:
+        done = subprocess.run(command, **run)
+    if done.returncode != 5:
+        unavailable(f"podman cannot run a container here: {done.stderr}")
+    yield env
+    subprocess.run(["podman", "rm", "-af"], **run)
+
+
+def unavailable(why: str) -> None:
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
+
+
+def make_root(target: Path, folder: Path) -> None:
+    """Make a root file system of a few programs of this machine and the libraries they need."""
+    for name in ("bin", "tmp", "etc", "proc", "dev", "sys"):
+        (folder / name).mkdir(parents=True)
+    for name in PROGRAMS:
+        found = shutil.which(name, path="/usr/bin:/bin")
+        assert found, name
+        program = Path(found).resolve()
+        shutil.copy(program, folder / "bin" / name)
+        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+        for word in said.split():
+            if word.startswith("/"):
+                copy = folder / word[1:]
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(word, copy)
+    code = "import encodings; print(encodings.__path__[0])"
+    say = ["/usr/bin/python3", "-IS", "-c", code]
+    encodings = subprocess.run(say, capture_output=True, text=True, check=True).stdout.strip()
+    shutil.copytree(encodings, folder / encodings[1:])
+    shutil.copy(Path(encodings).with_name("os.py"), folder / encodings[1:] / "../os.py")
+    (folder / encodings[1:] / "../lib-dynload").mkdir()  # by these two it knows its place
+    with tarfile.open(target, "w") as tar:
+        tar.add(folder, ".")
+
+
+@pytest.fixture
+def told(
+    assay: Callable, agent: Callable, prompts: Callable, podman: dict[str, str], tag: str
+) -> Callable[..., dict[str, Any]]:
+    """Let the agent evaluate one prompt in a container; give its row."""
+
+    def run(text: str, *args: Any, env: dict[str, str] | None = None) -> dict[str, Any]:
+        schema = agent(command=["/bin/sh", "-c", AGENT, "agent", tag])
+        words = ("capture", prompts(text), "-s", schema, "--workspace-dir", "w")
+        done = assay(*words, "--container", IMAGE, *args, env={**podman, **(env or {})})
+        assert len(done.rows) == 1, done
+        return done.rows[0]
+
+    return run
+
+
+def containers(podman: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["podman", "ps", "-aq"], env=os.environ | podman, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_sees_only_what_is_its_own(told: Callable, tmp_path: Path, podman: dict[str, str]) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("secret-3f")
+    text = f"cat {planted}; echo made > made; echo x > ~/note; echo y > /tmp/note; : > /bin/x"
+    row = told(text)
+    assert "secret-3f" not in row["output"]
+    assert row["output"].count("No such file") == 1, row
+    assert "Read-only" in row["output"]
+    assert (tmp_path / "w/prompt-p0/made").read_text() == "made\n"
+    assert (tmp_path / "w/prompt-p0/made").stat().st_uid == os.getuid()
+    assert containers(podman) == ""
+
+
+def test_exit_codes_and_signals_come_through(told: Callable) -> None:
+    assert told("exit 7")["metadata"]["exitCode"] == 7
+    row = told("exit 127")
+    assert (row["metadata"]["exitCode"], row["failure"]["cause"]) == (127, "agent_crash")
+
+
+def test_a_missing_program_is_no_failure_of_the_agent(
+    assay: Callable, agent: Callable, prompts: Callable, podman: dict[str, str]
+) -> None:
+    schema = agent(command=["no-such-program"])
+    words = ("capture", prompts("x"), "-s", schema, "--workspace-dir", "w")
+    row = assay(*words, "--container", IMAGE, env=podman).rows[0]
+    assert row["failure"]["cause"] == "spawn", row
+
+
+def test_a_timeout_ends_it(told: Callable, podman: dict[str, str], alive: Callable) -> None:
+    row = told("trap '' TERM; sleep 60 & sleep 60", "-t", 1500)
+    assert row["failure"]["cause"] == "agent_timeout"
+    assert containers(podman) == ""
+    assert alive() == []
+
+
+def test_too_much_memory_is_a_limit_reached(told: Callable) -> None:
+    row = told("exec python3 -IS -c 'x = bytearray(300 << 20)'", "--memory", "50M")
+    assert row["failure"]["cause"] == "agent_limit", row
+    assert row["metadata"]["limits"] == {"memoryBytes": 50 << 20, "by": "podman"}
+
+
+def test_it_ends_when_assay_itself_is_killed(
+    start: Callable,
+    agent: Callable,
+    prompts: Callable,
+    podman: dict[str, str],
+    tag: str,
+    tmp_path: Path,
+    eventually: Callable,
+) -> None:
+    schema = agent(command=["/bin/sh", "-c", AGENT, "agent", tag])
+    words = ("capture", prompts("echo > started; sleep 300"), "-s", schema)
+    process = start(*words, "--workspace-dir", "w", "--container", IMAGE, env=podman)
+    assert eventually((tmp_path / "w/prompt-p0/started").exists), process.poll()
+    process.send_signal(signal.SIGKILL)
+    assert eventually(lambda: containers(podman) == "", 30)
+
+
+ASK = (
+    'exec python3 -IS -c \'import _socket as s; c = s.socket(); c.connect(("127.0.0.1", {})); '
+    "print(c.recv(99).decode())'"
+)
+
+
+def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        text = f"({ASK.format(port)})"
+        assert told(text)["output"] == "hello"
+        env = {"MY_BASE_URL": f"http://127.0.0.1:{port}"}
+        words = ("--sandbox=no-network", "--env", "MY_BASE_URL")
+        assert told(text, *words, env=env)["output"] == "hello"
+        row = told(f"({ASK.format(port)}) 2> /dev/null || echo refused", "--sandbox=no-network")
+        assert row["output"] == "refused"
+
+
+def greet(server: socket.socket) -> None:
+    while True:
+        try:
+            client = server.accept()[0]
+        except OSError:
+            return
+        with client:
+            client.sendall(b"hello")
+
+
+def test_is_refused_without_its_image(
+    assay: Callable, prompts: Callable, podman: dict[str, str]
+) -> None:
+    done = assay("capture", prompts("x"), "-s", "demo", "--container", "nosuch:1", env=podman)
+    assert (done.code, "podman has no image nosuch:1" in done.stderr) == (1, True), done
+
+
+def test_is_refused_without_an_engine(assay: Callable, prompts: Callable, tmp_path: Path) -> None:
+    env = {"PATH": str(tmp_path)}
+    done = assay("capture", prompts("x"), "-s", "demo", "--container", "any", env=env)
+    assert done.code == 1
+    assert "needs docker or podman, and neither answers" in done.stderr
+    assert "apt install podman" in done.stderr
+
+
+def test_the_shipped_image_has_the_versions_that_are_tested() -> None:
+    text = (Path(__file__).parents[2] / "containers/Dockerfile").read_text()
+    for agent in KNOWN:
+        assert f"ARG {agent.name.upper()}={agent.tested[0]}\n" in text
+        assert f"@${{{agent.name.upper()}}}" in text
+    assert "\nUSER agent\n" in text
