@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import batched
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -234,3 +235,45 @@ def test_a_report_can_be_made_of_them(
 ) -> None:
     for name in ("report.html", "report.md", "report.xml"):
         assert make_report(tmp_path / name, results).stat().st_size > 300
+
+
+VISIT = """
+const done = arguments[arguments.length - 1];
+const main = document.getElementById('main');
+const failed = [];
+const next = async (links) => {
+  for (const link of links) {
+    const drawn = main.dataset.drawn;
+    location.hash = link;
+    while (main.dataset.drawn === drawn) await new Promise((ready) => setTimeout(ready, 1));
+    for (const one of main.querySelectorAll('details')) one.open = true;
+    await new Promise((ready) => setTimeout(ready, 1));
+    const notice = main.querySelector('.notice');
+    if (notice?.textContent.startsWith('This page cannot')) failed.push([link, notice.textContent]);
+  }
+  done(failed);
+};
+next(arguments[0]);"""
+
+
+def test_every_trial_is_drawn(
+    results: Path, browser: Any, make_report: Callable[..., Path], tmp_path: Path
+) -> None:
+    page = make_report(tmp_path / "odd.html", results)
+    with opened(results) as ask:
+        found = json.loads(ask("/api/prompts", "limit=500&sort=id")[1])["rows"]
+    browser.draw(f"file://{page}")
+    browser.console()
+    address = browser.run("location.hash = '#/prompts'; return location.href")
+    browser.see(".marks a")
+    first = browser.run("return document.querySelector('.marks a').hash")
+    assert first.startswith("#/"), address
+    form = first.replace(quote("good"), "{}")
+    form = form.removesuffix("1") + "{}"
+    trials = [(quote(row["id"]), row["cells"][0]["trials"][0]["n"]) for row in found]
+    # Chromium allows 200 new addresses in ten seconds.
+    links = [form.format(*trial) for trial in trials[:: len(trials) // 150]]
+    assert len(links) >= 150
+    failed = [each for some in batched(links, 50) for each in browser.run_async(VISIT, some)]
+    assert failed == []
+    assert [text for text in browser.console() if "favicon" not in text] == []

@@ -100,7 +100,7 @@ export function shorten(text, most = 22) {
 }
 
 export function isKnown(value) {
-  return value !== null && value !== undefined && !Number.isNaN(value);
+  return typeof value === "number" && !Number.isNaN(value);
 }
 
 export function percent(share, places = 0) {

@@ -10,6 +10,22 @@ const TIMELINE_WIDTH = 1100;
 const TIMELINE_LANES = { thought: 0, message: 1, plan: 1, tool_call: 2 };
 const STEP_NAMES = { thought: "Thought", message: "Message", tool_call: "Tool", plan: "Plan" };
 
+/** The steps of a row that any program may have written; what is no step is shown as it is. */
+export function readSteps(trajectory) {
+  return (Array.isArray(trajectory) ? trajectory : []).map((step) => {
+    if (step === null || typeof step !== "object" || Array.isArray(step)) {
+      return { type: "not a step", value: step };
+    }
+    const { timestamp, duration: ms, entries } = step;
+    return {
+      ...step,
+      timestamp: Number.isFinite(timestamp) ? timestamp : undefined,
+      duration: Number.isFinite(ms) ? ms : undefined,
+      entries: Array.isArray(entries) ? entries : undefined,
+    };
+  });
+}
+
 /** Shows steps batch by batch, at once as far as step `until`. */
 export function stepList(steps, { turns = [], until = 0, linkTo } = {}) {
   const nodes = nestSteps(steps);

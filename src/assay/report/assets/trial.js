@@ -4,7 +4,7 @@ import { markdown } from "./markdown.js";
 import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
 import { contrastingPair, trialsOf } from "./prompts.js";
 import { replay } from "./replay.js";
-import { fold, stepList, timeline, usageText, valueView } from "./steps.js";
+import { fold, readSteps, stepList, timeline, usageText, valueView } from "./steps.js";
 
 const MAX_NEIGHBOURS = 20;
 const MAX_REASON_CHARACTERS = 300;
@@ -43,7 +43,8 @@ export async function trialPage(source, overview, { run, prompt: id, trial: n, s
 
 /** Gives a trial in one shape, from a capture or from a row of repeated trials. */
 function readTrial(row, n) {
-  const entry = row.trials ? row.trials.find((trial) => trial.trialNum === Number(n)) : row;
+  const isEntry = (trial) => trial?.trialNum === Number(n);
+  const entry = Array.isArray(row.trials) ? row.trials.find(isEntry) : row;
   if (!entry) return null;
   return {
     ...entry,
@@ -51,7 +52,8 @@ function readTrial(row, n) {
     input: row.input,
     hint: row.hint,
     metadata: { ...row.metadata, ...entry.metadata },
-    trajectory: entry.trajectory ?? [],
+    trajectory: readSteps(entry.trajectory),
+    turnUsage: Array.isArray(entry.turnUsage) ? entry.turnUsage : [],
     total: entry.timing?.total ?? entry.duration,
   };
 }
@@ -115,8 +117,8 @@ function gradeList(trial) {
   const failures = Object.entries(trial.graderFailures ?? {});
   if (grades.length < 2 && !failures.length) return null;
   const gradeItems = grades.map(([name, grade]) => {
-    const reason = String(grade.reasoning ?? "").slice(0, MAX_REASON_CHARACTERS);
-    const result = `${resultMark(grade.pass).sign} ${name} ${decimal(grade.score)} `;
+    const reason = String(grade?.reasoning ?? "").slice(0, MAX_REASON_CHARACTERS);
+    const result = `${resultMark(grade?.pass).sign} ${name} ${decimal(grade?.score)} `;
     return h("li", {}, result, h("span", { class: "dim" }, reason));
   });
   const failureItems = failures.map(([name, why]) => {
@@ -366,7 +368,7 @@ function labelView({ rows, file }, current, setLabel) {
           "details",
           { class: "fold" },
           h("summary", {}, `Steps (${steps})`),
-          stepList(row.trajectory),
+          stepList(readSteps(row.trajectory)),
         )
       : null,
   ];
