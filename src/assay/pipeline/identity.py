@@ -43,7 +43,7 @@ def identify(
     model = options.pop("model", None)
     return Identity(
         adapter=agent.name,
-        program=_program_version(agent, surroundings.cwd, machine),
+        program=_program_version(agent, surroundings, machine),
         model=model or "",
         agent=_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
         mcp=_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
@@ -188,21 +188,21 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_SHORT]
 
 
-def _program_version(agent: PluginRef, cwd: str, machine: Machine) -> str:
+def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
     """Find out which version of the agent will be started; empty when that cannot be known."""
     try:
-        argv = plugins.adapter(agent).command(Ask(text="", cwd=cwd)).argv
+        argv = plugins.adapter(agent).command(Ask(text="", cwd=around.cwd)).argv
     except AssayError:
         return ""
-    path = _which(argv[0], cwd)
-    if path is None:
+    path = _which(argv[0], around.cwd)
+    if path is None or around.container:  # an image has its own programs
         return ""
     program = Path(path).resolve()
     if version := _package_version(program):
         return version
     if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
         return _asked_version(path, machine)
-    scripts = [Path(cwd, word) for word in argv[1:] if Path(word).suffix in _SCRIPTS]
+    scripts = [Path(around.cwd, word) for word in argv[1:] if Path(word).suffix in _SCRIPTS]
     known = [_file_version(file) for file in (program, *scripts) if file.is_file()]
     return _hash("".join(known).encode())
 

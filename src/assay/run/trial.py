@@ -46,6 +46,8 @@ def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recordi
 def check_program(spec: TrialSpec) -> None:
     """Raise SpawnError when the agent's program is not there, as far as that can be known."""
     around = spec.surroundings
+    if around.container:  # the program is in the image
+        return
     ask = Ask(text=spec.prompt.turns[0], cwd=around.cwd, home=around.cwd, scratch=around.cwd)
     try:
         command = plugins.adapter(spec.agent).command(ask)
