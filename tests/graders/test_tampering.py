@@ -253,6 +253,8 @@ def test_what_a_grader_writes_itself_is_no_change(
         "def grade(output):\n"
         "    cache, log = HERE / 'cache.json', HERE / 'log.txt'\n"
         "    json.loads(cache.read_text()); log.open('a').close(); log.read_text()\n"
+        "    (HERE / 'made').mkdir(exist_ok=True); (HERE / f'made/{time.time()}').mkdir()\n"
+        "    list((HERE / 'made').iterdir())\n"
         "    by_program = HERE / f'report-{os.getpid()}'\n"
         "    if not by_program.exists(): subprocess.run(['touch', by_program])\n"
         "    by_program.read_text()\n"

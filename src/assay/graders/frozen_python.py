@@ -25,6 +25,7 @@ from assay.graders.frozen import Stamp, digest, is_own, refuse, stamp
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 _STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.system", "os.fork", "os.forkpty"})
+_MAKES = frozenset({"os.mkdir", "os.rmdir", "os.remove"})
 _LISTS = frozenset({"os.listdir", "os.scandir"})
 _TICK_NS = 20_000_000
 """Times of files are that much behind the clock at most."""
@@ -48,7 +49,7 @@ class FrozenModule(msgspec.Struct, frozen=True):
 
 
 class FrozenCode(msgspec.Struct, kw_only=True):
-    """A grader's file, and all that it used when it was loaded; None is not known."""
+    """A grader's file, and all that it used when it was loaded."""
 
     path: str
     source: bytes
@@ -190,6 +191,8 @@ class Watch:
                     self.read.add(_real(path))
         elif event == "os.rename" and isinstance(args[1], str | bytes):
             self._note_written(args[1])
+        elif event in _MAKES and isinstance(args[0], str | bytes):
+            self._note_written(args[0])
         elif event in _LISTS and isinstance(args[0], str | bytes):
             self.read.add(_real(args[0]))
         elif event in _STARTS:
