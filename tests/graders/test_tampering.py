@@ -202,6 +202,35 @@ def test_a_verdict_by_a_file_that_changed_is_none(
     assert said < done.stderr.index("3 of 3 trials")
 
 
+@pytest.mark.parametrize(
+    "code", ["os.path.exists(f) and os.remove(f)", "open(f + 'x.txt', 'w').write('wrong')"]
+)
+def test_a_folder_that_lost_or_got_a_file_gives_no_verdict(
+    capture: Callable, tmp_path: Path, code: str
+) -> None:
+    lists = "all(f.read_text() == output for f in (HERE / 'cases').glob('*.txt'))"
+    text = "import pathlib\nHERE = pathlib.Path(__file__).parent\n"
+    write(tmp_path / "evals/grader.py", f"{text}def grade(output): return {lists}\n")
+    write(tmp_path / "evals/cases/a.txt", "wrong")
+    write(tmp_path / "evals/cases/b.txt", "right")
+    assert passed(capture("0", "evals/grader.py")) == [False] * 3
+    done = capture(f"import os; f = 'evals/cases/b.txt'; {code}", "evals/grader.py")
+    assert passed(done) == [None] * 3
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize(("text", "mode"), [(USES, 0o644), (PROGRAM, 0o755), (SERVE, 0o755)])
+def test_a_folder_that_is_gone_changes_nothing(
+    capture: Callable, tmp_path: Path, text: str, mode: int, workers: int
+) -> None:
+    write(tmp_path / "evals/helper.py", HELPER)
+    write(tmp_path / "evals/grader.py", text, mode)
+    option = "serve:evals/grader.py" if text is SERVE else "evals/grader.py"
+    code = "import shutil; shutil.rmtree('evals', ignore_errors=True)"
+    done = capture(code, option, "-j", workers)
+    assert passed(done) == [False] * 3, done.stdout
+
+
 def test_a_child_that_was_loaded_in_time_goes_on(capture: Callable, tmp_path: Path) -> None:
     write(tmp_path / "evals/grader.py", READS_FIRST)
     write(tmp_path / "evals/wanted.json", '["right"]')
@@ -224,6 +253,8 @@ def test_what_a_grader_writes_itself_is_no_change(
         "def grade(output):\n"
         "    cache, log = HERE / 'cache.json', HERE / 'log.txt'\n"
         "    json.loads(cache.read_text()); log.open('a').close(); log.read_text()\n"
+        "    (HERE / 'made').mkdir(exist_ok=True); (HERE / f'made/{time.time()}').mkdir()\n"
+        "    list((HERE / 'made').iterdir())\n"
         "    by_program = HERE / f'report-{os.getpid()}'\n"
         "    if not by_program.exists(): subprocess.run(['touch', by_program])\n"
         "    by_program.read_text()\n"

@@ -18,6 +18,8 @@ _NO_SCRIPT = ("-c", "-m", "-e", "-p", "--eval", "--print")
 """Their options behind which there is no script: code, or the name of a module."""
 _WITH_VALUE = ("-W", "-X", "-r", "--require", "--import", "--with")
 _SUBCOMMANDS = {"deno": "run", "bun": "run", "uv": "run"}
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_WRAPPERS = ("env", "timeout", "nice", "time", "stdbuf")
 
 
 class CommandLine:
@@ -91,7 +93,7 @@ def words(command: str | list[str]) -> list[str]:
 
 def _script_positions(argv: list[str]) -> list[int]:
     """Return where a script may stand: as the program itself, and behind each interpreter."""
-    found = [0] if argv and "/" in argv[0] and not _is_interpreter(argv[0]) else []
+    found = [0] if argv and "/" in argv[0] and not _starts_others(argv[0]) else []
     behind = [_behind(argv, at) for at, word in enumerate(argv) if _is_interpreter(word)]
     return found + [at for at in behind if at is not None]
 
@@ -101,11 +103,20 @@ def _behind(argv: list[str], interpreter: int) -> int | None:
     at = interpreter + 1
     if argv[at : at + 1] == [_SUBCOMMANDS.get(Path(argv[interpreter]).name)]:
         at += 1
+    is_shell = Path(argv[interpreter]).name in _SHELLS
     while at < len(argv) and argv[at].startswith("-"):
-        if argv[at] in _NO_SCRIPT:
+        has_code, has_value = argv[at] in _NO_SCRIPT, argv[at] in _WITH_VALUE
+        if is_shell:  # its short options may stand together, as in -ec or -eo pipefail
+            short = not argv[at].startswith("--")
+            has_code, has_value = short and "c" in argv[at], short and argv[at].endswith("o")
+        if has_code:
             return None
-        at += 2 if argv[at] in _WITH_VALUE else 1
+        at += 2 if has_value else 1
     return at if at < len(argv) else None
+
+
+def _starts_others(word: str) -> bool:
+    return _is_interpreter(word) or Path(word).name in _WRAPPERS
 
 
 def _is_interpreter(word: str) -> bool:

@@ -145,7 +145,7 @@ class FrozenFile:
                 n_left -= path.stat().st_size  # too much: then the stamp has to do
                 self._beside[str(path)] = (now, digest(path) if n_left >= 0 else "")
         if self.path.suffix == ".py" or b"python" in self.content.partition(b"\n")[0]:
-            self._names = frozenset(os.listdir(self.path.parent))  # noqa: PTH208
+            self._names = _names(self.path.parent)
 
     def refuse_changes(self, cwd: str | None) -> None:
         """Raise if a file that the program uses is not what it was; cwd is the agent's folder."""
@@ -155,7 +155,7 @@ class FrozenFile:
             return
         # Python looks for modules beside the script first, also for those of its own library.
         known = sys.stdlib_module_names | {Path(path).stem for path in self._beside}
-        for name in os.listdir(self.path.parent):  # noqa: PTH208 - names, not paths
+        for name in _names(self.path.parent):
             if name not in self._names and Path(name).stem in known:
                 raise refuse(self.path.parent / name)
 
@@ -215,6 +215,13 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
             return sorted(entries, key=lambda entry: entry.name)[:_MOST_ENTRIES]
     except OSError:
         return []
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - names, not paths
+    except OSError:
+        return frozenset()
 
 
 def _named_files(content: bytes, path: Path) -> Iterator[Path]:

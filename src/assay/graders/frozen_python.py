@@ -25,6 +25,8 @@ from assay.graders.frozen import Stamp, digest, is_own, refuse, stamp
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 _STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.system", "os.fork", "os.forkpty"})
+_MAKES = frozenset({"os.mkdir", "os.rmdir", "os.remove"})
+_LISTS = frozenset({"os.listdir", "os.scandir"})
 _TICK_NS = 20_000_000
 """Times of files are that much behind the clock at most."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -47,7 +49,7 @@ class FrozenModule(msgspec.Struct, frozen=True):
 
 
 class FrozenCode(msgspec.Struct, kw_only=True):
-    """A grader's file, and all that it used when it was loaded; None is not known."""
+    """A grader's file, and all that it used when it was loaded."""
 
     path: str
     source: bytes
@@ -121,7 +123,10 @@ def _is_installed(path: str) -> bool:
 
 
 class Watch:
-    """Notes which files this process opens, by Python's audit events."""
+    """Notes which files this process opens and which folders it lists, by Python's audit events.
+
+    The grader's own folder may be listed: the output of the run may be in it.
+    """
 
     def __init__(self, code: FrozenCode) -> None:
         self._code = code
@@ -155,15 +160,16 @@ class Watch:
 
     def _refuse_new(self, path: str, workspace: str | None) -> None:
         if is_own(path, self._folder, workspace):
-            found = stamp(path)
-            if found is None or found[-1] <= self._code.since_ns:
+            changed_ns = _changed_ns(path)
+            if changed_ns <= self._code.since_ns:
                 return
-            if self._started_programs and found[-1] >= self._began_ns:
+            if self._started_programs and changed_ns >= self._began_ns:
                 self._note_written(path)  # by a program that the grader has started, it seems
             self._refuse(path)
 
     def _refuse(self, path: str) -> None:
-        if path not in self._all_written():
+        written = self._all_written()
+        if path not in written and not any(other.startswith(f"{path}/") for other in written):
             self.read = set()
             raise refuse(path)
 
@@ -185,6 +191,10 @@ class Watch:
                     self.read.add(_real(path))
         elif event == "os.rename" and isinstance(args[1], str | bytes):
             self._note_written(args[1])
+        elif event in _MAKES and isinstance(args[0], str | bytes):
+            self._note_written(args[0])
+        elif event in _LISTS and isinstance(args[0], str | bytes):
+            self.read.add(_real(args[0]))
         elif event in _STARTS:
             self._started_programs = True
 
@@ -197,6 +207,14 @@ class Watch:
             fd = os.open(self._code.written, os.O_WRONLY | os.O_APPEND)
             os.write(fd, real.encode(errors="surrogateescape") + b"\0")
             os.close(fd)
+
+
+def _changed_ns(path: str) -> int:
+    """Return when a file was last changed, or a folder got or lost a file; 0 if it is gone."""
+    try:
+        return os.stat(path).st_ctime_ns  # noqa: PTH116
+    except OSError:
+        return 0
 
 
 def _real(path: Any) -> str:
