@@ -152,7 +152,11 @@ class Dialogue(Protocol):
 
 
 class Adapter(Protocol):
-    """Knows one agent's command line. Pure: no process, no clock; tested from recordings."""
+    """Knows one agent's command line. Pure: no process, no clock; tested from recordings.
+
+    An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
+    first starts. In a HOME that trials share, the others then wait for the first one's first step.
+    """
 
     name: str
     timeout_ms: float | None

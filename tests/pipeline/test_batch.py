@@ -1,13 +1,20 @@
 """The loop that capture, trials, run and ARC share: only what is missing, and within budget."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+import pytest
+
+from assay import plugins
+from assay.adapters.declared import DeclaredAdapter
 from assay.pipeline.batch import Batch, run_batch
 from assay.pipeline.stages import CaptureTrial
 from assay.records.capture import Capture
-from assay.records.spec import TrialSpec
+from assay.records.spec import PluginRef, TrialSpec
 
 
 class Output:
@@ -86,3 +93,45 @@ def test_nothing_to_run_is_no_error(spec: Callable[..., TrialSpec]) -> None:
     specs, log = [spec("a")], []
     assert run(specs, log, *specs).total == 0
     assert log == ["place made", "missing", "closed", "place gone"]
+
+
+class Careful(DeclaredAdapter):
+    """An agent that sets something up in its HOME when it first starts."""
+
+    first_start_alone = True
+
+
+class Times(Output):
+    """Notes when each trial began, made its first step and ended, in ms since the epoch."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.times: list[tuple[float, float, float]] = []
+
+    def add(self, spec: TrialSpec, result: Capture) -> None:
+        timing = result.timing
+        assert timing.first_response
+        self.times.append((timing.start, timing.start + timing.first_response, timing.end))
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_the_first_start_in_a_shared_home_is_alone(
+    spec: Callable[..., TrialSpec],
+    schema: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    isolate: bool,
+) -> None:
+    monkeypatch.setitem(sys.modules, "careful_adapter", SimpleNamespace(Careful=Careful))
+    monkeypatch.setitem(plugins.BUILT_IN["assay.adapters"], "careful", "careful_adapter:Careful")
+    ref = PluginRef(name="careful", options={"schema": schema})
+    text, around = "!do wait 0.7 ; say hi ; wait 2", {"isolate": isolate}
+    specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
+    rows = Times()
+    batch = Batch(specs=specs, run_token="t" * 16, workers=4)
+    run_batch(batch, CaptureTrial(), rows, lambda n: Counter([], n))
+    (_, first_step, first_end), *others = sorted(rows.times)
+    if isolate:
+        assert all(began < first_step for began, *_ in others)
+    else:
+        assert all(first_step - 50 <= began < first_end for began, *_ in others)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,23 @@ def test_calls_that_cannot_be(play: Play) -> None:
 def test_unknown_model(play: Play) -> None:
     done = play({"steps": [{"text": "x"}]}, args=("--model", "mock/none"))
     assert done.row["failure"]["cause"] == "provider", done.row
+
+
+def test_first_starts_in_a_new_home_do_not_collide(live: Play, tmp_path: Path) -> None:
+    """Without --isolate they share a HOME, whose database the first one makes."""
+    home = tmp_path / "home"
+    home.mkdir()
+
+    def fresh(url: str) -> dict[str, str]:
+        names = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        folders = {name: str(home / name.lower()) for name in names}
+        quiet = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1"}
+        return {**variables(url), **folders, **quiet, "HOME": str(home)}
+
+    args = ("--model", "mock/mock-model", "-j", "4")
+    done = live(
+        "opencode", {"steps": [{"text": "Done."}]}, *["Do it."] * 4,
+        env=fresh, args=args, isolate=False,
+    )  # fmt: skip
+    assert [row.get("failure") for row in done.rows] == [None] * 4, done.rows
+    assert [row["output"] for row in done.rows] == ["Done."] * 4

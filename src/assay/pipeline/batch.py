@@ -16,9 +16,12 @@ from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
 from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
-from assay.run.process import start_over, stop_all
+from assay.run.process import raise_if_stopping, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.trial import check_program
+
+_STOP_S = 0.1
+"""How often a waiting worker checks whether everything is to stop."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +106,8 @@ def run_batch[R, S: BatchProgress](
         check_startable(missing, workers)
         with (progress := show(len(missing))):
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
+            if workers > 1 and any(map(_first_start_alone, missing)):
+                work = _FirstAlone(work)
             budget = _Budget(work, batch.max_cost)
             on_step = progress.on_step if progress.watches else None
             with closing(run_all(budget.affordable(missing), budget, executor, on_step)) as done:
@@ -154,6 +159,38 @@ def _run_one[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> 
 
 def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
     return spec, work.lost(spec, why)
+
+
+def _first_start_alone(spec: TrialSpec) -> bool:
+    # An isolated agent has a HOME of its own, which it shares with no other.
+    alone: bool = getattr(plugins.adapter(spec.agent), "first_start_alone", False)
+    return alone and not spec.surroundings.isolate
+
+
+class _FirstAlone[R]:
+    """Does the work, but lets the first agent make its first step before the others start."""
+
+    def __init__(self, work: Work[R]) -> None:
+        self._work = work
+        self._first = threading.Lock()  # taken once and never given back
+        self._ready = threading.Event()
+        self.prepare, self.lost, self.cost_usd = work.prepare, work.lost, work.cost_usd
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        if not self._first.acquire(blocking=False):
+            while not self._ready.wait(_STOP_S):
+                raise_if_stopping()
+            return self._work.run(spec, on_step)
+        try:
+            return self._work.run(spec, partial(self._step, on_step))
+        finally:
+            self._ready.set()
+
+    def _step(self, on_step: OnTrialStep | None, spec: TrialSpec, step: AnyStep | None) -> None:
+        if step is not None:
+            self._ready.set()
+        if on_step is not None:
+            on_step(spec, step)
 
 
 class _Budget[R]:

@@ -62,6 +62,7 @@ class OpenCodeAdapter(VendorAdapter):
     )
     linger_s = 30.0  # it may continue after what looks like the end of a turn
     limited_linger_s = 30.0
+    first_start_alone = True  # two that start in a new HOME both try to make its database
 
     def command(self, ask: Ask) -> Command:
         """Start OpenCode for one turn; a prompt given as an argument would arrive in quotes."""
