@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from assay.adapters.vendor import KNOWN
+from assay.records.spec import Limits
+from assay.run.container import Container
+from assay.run.sandbox import View
 
 INSTALL = "apt-get update && apt-get install -y podman runc"
 PROGRAMS = ("sh", "cat", "ls", "sleep", "id", "kill", "head", "tr", "python3")
@@ -218,6 +221,25 @@ def test_is_refused_without_an_engine(assay: Callable, prompts: Callable, tmp_pa
     assert done.code == 1
     assert "needs docker or podman, and neither answers" in done.stderr
     assert "apt install podman" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_the_command_line_holds_no_secret(engine: str, tmp_path: Path) -> None:
+    view = View(workspace=str(tmp_path), home=f"{tmp_path}/home", visible=["/nowhere"], etc="")
+    env = {"API_KEY": "sk-123456", "HOME": f"{tmp_path}/home", "PATH": "/ours"}
+    limits = Limits(memory_bytes=1 << 30, cpus=1.5)
+    words = Container(engine, "image:1", "name").run(
+        ["agent", "say"], env, view, network=False, talk=True, limits=limits
+    )
+    text = " ".join(words)
+    assert "sk-123456" not in text
+    assert "--env API_KEY" in text
+    assert f"--env HOME={tmp_path}/home" in text
+    assert "/ours" not in text
+    assert "/nowhere" not in text
+    assert "--network none" in text
+    assert "--memory 1073741824" in text
+    assert words[-4:] == ["--entrypoint", "agent", "image:1", "say"]
 
 
 def test_the_shipped_image_has_the_versions_that_are_tested() -> None:

@@ -173,6 +173,29 @@ def test_nothing_is_left_when_assay_itself_is_killed(
     assert eventually(lambda: sleeping(number) == 0)
 
 
+def test_ctrl_c_ends_it(
+    start: Callable, shell_agent: Callable, prompts: Callable, eventually: Callable
+) -> None:
+    number = os.getpid() * 10 + 6
+    path = prompts(*[f"trap '' TERM; sleep 600.{number} & wait; sleep 600.{number}"] * 3)
+    words = ("-s", shell_agent(), "--workspace-dir", "w", "--sandbox", "-j", 3)
+    process = start("capture", path, *words)
+    assert eventually(lambda: sleeping(number) >= 3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert sleeping(number) == 0
+
+
+def test_many_at_once(assay: Callable, shell_agent: Callable, prompts: Callable) -> None:
+    path = prompts(*[f"echo {number}" for number in range(60)])
+    for sandbox in ("--sandbox", "--sandbox=no-network"):
+        words = ("-s", shell_agent(), "--workspace-dir", "w", sandbox, "-j", 8)
+        done = assay("capture", path, *words)
+        answers = {row["id"]: row["output"] for row in done.rows}
+        assert answers == {f"p{number}": str(number) for number in range(60)}
+        assert "Traceback" not in done.stderr
+
+
 def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
     with serving() as open_port, serving() as closed_port:
         connect = "exec 3<>/dev/tcp/127.0.0.1/{} && cat <&3"
