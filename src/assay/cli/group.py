@@ -15,6 +15,7 @@ from assay.cli.main import COMMANDS, SHIPPED, help_page
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted
 
+_LONGEST_NAME = 500
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -105,6 +106,13 @@ def run_command(args: list[str]) -> int:
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code
+    except (OSError, RuntimeError) as error:
+        # A path that no system call takes: too long, a link to itself.
+        if "--debug" in args or not (isinstance(error, OSError) or "Symlink loop" in str(error)):
+            raise
+        where = str(getattr(error, "filename", None) or "")[:_LONGEST_NAME]
+        _print_error(f"Error: {where}: {getattr(error, 'strerror', None) or error}")
+        return 1
     return code if isinstance(code, int) else 0
 
 
