@@ -26,6 +26,7 @@ ENDING_SIGNALS = (
 )
 """All that would end us without a word and leave the agents, except those that no program can
 handle. Batch systems send the last three before they kill. Python itself ignores SIGPIPE."""
+_LONGEST_NAME = 500
 
 
 class LazyGroup(click.Group):
@@ -92,10 +93,7 @@ def cli() -> None:
 
 def run_command(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    for number in ENDING_SIGNALS:
-        # One that is ignored stays so: nohup ignores SIGHUP.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    _catch_signals()
     try:
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
@@ -115,7 +113,21 @@ def run_command(args: list[str]) -> int:
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code
+    except (OSError, RuntimeError) as error:
+        # A path that no system call takes: too long, a link to itself.
+        if "--debug" in args or not (isinstance(error, OSError) or "Symlink loop" in str(error)):
+            raise
+        where = str(getattr(error, "filename", None) or "")[:_LONGEST_NAME]
+        _print_error(f"Error: {where}: {getattr(error, 'strerror', None) or error}")
+        return 1
     return code if isinstance(code, int) else 0
+
+
+def _catch_signals() -> None:
+    for number in ENDING_SIGNALS:
+        # One that is ignored stays so: nohup ignores SIGHUP.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -48,7 +48,7 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
     measured = (a.n_measured[in_a] > 0) & (b.n_measured[in_b] > 0)
     in_a, in_b = in_a[measured], in_b[measured]
     if len(in_a) < 2:
-        msg = "the two pilot runs share fewer than two graded prompts"
+        msg = f"{a.path} and {b.path} share fewer than two graded prompts"
         raise InputError(msg, hint="grade both, or plan from an assumed --rate")
     rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
     if np.array_equal(rate_a, rate_b):

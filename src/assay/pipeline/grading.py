@@ -411,7 +411,7 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
         end, earlier = len(text) - len(tail), _NONE
     if earlier or others:
         added = _added(verdict)
-        added.errors = _errors(line, verdict)
+        added.errors = _errors(row, verdict)
         new = _PIECES.decode(_encode(added))
         old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
         return _encode({**old, **new})
@@ -449,17 +449,24 @@ def _tail(row: GradingView) -> bytes:
     return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
 
 
-def _errors(line: bytes, verdict: Verdict) -> Any:
+def _errors(row: GradingView, verdict: Verdict) -> Any:
     """Return the row's errors without those of an earlier grading, and with those of this one."""
-    fields = _ANY.decode(line)
-    earlier = fields.get("graderFailures")
+    earlier = _value(row.grader_failures)
     if not verdict.broken and not isinstance(earlier, dict):
-        return fields.get("errors", UNSET)
-    before = fields.get("errors") or []
+        return row.errors or UNSET
+    before = _value(row.errors) or []
     before = before if isinstance(before, list) else [before]
     outdated = earlier.values() if isinstance(earlier, dict) else ()
     kept = [error for error in before if error not in outdated]
     return [*kept, *verdict.broken.values()] or UNSET
+
+
+def _value(json: msgspec.Raw) -> Any:
+    """Return a value of a row; None if there is none, or one that Python has no number for."""
+    try:
+        return msgspec.json.decode(json) if json else None
+    except UNREADABLE:
+        return None
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:

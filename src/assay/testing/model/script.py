@@ -212,7 +212,7 @@ def load_script(source: ScriptSource) -> Script:
 def _parsed(raw: bytes, path: Path) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{path}{_line_of(raw, str(error))}: not JSON: {error}"
         raise ScriptError(message) from error
 

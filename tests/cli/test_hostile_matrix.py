@@ -1,0 +1,208 @@
+"""Every command that reads a file, with every hostile file: a message and an exit code, always."""
+
+import importlib.util
+import json
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from assay.cli.group import run_command
+
+_spec = importlib.util.spec_from_file_location(
+    "hostile_files", Path(__file__).with_name("hostile_files.py")
+)
+assert _spec is not None
+assert _spec.loader is not None
+hostile = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(hostile)
+
+RUN = "-q -t 5000"
+# FILE is the hostile file, OUT an output that is there already; the others are as they should be.
+COMMANDS = {
+    "prompt": [
+        f"capture FILE -s demo {RUN} -o OUT --overwrite",
+        f"trials FILE -s demo -k 1 {RUN} -o OUT --overwrite",
+        f"run FILE -s demo {RUN} -o OUT --overwrite",
+        "validate-refs FILE -g contains -o OUT --overwrite",
+        "balance FILE -k c -o OUT --overwrite",
+    ],
+    "raw": ["extract FILE -s demo -o OUT --overwrite"],
+    "capture": [
+        "grade FILE -g contains -o OUT --overwrite",
+        "grade FILE -g tools:no_failed=true -o OUT --overwrite",
+        "grade FILE -g own.py -o OUT --overwrite",
+        "grade FILE -g own.py -j 2 -o OUT --overwrite",
+        "summarize FILE -o OUT --overwrite",
+        "summarize FILE --markdown -o OUT --overwrite",
+        "format FILE -f jsonl -o OUT --overwrite",
+        "format FILE -f markdown -o OUT --overwrite",
+        "format FILE -f csv -o OUT --overwrite",
+        "calibrate FILE -o OUT --overwrite",
+        "calibrate FILE --export OUT --overwrite",
+        "calibrate FILE --labels LABELS -o OUT --overwrite",
+        "calibrate CAPTURE --labels FILE -o OUT --overwrite",
+        "calibrate FILE -g contains -o OUT --overwrite",
+        "compare FILE CAPTURE -o OUT",
+        "compare CAPTURE FILE -f markdown -o OUT",
+        "compare FILE CAPTURE -f table -o OUT --input-format capture",
+        "compare FILE CAPTURE --fail-on regression -o OUT",
+        "compare FILE CAPTURE -s statistical -o OUT",
+        "compare FILE CAPTURE -s custom -g GRADER -o OUT",
+        "report FILE -f html -o OUT --overwrite",
+        "report FILE CAPTURE -f markdown -o OUT --overwrite",
+        "report FILE -f junit -o OUT --overwrite",
+        "plan FILE",
+    ],
+    "trials": [
+        "compare FILE TRIALS -o OUT",
+        "compare TRIALS FILE --input-format trials -f table -o OUT",
+        "report FILE TRIALS -f html -o OUT --overwrite",
+        "report FILE -f junit -o OUT --overwrite",
+        "plan FILE TRIALS",
+        "summarize FILE -o OUT --overwrite",
+        "grade FILE -g contains -o OUT --overwrite",
+    ],
+    "schema": [
+        f"capture PROMPT -s FILE {RUN} -o OUT --overwrite",
+        "extract RAW -s FILE -o OUT --overwrite",
+        "headless -s FILE",
+        "doctor FILE --no-start",
+    ],
+    "mcp": [f"capture PROMPT -s claude:/nowhere --mcp FILE {RUN} -o OUT --overwrite"],
+    "grader": [
+        "grade CAPTURE -g FILE.py -o OUT --overwrite",
+        "grade CAPTURE -g FILE -o OUT --overwrite",
+        "grade CAPTURE -g json-schema:schema=FILE -o OUT --overwrite",
+        "compare CAPTURE CAPTURE2 -s custom -g FILE -o OUT",
+    ],
+    "script": ["mock-model FILE"],
+    "template": [f"capture PROMPT -s demo --workspace-template FILE {RUN} -o OUT --overwrite"],
+}
+ROWS = {"prompt": hostile.PROMPT, "capture": hostile.CAPTURE, "trials": hostile.TRIALS}
+RAW = {"id": "a", "input": "x", "rawOutput": ['{"type":"result"}'], "timing": {"start": 0, "end": 1, "total": 1}}  # fmt: skip # noqa: E501
+ROWS |= {"raw": RAW, "schema": hostile.SCHEMA, "mcp": hostile.KINDS["mcp"]}
+GRADER = "def grade(**given):\n    return {'rankings': []}\n"
+OWN = "def grade(output, **given):\n    return {'pass': True, 'score': 1.0}\n"
+JOURNALS = ("capture", "trials", "run", "extract", "grade")
+"""Commands that append to their output row by row: it is theirs from the start."""
+SLOW = ("capture", "trials", "run")
+"""They start an agent for each good prompt."""
+CASES = [(kind, line) for kind, lines in COMMANDS.items() for line in lines]
+BEFORE = b"what was there before\n"
+CODES = (0, 1, 2, 3, 4)
+
+
+class Done(NamedTuple):
+    code: Any
+    out: str
+    err: str
+    raised: str = ""
+
+
+@pytest.fixture
+def run(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Done]]:
+    """Run a command line in this process, with the paths of a folder in it."""
+    monkeypatch.chdir(tmp_path)
+    for name, row in (("capture", hostile.CAPTURE), ("trials", hostile.TRIALS), ("raw", RAW)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "prompt.jsonl").write_text(json.dumps(hostile.PROMPT) + "\n")
+    (tmp_path / "capture2.jsonl").write_text(json.dumps(hostile.CAPTURE) + "\n")
+    (tmp_path / "labels.jsonl").write_text('{"id": "a", "label": "pass"}\n')
+    (tmp_path / "grader.py").write_text(GRADER)
+    (tmp_path / "own.py").write_text(OWN)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
+
+    def words(line: str, file: Path) -> list[str]:
+        known = {
+            "FILE": str(file),
+            "FILE.py": f"{file}.py",
+            "OUT": "out.txt",
+            "GRADER": "grader.py",
+        }
+        names = ("CAPTURE", "CAPTURE2", "TRIALS", "RAW", "PROMPT", "LABELS")
+        known |= {name: f"{name.lower()}.jsonl" for name in names}
+        return [known.get(w, w.replace("=FILE", f"={file}")) for w in line.split()]
+
+    def command(line: str, file: Path) -> Done:
+        (tmp_path / "out.txt").write_bytes(BEFORE)
+        raised = ""
+        try:
+            code: Any = run_command(words(line, file))
+        except SystemExit as error:
+            code = error.code
+        except BaseException as error:  # noqa: BLE001 - that is what must not come out of it
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            code, raised = None, f"{error!r:.200} at {last.filename}:{last.lineno}"
+        out, err = capfd.readouterr()
+        return Done(code, out, err, raised)
+
+    yield command
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def problems(line: str, file: Path, done: Done) -> Iterator[str]:
+    """Say what is wrong with how a command ended."""
+    if done.raised or "Traceback (most recent call last):\n" in done.err:
+        yield done.raised or done.err
+        return
+    if done.code not in CODES:
+        yield f"exit code {done.code}"
+    # A run is named by its label, which is the name of its file; labels are a file of their own.
+    named = (
+        file.name.removesuffix(".file")[:50] in done.err or "labels.jsonl: no labels" in done.err
+    )
+    if done.code == 1 and not named:
+        yield f"the message does not name the file: {done.err[:300]!r}"
+    if done.code in (1, 2) and not done.err.strip():
+        yield "no message"
+    if len(done.err) > 20_000:
+        yield f"{len(done.err)} characters of messages"
+    out = Path("out.txt").read_bytes()
+    if done.code in (1, 2) and line.split()[0] not in JOURNALS and out != BEFORE:
+        yield f"the output was changed: {out[:100]!r}"
+
+
+def failures(run: Callable[..., Done], line: str, files: dict[str, Path]) -> list[str]:
+    found = []
+    for name, file in files.items():
+        done = run(line, file)
+        found += [f"{name}: {problem}" for problem in problems(line, file, done)]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "line"), CASES, ids=[line[:60] for _, line in CASES])
+def test_hostile_files(kind: str, line: str, run: Callable[..., Done], tmp_path: Path) -> None:
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    files = {}
+    for name, content in hostile.contents(ROWS.get(kind, hostile.CAPTURE)).items():
+        files[name] = folder / f"{name}.file"
+        files[name].write_bytes(content)
+        if "FILE.py" in line:
+            files[name].with_name(f"{name}.file.py").write_bytes(content)
+    found = failures(run, line, files)
+    with hostile.places(folder) as odd:
+        found += failures(run, line, odd)
+    assert not found, "\n".join(found)
+
+
+ODD_ROWS = [(kind, line) for kind, line in CASES if kind in ROWS]
+
+
+@pytest.mark.parametrize(("kind", "line"), ODD_ROWS, ids=[line[:60] for _, line in ODD_ROWS])
+def test_wrong_types(kind: str, line: str, run: Callable[..., Done], tmp_path: Path) -> None:
+    found = []
+    file = tmp_path / "odd.file"
+    rows = list(hostile.mutated(ROWS[kind]))
+    for name, row in rows[::5] if line.split()[0] in SLOW else rows:
+        file.write_text(json.dumps(row) + "\n")
+        found += [f"{name}: {problem}" for problem in problems(line, file, run(line, file))]
+    assert not found, "\n".join(found)
