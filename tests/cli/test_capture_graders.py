@@ -114,7 +114,7 @@ def test_a_grader_is_not_asked_about_a_trial_that_gave_no_answer(
 ) -> None:
     """What counts against the agent fails without being asked; what does not is not measured."""
     done = assay("capture", prompts(text), "-s", agent(), "-g", grader(GOOD), "-t", 500)
-    assert done.code == 0, done.stderr
+    assert done.code == (0 if graded else 1), done.stderr
     assert not (tmp_path / "asked.json").exists()
     (row,) = done.rows
     assert row["failure"]["cause"] == cause
