@@ -32,7 +32,7 @@ def main() -> None:
             for case, env in cases.items():
                 times[case].append(cpu_s([*words, "--overwrite", "-q", "-j", "2"], env))
     least = {case: min(found) for case, found in times.items()}
-    print(f"| {options.trials} trials, -j 2 | CPU time of assay | per trial | more |")
+    print(f"| {options.trials} trials, -j 2 | CPU time | per trial | more |")
     print("|---|---|---|---|")
     for case, found in least.items():
         more = found / least["no secret"] - 1

@@ -22,7 +22,10 @@ FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 GRADER = f"""
+import sys
 def grade(*, output, **_):
+    print(output)
+    print(output, file=sys.stderr)
     if "raise" in output:
         raise ValueError({EVIL!r})
     return {{"pass": False, "score": 0.0, "reasoning": {EVIL!r}, "outcome": {{{EVIL!r}: {EVIL!r}}}}}
@@ -157,6 +160,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "run": ("run", "rows.jsonl", "-s", "agent.json", "--progress"),
     "extract": ("extract", "raw.jsonl", "-s", "agent.json", "--progress"),
     "grade": ("grade", "rows.jsonl", "-g", "grader.py", "--progress"),
+    "grade -j 2": ("grade", "rows.jsonl", "-g", "grader.py", "-j", "2"),
     "grade command": ("grade", "rows.jsonl", "-g", "command:cat rows.jsonl; exit 1", "--progress"),
     "summarize": ("summarize", "rows.jsonl"),
     "summarize --markdown": ("summarize", "rows.jsonl", "--markdown"),

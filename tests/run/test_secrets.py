@@ -234,6 +234,40 @@ def test_json_stays_json_of_the_same_shape(value: object, secret: str, ascii_onl
         assert secret not in json.loads(masked)["more"][0]
 
 
+@given(
+    parts=st.lists(
+        st.binary(max_size=6)
+        | st.sampled_from(
+            [
+                b'{"a":"',
+                b'"}',
+                b'"',
+                b"\\",
+                rb"\u0073",
+                rb"\ud800",
+                rb"\/",
+                b"s3cr3t/v",
+                b"\xff",
+                b"NaN",
+            ]
+        ),
+        max_size=12,
+    )
+)
+def test_any_bytes_can_be_masked(parts: list[bytes]) -> None:
+    line = b"".join(parts).replace(b"\n", b"")
+    secrets = Secrets({"KEY": "s3cr3t/v"})
+    for text in (line, b'{"a":"' + line.replace(b'"', b"") + b'"}'):
+        for mask in (secrets.mask, secrets.mask_line, secrets.mask_file):
+            assert len(mask(text)) == len(text)
+            assert b"s3cr3t/v" not in mask(text)
+
+
+def test_bytes_that_are_not_utf8_do_not_hinder() -> None:
+    line = b'{"a":"\xff \\n s3cr3t\\/v","n":NaN}'
+    assert Secrets({"KEY": "s3cr3t/v"}).mask_line(line) == b'{"a":"\xff \\n [redacted","n":NaN}'
+
+
 def _shape(value: object) -> object:
     if isinstance(value, dict):
         return [_shape(v) for v in value.values()]

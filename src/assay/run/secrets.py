@@ -63,7 +63,9 @@ class Secrets:
     def may_occur_in(self, text: bytes) -> bool:
         r"""The same for text with JSON in it, where any character may be written as \u00xx."""
         return bool(self.longest) and (
-            self._search.hits(text) or b"\\u00" in text or b"\\/" in text
+            self._search.hits(text)
+            or b"\\/" in text
+            or (b"\\u00" in text and _NEEDLESS_ESCAPE.search(text) is not None)
         )
 
     def mask(self, data: bytes) -> bytes:
@@ -135,12 +137,13 @@ class Secrets:
         inside, colon = found[1], found[2] or b""
         if colon and _FIELD_NAME.fullmatch(inside):
             return found[0]
-        text, starts = _unescaped(inside) if b"\\" in inside else (inside, None)
-        if not self.occur_in(text):
+        if b"\\" not in inside:
+            spans = self._search.spans(inside) if self.occur_in(inside) else []
+        elif self.occur_in(_text(inside)):
+            text, starts = _unescaped(inside)
+            spans = [(starts[first], starts[last]) for first, last in self._search.spans(text)]
+        else:
             return found[0]
-        spans = self._search.spans(text)
-        if starts is not None:
-            spans = [(starts[first], starts[last]) for first, last in spans]
         return b'"%b"%b' % (_covered(inside, spans), colon)
 
 
@@ -153,6 +156,9 @@ _JSON_STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+')
 _ESCAPE = re.compile(
     rb"[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
 )
+_SHORT_ESCAPES = {rb"\/": b"/", rb"\"": b'"', rb"\n": b"\n", rb"\t": b"\t", b"\\\\": b"\\"}
+_NEEDLESS_ESCAPE = re.compile(rb"\\u00[2-7]")
+"""Of a character that need not be escaped; the others stand for control codes, which many write."""
 _BEFORE_NUMBER = re.compile(rb"[:\[,]\s*-?[0-9.]*\Z")
 _AFTER_NUMBER = re.compile(rb"[0-9.eE+-]*\s*(?:[,\]}]|\Z)")
 
@@ -173,6 +179,12 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
+def _text(inside: bytes) -> bytes:
+    """Return the text of a JSON string, quickly."""
+    text: str = json.loads(f'"{inside.decode("utf-8", "replace")}"', strict=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
     """Return the text of a JSON string, and where each of its bytes is written."""
     parts: list[bytes] = []
@@ -180,7 +192,7 @@ def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
     for found in _ESCAPE.finditer(inside):
         part, first = found[0], found.start()
         if part.startswith(b"\\"):
-            part = json.loads(b'"%b"' % part).encode("utf-8", "surrogatepass")
+            part = _SHORT_ESCAPES.get(part) or _text(part)
             starts += [first] * len(part)
         else:
             starts += range(first, found.end())
