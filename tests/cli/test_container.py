@@ -215,6 +215,20 @@ def test_is_refused_without_its_image(
     assert (done.code, "podman has no image nosuch:1" in done.stderr) == (1, True), done
 
 
+def test_is_refused_where_no_container_can_be_run(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "podman"
+    program.parent.mkdir()
+    reason = "Error: crun: cgroups in hybrid mode not supported"
+    program.write_text(f"#!/bin/sh\n[ $1 != run ] && exit 0\necho '{reason}' >&2; exit 126\n")
+    program.chmod(0o755)
+    env = {"PATH": str(program.parent)}
+    done = assay("capture", prompts("x"), "-s", "demo", "--container", "any", env=env)
+    assert done.code == 1
+    assert f"podman cannot run a container here: {reason}" in done.stderr
+
+
 def test_is_refused_without_an_engine(assay: Callable, prompts: Callable, tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path)}
     done = assay("capture", prompts("x"), "-s", "demo", "--container", "any", env=env)

@@ -27,6 +27,7 @@ _LABEL = f"assay-run={os.getpid()}-{time.time_ns()}"
 _WATCHDOG = 'cat; for id in $("$1" ps -aq --filter "label=$2"); do "$1" rm -f "$id"; done'
 _NEVER_STARTED = (125, 126, 127)
 """Exit codes of an engine that could not start the container; an agent may have them too."""
+_NO_PROGRAM = 127
 _CLEAN_UP_S = 5.0
 _counter = count()
 
@@ -52,22 +53,16 @@ class Container(msgspec.Struct, frozen=True):
 
         Values of variables stay out of the command line: see client_env.
         """
-        words = [self.engine, "run", "--rm", "--name", self.name, "--label", _LABEL]
-        words += ["--network", "host" if network else "none", "--workdir", view.workspace]
-        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"]
-        words += [*_user(self.engine), *_limits(limits), *(["--interactive"] if talk else [])]
+        words = [*_run(self.engine, network=network), "--name", self.name, "--label", _LABEL]
+        words += ["--workdir", view.workspace, *_limits(limits)]
+        words += ["--interactive"] if talk else []
         for place in (view.workspace, view.home):
             words += ["--volume", f"{place}:{place}"]
         words += ["--volume", f"{view.home}/tmp:/tmp"]
         for place in view.visible:
-            if Path(place).expanduser().exists():
-                words += ["--volume", f"{Path(place).expanduser()}:{place}:ro"]
-        for name, value in env.items():
-            if _is_ours_too(name):
-                words += ["--env", f"{name}={value}"]
-            elif name != "PATH":  # the image has its own
-                words += ["--env", name]
-        return [*words, "--entrypoint", argv[0], self.image, *argv[1:]]
+            path = Path(place).expanduser()
+            words += ["--volume", f"{path}:{path}:ro"] if path.exists() else []
+        return [*words, *_variables(env), "--entrypoint", argv[0], self.image, *argv[1:]]
 
     def has_started(self, machine: Machine, exit_code: int | None) -> bool:
         """Whether the agent ran at all; the engine knows, whatever the agent printed."""
@@ -120,11 +115,14 @@ def check_container(machine: Machine, image: str, *, network: bool) -> str:
     if machine.run([engine, "image", "inspect", image], timeout_s=60.0).exit_code != 0:
         msg = f"{engine} has no image {image}"
         raise AssayError(msg, hint=f"build or fetch it: {engine} build -t {image} containers/")
-    words = [engine, "run", "--rm", "--network", "host" if network else "none"]
-    words += ["--cap-drop", "ALL", "--read-only", *_user(engine), "--entrypoint", "true", image]
+    words = [*_run(engine, network=network), "--entrypoint"]
+    words += ["true", image] if network else ["python3", image, "-IS", "-c", "pass"]
     done = machine.run(words, timeout_s=120.0)
-    # 127: there is no program `true`, but there was a container to look for it in.
-    if done.exit_code not in (0, 127):
+    # There was a container to look for the program in; only without network is it needed.
+    if done.exit_code == _NO_PROGRAM and not network:
+        msg = f"the image {image} has no python3, which --sandbox=no-network needs"
+        raise AssayError(msg)
+    if done.exit_code not in (0, _NO_PROGRAM):
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.exit_code}"
         msg = f"{engine} cannot run a container here: {said.splitlines()[-1]}"
         raise AssayError(msg)
@@ -136,6 +134,23 @@ def _answers(machine: Machine, words: Sequence[str]) -> bool:
         return machine.run(words, timeout_s=20.0).exit_code == 0
     except AssayError:
         return False
+
+
+def _run(engine: str, *, network: bool) -> list[str]:
+    """Begin a command line: a container without rights, as the user that we are."""
+    words = [engine, "run", "--rm", "--network", "host" if network else "none"]
+    words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"]
+    return [*words, *_user(engine)]
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    words: list[str] = []
+    for name, value in env.items():
+        if _is_ours_too(name):
+            words += ["--env", f"{name}={value}"]
+        elif name != "PATH":  # the image has its own
+            words += ["--env", name]
+    return words
 
 
 def _is_ours_too(name: str) -> bool:

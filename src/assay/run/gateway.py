@@ -144,28 +144,25 @@ class Gateway:
         head, rest = _read_head(client)
         request = _REQUEST.match(head)
         if request is None:
-            client.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            client.sendall(_refusal("400 Bad Request"))
             return None
         method, target, version = request.groups()
         url = target.decode("latin-1")
         tunnel = method == b"CONNECT"
         place = _place(f"https://{url}" if tunnel else url)
         if place is None or place not in self._allowed:
-            client.sendall(b"HTTP/1.1 403 Forbidden by --sandbox=no-network\r\n")
-            client.sendall(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+            client.sendall(_refusal("403 Forbidden by --sandbox=no-network"))
             return None
         try:
             server = self._connect(*place)
         except OSError:
-            client.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            client.sendall(_refusal("502 Bad Gateway"))
             return None
         if tunnel:
             client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.sendall(rest)
         else:
-            split = urlsplit(url)
-            path = (split.path or "/") + (f"?{split.query}" if split.query else "")
-            first = b"%s %s %s\r\n" % (method, path.encode("latin-1"), version)
+            first = b"%s %s %s\r\n" % (method, _path(url), version)
             server.sendall(first + head[request.end() :] + rest)
         client.settimeout(None)
         return server
@@ -200,6 +197,16 @@ def _place(url: str) -> tuple[str, int] | None:
     if split.scheme not in _DEFAULT_PORTS or not split.hostname or not port:
         return None
     return split.hostname, port
+
+
+def _path(url: str) -> bytes:
+    split = urlsplit(url)
+    path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+    return path.encode("latin-1")
+
+
+def _refusal(status: str) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
 
 
 def _read_head(client: socket.socket) -> tuple[bytes, bytes]:

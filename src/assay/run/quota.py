@@ -38,7 +38,7 @@ class Quota(Protocol):
         ...
 
     def ran_out_of_memory(self, exit_code: int | None) -> bool:
-        """Whether a process was killed because memory was used up."""
+        """Whether a process was killed because memory was used up, since this was last asked."""
         ...
 
     def close(self) -> None:
@@ -85,6 +85,7 @@ class _Groups:
         self.by = "cgroup v2" if _is_v2(bases[0]) else "cgroup v1"
         name = f"assay-{os.getpid()}-{next(_counter)}"
         self._folders = [Path(base, name) for base in bases]
+        self._n_killed = 0
         try:
             for folder in self._folders:
                 folder.mkdir()
@@ -99,14 +100,8 @@ class _Groups:
         return ["/bin/sh", "-c", _ENTER, "sh", *doors, "--", *argv]
 
     def ran_out_of_memory(self, exit_code: int | None) -> bool:
-        for folder in self._folders:
-            for name in ("memory.events", "memory.oom_control"):
-                with contextlib.suppress(OSError):
-                    words = (folder / name).read_text().split()
-                    counts = dict(zip(words[::2], words[1::2], strict=False))
-                    if int(counts.get("oom_kill", "0")) > 0:
-                        return True
-        return False
+        before, self._n_killed = self._n_killed, sum(map(_count_killed, self._folders))
+        return self._n_killed > before
 
     def close(self) -> None:
         until_s = time.monotonic() + _REMOVE_S
@@ -202,6 +197,15 @@ def _set_limits(folder: Path, limits: Limits) -> None:
                 (folder / name).write_text(str(swap))
 
 
+def _count_killed(folder: Path) -> int:
+    """Return how many processes the kernel killed because memory was used up."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError):
+            words = (folder / name).read_text().split()
+            return int(dict(zip(words[::2], words[1::2], strict=False)).get("oom_kill", "0"))
+    return 0
+
+
 def _kill_all(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if (folder / "cgroup.kill").exists():
@@ -236,7 +240,7 @@ def _can_make(base: Path) -> bool:
         if not Path("/proc", left.name.split("-")[1]).exists():
             with contextlib.suppress(OSError):
                 left.rmdir()
-    folder = base / f"assay-{os.getpid()}-test"
+    folder = base / f"assay-{os.getpid()}-{next(_counter)}"
     try:
         folder.mkdir()
     except OSError:

@@ -32,7 +32,10 @@ _ETC_FILES = (
 """What programs need of /etc; keys of the system, such as ssl/private, are not among it."""
 _PROC_OF_ROOT = ("sys", "sysrq-trigger", "fs", "acpi", "scsi")
 """What root may write in /proc by owning it, without any capability."""
-_NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
+_NAMESPACES = (
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    "--unshare-cgroup-try",
+)
 _INSTALLATION = ("bin", "lib", "lib64", "pyvenv.cfg")
 _SHEBANG_BYTES = 256
 _MOST_INTERPRETERS = 4
@@ -65,12 +68,10 @@ def sandboxed(
 
     A helper is a command that is started first, inside, and becomes argv.
     """
-    words = [PROGRAM, "--die-with-parent", "--cap-drop", "ALL", *_NAMESPACES]
-    words += ["--unshare-cgroup-try", *(() if network else ("--unshare-net",))]
-    words += [*_system(), *_etc(view.etc), *_proc(), "--dev", "/dev"]
+    shown = _Shown(env.get("PATH", os.defpath), view)
+    words = [*_own_system(network=network), *_etc(view.etc)]
     for folder in ("/tmp", "/var/tmp"):
         words += ["--bind", f"{view.home}/tmp", folder]
-    shown = _Shown(env.get("PATH", os.defpath), view)
     words += shown.cover(_SYSTEM)
     for program in (*helper[:1], argv[0]):
         if not shown.add_program(program):
@@ -89,9 +90,7 @@ def sandboxed(
 
 def check_sandbox(machine: Machine, *, network: bool) -> None:
     """Raise AssayError, with the reason, unless a sandbox can be made on this machine."""
-    words = [PROGRAM, "--die-with-parent", "--cap-drop", "ALL", *_NAMESPACES]
-    words += [*(() if network else ("--unshare-net",)), *_system()]
-    words += [*_proc(), "--dev", "/dev", "--tmpfs", "/tmp", "--", "true"]
+    words = [*_own_system(network=network), "--tmpfs", "/tmp", "--", "true"]
     try:
         done = machine.run(words, timeout_s=20.0)
     except SpawnError as error:
@@ -227,6 +226,13 @@ class _Shown:
             return True
         seen = _is_below(path, _SYSTEM) or _is_below(path, self.mounts)
         return seen and not _is_below(path, self._covered)
+
+
+def _own_system(*, network: bool) -> list[str]:
+    """Begin a command line: namespaces without any rights, the system, its own /proc and /dev."""
+    words = [PROGRAM, "--die-with-parent", "--cap-drop", "ALL", *_NAMESPACES]
+    words += [] if network else ["--unshare-net"]
+    return [*words, *_system(), *_proc(), "--dev", "/dev"]
 
 
 @cache
