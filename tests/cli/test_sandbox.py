@@ -258,9 +258,9 @@ def test_a_missing_program_is_no_failure_of_the_agent(
 ) -> None:
     for sandbox in ("--sandbox", "--sandbox=no-network"):
         words = ("capture", prompts("x"), "-s", agent(command=["no-such-program"]))
-        row = assay(*words, "--workspace-dir", "w", sandbox).rows[0]
-        assert row["failure"]["cause"] == "spawn"
-        assert "no-such-program" in row["failure"]["message"]
+        done = assay(*words, "--workspace-dir", "w", sandbox)
+        assert (done.code, done.rows) == (1, [])
+        assert "no-such-program" in done.stderr
 
 
 def test_login_comes_through_but_instructions_do_not(

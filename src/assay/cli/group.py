@@ -106,21 +106,28 @@ def run_command(args: list[str]) -> int:
         # Python flushes stdout when it exits, which must not fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except AssayError as error:
+    except (AssayError, OSError, RuntimeError) as error:
         if "--debug" in args:
             raise
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: AssayError | OSError | RuntimeError) -> int:
+    """Print what is wrong and what to do; return the exit code."""
+    if isinstance(error, AssayError):
         _print_error(f"Error: {error.message}")
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code
-    except (OSError, RuntimeError) as error:
-        # A path that no system call takes: too long, a link to itself.
-        if "--debug" in args or not (isinstance(error, OSError) or "Symlink loop" in str(error)):
-            raise
-        where = str(getattr(error, "filename", None) or "")[:_LONGEST_NAME]
-        _print_error(f"Error: {where}: {getattr(error, 'strerror', None) or error}")
-        return 1
-    return code if isinstance(code, int) else 0
+    # A path that no system call takes: too long, or a link to itself.
+    if isinstance(error, OSError):
+        _print_error(f"Error: {str(error.filename or '')[:_LONGEST_NAME]}: {error.strerror}")
+    elif "Symlink loop" in str(error):
+        _print_error(f"Error: {error}")
+    else:
+        raise error
+    return 1
 
 
 def _catch_signals() -> None:

@@ -1,7 +1,7 @@
 """Cut, join and fence texts, and print numbers as JSON in JavaScript does."""
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 
 _TICKS = re.compile(r"`{3,}")
@@ -58,7 +58,10 @@ def js_number(value: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{power:+d}"
 
 
+_EXACT = Context(prec=400, rounding=ROUND_HALF_UP)  # enough digits for the largest float
+
+
 @lru_cache(maxsize=4096)
 def fixed(value: float, places: int) -> str:
     """Round the exact binary value, half away from zero: 0.0625 with 3 places is 0.063."""
-    return str(Decimal(value).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-places), context=_EXACT))
