@@ -266,7 +266,6 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         # The version of an agent stands behind its adapter; every other one is a grader's.
         (r'(?P<agent>"adapter": ?"[^"]*", ?)?"version":(?P<space> ?)"[^"]*"', _grader_version),
     ],
-    "spec": [(r'"specHash":( ?)"[0-9a-f]{16}"', r'"specHash":\1"<spec>"')],
     "hex": [(r'"(id|token)":( ?)"[0-9a-f]{32}"', r'"\1":\2"<hex>"')],
     "descriptions": [(r'"description":( ?)"(?:[^"\\]|\\.)*"', r'"description":\1"<text>"')],
     "logs": [(r'"(\w*sha256|logSha256)":( ?)"[0-9a-f]{64}"', r'"\1":\2"<sha256>"')],
@@ -277,6 +276,12 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     "port": [(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>")],
     "python": [(r"\b3\.\d+\.\d+\b", "<python>")],
 }
+IDENTITY = [
+    # It covers the programs of this machine and the paths in schemas.
+    (r'"specHash":( ?)"[0-9a-f]{16}(-[0-9a-f]{8})?"', r'"specHash":\1"<spec>"'),
+    (r'"(program|agent|mcp|template)":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
+    (r"(workspaces/(?:template-)?)[0-9a-f]{16}\b", r"\1<run>"),
+]
 UUID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")
 
 
@@ -310,6 +315,8 @@ class Masker:
         for place, name in self._places:
             text = text.replace(place, name)
         text = re.sub(r"<base>/tmp/[\w.-]+", "<base>/tmp/<name>", text)
+        for pattern, by in IDENTITY:
+            text = re.sub(pattern, by, text)
         text = text.replace(f"assay {self._version}", "assay <version>")
         text = text.replace(f'"version":"{self._version}"', '"version":"<version>"')
         for found, name in self._ids.items():
