@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,42 @@ def test_no_network_has_a_proxy_for_other_machines(told: Callable, tmp_path: Pat
     assert "403" in other
 
 
+def test_no_network_passes_on_what_goes_through_the_proxy(told: Callable) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"{self.path} {self.headers['Host']}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.2", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.2:{server.server_address[1]}"
+        code = (
+            f'import urllib.request as u; print(u.urlopen("http://{host}/a?b=1").read().decode())'
+        )
+        asked = f"CONNECT {host} HTTP/1.1||GET /tunnel HTTP/1.1|Host: x|Connection: close||"
+        tunnel = (
+            "exec 3<>/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}; "
+            f"printf '{asked.replace('|', chr(92) + 'r' + chr(92) + 'n')}' >&3; "
+            "cat <&3 | tr -d '\\r'"
+        )
+        env = {"MY_BASE_URL": f"http://{host}"}
+        words = ("--env", "MY_BASE_URL")
+        row = told(
+            f"python3 -c '{code}'; {tunnel}", *words, sandbox="--sandbox=no-network", env=env
+        )
+        server.shutdown()
+    lines = row["output"].splitlines()
+    assert lines[0] == f"/a?b=1 {host}", row
+    assert lines[1] == "HTTP/1.1 200 Connection established"
+    assert lines[-1] == "/tunnel x"
+
+
 def test_exit_codes_come_through_without_network(told: Callable) -> None:
     assert told("exit 7", sandbox="--sandbox=no-network")["metadata"]["exitCode"] == 7
 
@@ -261,6 +298,20 @@ def test_a_missing_program_is_no_failure_of_the_agent(
         row = assay(*words, "--workspace-dir", "w", sandbox).rows[0]
         assert row["failure"]["cause"] == "spawn"
         assert "no-such-program" in row["failure"]["message"]
+
+
+def test_a_prompt_or_a_folder_in_the_command_shows_nothing(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("secret-3f")
+    script = 'cat "$@" /w/../"$1"; printf "{\\"type\\":\\"result\\"}"'
+    for folder in ("/", str(Path.home()), str(tmp_path)):
+        schema = agent(command=["/bin/sh", "-c", script, "agent", folder], visible=[folder])
+        words = ("capture", prompts(str(planted)), "-s", schema, "--workspace-dir", "w")
+        row = assay(*words, "--sandbox").rows[0]
+        assert "secret-3f" not in json.dumps(row)
+        assert row["stderr"].count("No such file") >= 1, row
 
 
 def test_login_comes_through_but_instructions_do_not(

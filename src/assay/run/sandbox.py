@@ -125,10 +125,18 @@ def copy_etc(target: str) -> None:
         with contextlib.suppress(OSError):  # what we cannot read, the agent cannot read either
             data = source.read_bytes()
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(data)
+            copy.write_bytes(data + _own_entry(data) if name == "passwd" else data)
     for name in _ETC_FOLDERS:
         if Path("/etc", name).is_dir():
             Path(target, name).mkdir(parents=True, exist_ok=True)
+
+
+def _own_entry(passwd: bytes) -> bytes:
+    """Return a line for the user that we are, unless there is one: a directory may hold users."""
+    uid = str(os.getuid()).encode()
+    if any(line.split(b":")[2:3] == [uid] for line in passwd.splitlines()):
+        return b""
+    return f"user:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n".encode()
 
 
 class _Shown:
@@ -171,9 +179,18 @@ class _Shown:
         """Show a file or folder under its own name; a script also with its interpreter."""
         path = os.path.expanduser(name)  # noqa: PTH111 - as everywhere here, no Path objects
         if os.path.isdir(path):  # noqa: PTH112
-            self._mount(os.path.realpath(path), path)
+            if not self._holds_too_much(path):
+                self._mount(os.path.realpath(path), path)
         elif os.path.isfile(path):  # noqa: PTH113
             self.add_program(path)
+
+    def _holds_too_much(self, folder: str) -> bool:
+        """Whether a folder has all files, all users or the user's HOME in it, or what is hidden."""
+        inside = ("/home", "/root", str(Path.home()), self._cwd)
+        return folder == "/" or any(
+            _is_below(place, [folder]) and (place != folder or place in inside)
+            for place in (*inside, *self._hidden)
+        )
 
     def add_program(self, word: str, depth: int = 0) -> bool:
         """Show a program, what it is installed with, and the interpreter of a script."""
