@@ -109,6 +109,51 @@ def test_home_and_tmp_last_for_a_trial_and_no_longer(
     assert second["output"].count("No such file") == 2
 
 
+def test_one_turn_cannot_open_the_sandbox_of_the_next(
+    assay: Callable, shell_agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "planted").write_text("secret-3f")
+    first = f"mv ~/tmp ~/old; ln -s {tmp_path} ~/tmp; export TMPDIR=~/old"
+    path = prompts({"id": "a", "input": [first, "ls /tmp; cat /tmp/planted; echo > /tmp/new"]})
+    words = ("capture", path, "-s", shell_agent(), "--workspace-dir", "w", "--sandbox")
+    row = assay(*words).rows[0]
+    assert "secret-3f" not in row["output"]
+    assert "No such file" in row["output"], row
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_program_in_the_workspace_cannot_become_a_way_out(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("#!/bin/sh\necho secret-3f >&2\n")
+    planted.chmod(0o755)
+    program = tmp_path / "template" / "agent"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nln -sf {planted} agent\necho \'{{"type":"result"}}\'\n')
+    program.chmod(0o755)
+    path = prompts({"id": "a", "input": ["one", "two"]})
+    words = ("-s", agent(command=["./agent"]), "--workspace-dir", "w", "--sandbox")
+    row = assay("capture", path, *words, "--workspace-template", program.parent).rows[0]
+    assert "secret-3f" not in json.dumps(row)
+    assert row["failure"]["cause"] == "agent_crash", row["failure"]
+
+
+def test_files_of_the_adapter_do_not_follow_links(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("mine")
+    program = tmp_path / "opencode"
+    program.write_text(f"#!/bin/sh\ncd ~/.config/opencode; ln -sf {planted} opencode.json\n")
+    program.chmod(0o755)
+    path = prompts({"id": "a", "input": ["one", "two"]})
+    words = ("-s", f"opencode:{program}", "--model", "openai/x", "--workspace-dir", "w")
+    for mode in ("--sandbox", "--isolate"):
+        assert len(assay("capture", path, *words, mode).rows) == 1
+        assert planted.read_text() == "mine"
+
+
 def test_exit_codes_and_signals_come_through(told: Callable) -> None:
     row = told("exit 7")
     assert (row["metadata"]["exitCode"], row["failure"]["cause"]) == (7, "agent_crash")

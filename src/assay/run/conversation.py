@@ -19,7 +19,7 @@ from assay.run.process import Launch, Process
 from assay.run.secrets import Secrets
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, is_full, our_secrets
+from assay.run.workspace import child_env, is_full, our_secrets, remove_links
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
@@ -244,9 +244,11 @@ class Conversation:
         own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
             path = Path(name)
-            if not any(path.is_relative_to(folder) for folder in own):
+            base = next((folder for folder in own if path.is_relative_to(folder)), None)
+            if base is None:
                 msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
                 raise PluginError(msg)
+            remove_links(Path(base), path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 

@@ -145,6 +145,7 @@ class _Shown:
     def __init__(self, search: str, view: View) -> None:
         self._search = search
         self._cwd = view.workspace
+        self._own = (view.workspace, view.home)
         self._hidden = view.hidden
         self._covered: list[str] = []
         self._links: dict[str, str] = {}
@@ -179,7 +180,7 @@ class _Shown:
         """Show a file or folder under its own name; a script also with its interpreter."""
         path = os.path.expanduser(name)  # noqa: PTH111 - as everywhere here, no Path objects
         if os.path.isdir(path):  # noqa: PTH112
-            if not self._holds_too_much(path):
+            if not any(map(self._holds_too_much, (path, os.path.realpath(path)))):
                 self._mount(os.path.realpath(path), path)
         elif os.path.isfile(path):  # noqa: PTH113
             self.add_program(path)
@@ -197,7 +198,14 @@ class _Shown:
         found = self._find(word)
         if found is None:
             return False
-        for hop in _hops(found):
+        hops = _hops(found)
+        own = next((hop for hop in hops if _is_below(hop, self._own)), None)
+        if own is not None:
+            # An earlier turn may have put anything there: a link or a first line that leads out.
+            if found != own:
+                self._links[found] = own
+            return True
+        for hop in hops:
             self._add_installation(hop)
         real = os.path.realpath(found)
         self._mount(real)

@@ -96,6 +96,15 @@ def keep_files(
         copy.write_bytes(secrets.mask(source.read_bytes()))
 
 
+def remove_links(folder: Path, path: Path) -> None:
+    """Remove links on the way to a file in a folder: an agent may have put them there."""
+    place = folder
+    for part in path.relative_to(folder).parts:
+        place /= part
+        if place.is_symlink():
+            place.unlink()
+
+
 def is_full(folder: str) -> bool:
     """Whether nothing more can be written into a folder."""
     disk = os.statvfs(folder)
