@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,51 @@ def test_home_and_tmp_last_for_a_trial_and_no_longer(
     first, second = assay(*words).rows
     assert first["output"].splitlines() == ["one", "one"], first
     assert second["output"].count("No such file") == 2
+
+
+def test_one_turn_cannot_open_the_sandbox_of_the_next(
+    assay: Callable, shell_agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "planted").write_text("secret-3f")
+    first = f"mv ~/tmp ~/old; ln -s {tmp_path} ~/tmp; export TMPDIR=~/old"
+    path = prompts({"id": "a", "input": [first, "ls /tmp; cat /tmp/planted; echo > /tmp/new"]})
+    words = ("capture", path, "-s", shell_agent(), "--workspace-dir", "w", "--sandbox")
+    row = assay(*words).rows[0]
+    assert "secret-3f" not in row["output"]
+    assert "No such file" in row["output"], row
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_program_in_the_workspace_cannot_become_a_way_out(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("#!/bin/sh\necho secret-3f >&2\n")
+    planted.chmod(0o755)
+    program = tmp_path / "template" / "agent"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nln -sf {planted} agent\necho \'{{"type":"result"}}\'\n')
+    program.chmod(0o755)
+    path = prompts({"id": "a", "input": ["one", "two"]})
+    words = ("-s", agent(command=["./agent"]), "--workspace-dir", "w", "--sandbox")
+    row = assay("capture", path, *words, "--workspace-template", program.parent).rows[0]
+    assert "secret-3f" not in json.dumps(row)
+    assert row["failure"]["cause"] == "agent_crash", row["failure"]
+
+
+def test_files_of_the_adapter_do_not_follow_links(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("mine")
+    program = tmp_path / "opencode"
+    program.write_text(f"#!/bin/sh\ncd ~/.config/opencode; ln -sf {planted} opencode.json\n")
+    program.chmod(0o755)
+    path = prompts({"id": "a", "input": ["one", "two"]})
+    words = ("-s", f"opencode:{program}", "--model", "openai/x", "--workspace-dir", "w")
+    for mode in ("--sandbox", "--isolate"):
+        assert len(assay("capture", path, *words, mode).rows) == 1
+        assert planted.read_text() == "mine"
 
 
 def test_exit_codes_and_signals_come_through(told: Callable) -> None:
@@ -223,6 +269,42 @@ def test_no_network_has_a_proxy_for_other_machines(told: Callable, tmp_path: Pat
     assert "403" in other
 
 
+def test_no_network_passes_on_what_goes_through_the_proxy(told: Callable) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"{self.path} {self.headers['Host']}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.2", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.2:{server.server_address[1]}"
+        code = (
+            f'import urllib.request as u; print(u.urlopen("http://{host}/a?b=1").read().decode())'
+        )
+        asked = f"CONNECT {host} HTTP/1.1||GET /tunnel HTTP/1.1|Host: x|Connection: close||"
+        tunnel = (
+            "exec 3<>/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}; "
+            f"printf '{asked.replace('|', chr(92) + 'r' + chr(92) + 'n')}' >&3; "
+            "cat <&3 | tr -d '\\r'"
+        )
+        env = {"MY_BASE_URL": f"http://{host}"}
+        words = ("--env", "MY_BASE_URL")
+        row = told(
+            f"python3 -c '{code}'; {tunnel}", *words, sandbox="--sandbox=no-network", env=env
+        )
+        server.shutdown()
+    lines = row["output"].splitlines()
+    assert lines[0] == f"/a?b=1 {host}", row
+    assert lines[1] == "HTTP/1.1 200 Connection established"
+    assert lines[-1] == "/tunnel x"
+
+
 def test_exit_codes_come_through_without_network(told: Callable) -> None:
     assert told("exit 7", sandbox="--sandbox=no-network")["metadata"]["exitCode"] == 7
 
@@ -261,6 +343,20 @@ def test_a_missing_program_is_no_failure_of_the_agent(
         done = assay(*words, "--workspace-dir", "w", sandbox)
         assert (done.code, done.rows) == (1, [])
         assert "no-such-program" in done.stderr
+
+
+def test_a_prompt_or_a_folder_in_the_command_shows_nothing(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text("secret-3f")
+    script = 'cat "$@" /w/../"$1"; printf "{\\"type\\":\\"result\\"}"'
+    for folder in ("/", str(Path.home()), str(tmp_path)):
+        schema = agent(command=["/bin/sh", "-c", script, "agent", folder], visible=[folder])
+        words = ("capture", prompts(str(planted)), "-s", schema, "--workspace-dir", "w")
+        row = assay(*words, "--sandbox").rows[0]
+        assert "secret-3f" not in json.dumps(row)
+        assert row["stderr"].count("No such file") >= 1, row
 
 
 def test_login_comes_through_but_instructions_do_not(

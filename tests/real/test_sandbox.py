@@ -1,6 +1,9 @@
 """The four real agents under --sandbox: they work, and see nothing that is not theirs."""
 
+import contextlib
 import json
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,3 +88,51 @@ def test_works_and_cannot_read_a_planted_file(
     assert done.row["raw"]
     assert done.holds(SECRET) == []
     assert done.alive() == []
+
+
+@pytest.mark.parametrize("agent", MODELS)
+def test_reaches_its_model_through_the_proxy(agent: str, live: Callable[..., Any]) -> None:
+    """On 127.0.0.2 the model is another machine's: there is no way to it but the proxy."""
+    with Forwarder() as forwarder:
+        done = live(
+            agent,
+            {"steps": [{"text": "Through the proxy."}]},
+            env=lambda url: variables(agent, forwarder.address(url)),
+            args=lambda url: (*arguments(agent, forwarder.address(url)), "--sandbox=no-network"),
+        )
+    assert done.row["output"] == "Through the proxy.", done
+
+
+class Forwarder:
+    """Passes connections to a port of 127.0.0.2 on to the same port of 127.0.0.1."""
+
+    def __enter__(self) -> "Forwarder":
+        self._sockets: list[socket.socket] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._sockets:
+            one.close()
+
+    def address(self, url: str) -> str:
+        port = int(url.rsplit(":", 1)[1])
+        if not self._sockets:
+            self._sockets.append(socket.create_server(("127.0.0.2", port)))
+            threading.Thread(target=self._serve, args=(port,), daemon=True).start()
+        return url.replace("127.0.0.1", "127.0.0.2")
+
+    def _serve(self, port: int) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._sockets[0].accept()[0]
+                server = socket.create_connection(("127.0.0.1", port))
+                self._sockets += [client, server]
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while block := source.recv(65536):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_WR)

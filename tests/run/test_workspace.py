@@ -189,3 +189,12 @@ def test_git_in_a_workspace_is_not_that_of_the_project(
     args = ["capture", prompts(script), "-s", shell_agent, "--isolate", "-o", "out.jsonl"]
     assert assay(*args).code == 0
     assert read_rows(tmp_path / "out.jsonl")[0]["output"] == "fatal"
+
+
+def test_a_relative_command_of_a_schema_is_found_from_a_workspace(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "toy.sh").write_text('echo \'{"type":"result","result":"found"}\'\n')
+    for mode in (["--isolate"], ["--workspace-dir", "w"], []):
+        done = assay("capture", prompts("a"), "-s", agent(command=["bash", "toy.sh"]), *mode)
+        assert done.rows[0]["output"] == "found", (mode, done.stderr)

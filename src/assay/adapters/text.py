@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.adapters.files import files_in
 from assay.adapters.reading import StepBuilder
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Events
 from assay.records.recording import RawLine, Recording
 
-_ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"=]))/[\w./+-]+\.\w+")
-"""Names of files in a shell command, such as /home/me/agent.sh; not those of folders."""
+_ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"=]))/[\w./+-]+")
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "<<", "2>", "2>&1"})
 
 
@@ -55,7 +55,7 @@ class SimpleAdapter(TextAdapter):
         """Return the command with the prompt in place of the first {}."""
         # Split before the prompt goes in, so that nothing in the prompt can add an argument.
         words = shlex.split(self.template)
-        files = tuple(word for word in words if word.startswith("/"))
+        files = files_in(words)
         place = next((i for i, word in enumerate(words) if "{}" in word), None)
         if place is not None:
             before, _, after = words[place].partition("{}")
@@ -71,7 +71,7 @@ class ShellAdapter(TextAdapter):
     name: str = "shell"
 
     def command(self, ask: Ask) -> Command:
-        files = tuple(_ABSOLUTE.findall(self.template))
+        files = files_in(_ABSOLUTE.findall(self.template))
         argv = ("/bin/sh", "-c", self.template)
         return Command(argv=argv, env={"PROMPT": ask.text}, visible=files)
 

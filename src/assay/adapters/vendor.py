@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.adapters.files import files_in
 from assay.adapters.reading import EventReader, add_events, last_session
 from assay.errors import InputError
 from assay.plugin import Ask, Dialogue, Reading
@@ -206,7 +207,7 @@ def endpoints_of(
 def files_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
     """Return the files that servers are made of: a sandboxed agent must be able to start them."""
     words = [word for server in servers for word in (server.command or "", *server.args)]
-    return tuple(word for word in words if word.startswith("/"))
+    return files_in(words)
 
 
 def spell_variables(text: str, spelling: str) -> str:

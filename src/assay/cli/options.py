@@ -428,13 +428,33 @@ def setting(
     check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
-        agent=agent,
+        agent=_findable(agent, surroundings),
         benchmark=benchmark,
         limits=limits,
         surroundings=surroundings,
         run_token=token,
         identity=identify(agent, surroundings, limits, graders, local_machine(), template),
     )
+
+
+def _findable(agent: PluginRef, around: Surroundings) -> PluginRef:
+    """Make files of the agent's command absolute: a workspace is another folder than ours."""
+    options = agent.options
+    schema = options.get("schema")
+    command = schema.get("command") if isinstance(schema, dict) else options.get("command")
+    if around.workspace_dir is None or around.container or not isinstance(command, list):
+        return agent
+    found = [_absolute(word, around.cwd) for word in command]
+    changed = {"schema": {**schema, "command": found}} if schema else {"command": found}
+    return msgspec.structs.replace(agent, options={**options, **changed})
+
+
+def _absolute(word: Any, folder: str) -> Any:
+    """Return a word that names a file with a folder or an extension as an absolute path."""
+    if not isinstance(word, str) or not ("/" in word or Path(word).suffix):
+        return word
+    path = Path(folder, word)
+    return str(path) if path.is_file() else word
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:

@@ -59,6 +59,7 @@ class Confinement:
         self._gateways: list[Gateway] = []
         self._status: list[int] = []
         """Both ends of the pipe on which bubblewrap says how far it came."""
+        self._n_processes = 0
         self._quota: Quota | None = None
         self._container: Container | None = None
         self._folder: str | None = None
@@ -68,8 +69,11 @@ class Confinement:
     def enclose(self, command: Command, env: Mapping[str, str], *, talk: bool) -> Enclosed:
         """Return what to start. Raises SpawnError when the program is missing."""
         around, enclosed = self._spec.surroundings, Enclosed(argv=command.argv, env=env)
+        self._n_processes += 1
         if around.confined_in and self._home is not None:
-            self._copy_login(self._home, command.login)
+            _make_tmp(self._home)
+            if self._n_processes == 1:  # later, the agent may have put links there
+                self._copy_login(self._home, command.login)
             if around.container:
                 return self._contained(command, env, self._home, talk=talk)
             enclosed = self._sandboxed(command, env, self._home)
@@ -158,7 +162,7 @@ class Confinement:
             container.remove(LocalHost())
             if not started:
                 message = f"the container could not be started: {_last_line(stderr)}"
-                return Failure(cause=Cause.SPAWN, message=message)
+                return Failure(cause=self._cause(), message=message)
         return None
 
     def _setup_failure(self, end: TurnEnd, stderr: bytes) -> Failure | None:
@@ -168,7 +172,14 @@ class Confinement:
         if end.exit_code != 1 or b"exit-code" in status:
             return None
         message = f"the sandbox could not be made: {_last_line(stderr)}"
-        return Failure(cause=Cause.SPAWN, message=message)
+        return Failure(cause=self._cause(), message=message)
+
+    def _cause(self) -> Cause:
+        """Whose fault it is that a process did not start: after the first, the agent's.
+
+        It can spoil its own HOME, and must not take itself out of the measurement by that.
+        """
+        return Cause.SPAWN if self._n_processes == 1 else Cause.AGENT_CRASH
 
     def close(self) -> None:
         """Close what was opened for the processes of the trial."""
@@ -233,6 +244,14 @@ def _engine() -> str:
 @cache
 def _check_sandbox(sandbox: str) -> None:
     check_sandbox(LocalHost(), network=sandbox != "no-network")
+
+
+def _make_tmp(home: str) -> None:
+    """Make sure that what becomes /tmp is a folder: a link would lead to any other."""
+    tmp = Path(home, "tmp")
+    if tmp.is_symlink() or not tmp.is_dir():
+        tmp.unlink(missing_ok=True)
+        tmp.mkdir()
 
 
 def _last_line(text: bytes) -> str:

@@ -20,7 +20,7 @@ from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, TurnWatcher
-from assay.run.workspace import child_env, our_secrets, secrets_of
+from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
@@ -255,9 +255,11 @@ class Conversation:
         own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
             path = Path(name)
-            if not any(path.is_relative_to(folder) for folder in own):
+            base = next((folder for folder in own if path.is_relative_to(folder)), None)
+            if base is None:
                 msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
                 raise PluginError(msg)
+            remove_links(Path(base), path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 

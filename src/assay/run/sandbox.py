@@ -125,10 +125,18 @@ def copy_etc(target: str) -> None:
         with contextlib.suppress(OSError):  # what we cannot read, the agent cannot read either
             data = source.read_bytes()
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(data)
+            copy.write_bytes(data + _own_entry(data) if name == "passwd" else data)
     for name in _ETC_FOLDERS:
         if Path("/etc", name).is_dir():
             Path(target, name).mkdir(parents=True, exist_ok=True)
+
+
+def _own_entry(passwd: bytes) -> bytes:
+    """Return a line for the user that we are, unless there is one: a directory may hold users."""
+    uid = str(os.getuid()).encode()
+    if any(line.split(b":")[2:3] == [uid] for line in passwd.splitlines()):
+        return b""
+    return f"user:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n".encode()
 
 
 class _Shown:
@@ -137,6 +145,7 @@ class _Shown:
     def __init__(self, search: str, view: View) -> None:
         self._search = search
         self._cwd = view.workspace
+        self._own = (view.workspace, view.home)
         self._hidden = view.hidden
         self._covered: list[str] = []
         self._links: dict[str, str] = {}
@@ -171,16 +180,32 @@ class _Shown:
         """Show a file or folder under its own name; a script also with its interpreter."""
         path = os.path.expanduser(name)  # noqa: PTH111 - as everywhere here, no Path objects
         if os.path.isdir(path):  # noqa: PTH112
-            self._mount(os.path.realpath(path), path)
+            if not any(map(self._holds_too_much, (path, os.path.realpath(path)))):
+                self._mount(os.path.realpath(path), path)
         elif os.path.isfile(path):  # noqa: PTH113
             self.add_program(path)
+
+    def _holds_too_much(self, folder: str) -> bool:
+        """Whether a folder has all files, all users or the user's HOME in it, or what is hidden."""
+        inside = ("/home", "/root", str(Path.home()), self._cwd)
+        return folder == "/" or any(
+            _is_below(place, [folder]) and (place != folder or place in inside)
+            for place in (*inside, *self._hidden)
+        )
 
     def add_program(self, word: str, depth: int = 0) -> bool:
         """Show a program, what it is installed with, and the interpreter of a script."""
         found = self._find(word)
         if found is None:
             return False
-        for hop in _hops(found):
+        hops = _hops(found)
+        own = next((hop for hop in hops if _is_below(hop, self._own)), None)
+        if own is not None:
+            # An earlier turn may have put anything there: a link or a first line that leads out.
+            if found != own:
+                self._links[found] = own
+            return True
+        for hop in hops:
             self._add_installation(hop)
         real = os.path.realpath(found)
         self._mount(real)

@@ -250,6 +250,15 @@ def _read_regular(path: Path) -> bytes:
         os.close(fd)
 
 
+def remove_links(folder: Path, path: Path) -> None:
+    """Remove links on the way to a file in a folder: an agent may have put them there."""
+    place = folder
+    for part in path.relative_to(folder).parts:
+        place /= part
+        if place.is_symlink():
+            place.unlink()
+
+
 def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the files that match, and their names; none that a link leads to elsewhere."""
     for pattern in patterns:

@@ -14,6 +14,7 @@ from assay.adapters.acp.messages import (
     stop_failure,
 )
 from assay.adapters.acp.reader import AcpReader, read_recording
+from assay.adapters.files import files_in
 from assay.adapters.reading import parse_line
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
@@ -55,10 +56,10 @@ class AcpAdapter:
 
     def command(self, ask: Ask) -> Command:
         """Start the agent; turns are sent through the dialogue."""
-        files = [word for word in self._command[1:] if word.startswith("/")]
+        words = [*self._command[1:]]
         for server in self._request.mcp_servers:
-            files += [str(server.get("command", "")), *map(str, server.get("args", ()))]
-        return Command(argv=self._command, visible=tuple(f for f in files if f.startswith("/")))
+            words += [str(server.get("command", "")), *map(str, server.get("args", ()))]
+        return Command(argv=self._command, visible=files_in(words))
 
     def watch(self) -> Watch:
         return AcpReader(self._request)

@@ -7,6 +7,7 @@ import msgspec
 
 from assay.adapters.declared.mapping import Mapping
 from assay.adapters.declared.reader import new_turn, read_recording
+from assay.adapters.files import files_in
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
@@ -51,7 +52,7 @@ class DeclaredAdapter:
             pass_env=tuple(schema.pass_env),
             keep=tuple(schema.keep),
             # Never a word of the prompt: it could name any file.
-            visible=(*(w for w in schema.command[1:] if w.startswith("/")), *schema.visible),
+            visible=(*files_in(schema.command[1:]), *schema.visible),
             login={f"{ask.home}/{name[2:]}": name for name in schema.login if name[:2] == "~/"},
             endpoints=tuple(schema.endpoints),
         )
