@@ -281,6 +281,7 @@ IDENTITY = [
     (r'"specHash":( ?)"[0-9a-f]{16}(-[0-9a-f]{8})?"', r'"specHash":\1"<spec>"'),
     (r'"(program|agent|mcp|template)":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
     (r"(workspaces/(?:template-)?)[0-9a-f]{16}\b", r"\1<run>"),
+    (r"^[0-9a-f]{16}$", "<run>"),  # the note that a workspace is ours
 ]
 UUID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")
 
