@@ -61,7 +61,7 @@ def test_works_and_cannot_read_a_planted_file(
     planted = tmp_path / "planted.txt"
     planted.write_text(SECRET)
     assay_source = Path(__file__).parents[2] / "src"
-    look = f"cat {planted}; ls {assay_source} /proc/1/root/work; ls -d /proc/[0-9]*"
+    look = f"cat {planted}; ls {assay_source} /proc/1/root/home; ls -d /proc/[0-9]*"
     script = {
         "steps": [
             {"calls": [{"tool": "shell", "command": "echo made > made.txt && echo said-it"}]},

@@ -187,7 +187,7 @@ class _Shown:
 
     def _holds_too_much(self, folder: str) -> bool:
         """Whether a folder has all files, all users or the user's HOME in it, or what is hidden."""
-        inside = ("/home", "/root", str(Path.home()), self._cwd)
+        inside = ("/home", str(Path.home()), self._cwd)
         return folder == "/" or any(
             _is_below(place, [folder]) and (place != folder or place in inside)
             for place in (*inside, *self._hidden)
