@@ -92,10 +92,7 @@ def cli() -> None:
 
 def run_command(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    for number in ENDING_SIGNALS:
-        # One that is ignored stays so: nohup ignores SIGHUP.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    _handle_signals()
     try:
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
@@ -108,6 +105,11 @@ def run_command(args: list[str]) -> int:
         # Python flushes stdout when it exits, which must not fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except FileNotFoundError:
+        if "--debug" in args or _has_current_folder():
+            raise
+        _print_error("Error: the current folder has been removed; change to another one")
+        return 1
     except AssayError as error:
         if "--debug" in args:
             raise
@@ -116,6 +118,21 @@ def run_command(args: list[str]) -> int:
             _print_error(f"  {error.hint}")
         return error.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _handle_signals() -> None:
+    for number in ENDING_SIGNALS:
+        # One that is ignored stays so: nohup ignores SIGHUP.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - no path is needed
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
