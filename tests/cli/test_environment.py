@@ -227,3 +227,18 @@ def test_one_measured_trial_is_enough_for_0(
     done = assay("capture", prompts("!do exit 7", "a\0b"), "-s", agent())
     assert [row["failure"]["cause"] for row in done.rows] == ["agent_crash", "spawn"]
     assert done.code == 0
+
+
+def test_a_current_folder_that_was_removed_is_said(
+    agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    words = [sys.executable, "-m", "assay", "capture", str(prompts("hi")), "-s", str(agent())]
+    line = f'rmdir "{folder}"; exec "$@"'
+    done = subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *words], cwd=folder, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the current folder has been removed" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -87,8 +87,6 @@ RAW = {"id": "a", "input": "x", "rawLines": [], "timing": {"start": 0, "end": 1,
 ROWS |= {"raw": RAW, "schema": hostile.SCHEMA, "mcp": hostile.KINDS["mcp"]}
 GRADER = "def grade(**given):\n    return {'rankings': []}\n"
 OWN = "def grade(output, **given):\n    return {'pass': True, 'score': 1.0}\n"
-JOURNALS = ("capture", "trials", "run", "extract", "grade")
-"""Commands that append to their output row by row: it is theirs from the start."""
 SLOW = {
     "capture": 5,
     "trials": 5,
@@ -176,7 +174,7 @@ def problems(line: str, file: Path, done: Done) -> Iterator[str]:
     if len(done.err) > 200_000:  # an id may be long
         yield f"{len(done.err)} characters of messages"
     out = Path("out.txt").read_bytes()
-    if done.code in (1, 2) and line.split()[0] not in JOURNALS and out != BEFORE:
+    if done.code in (1, 2) and out != BEFORE:
         yield f"the output was changed: {out[:100]!r}"
 
 

@@ -58,7 +58,12 @@ def test_sees_nothing_that_is_not_its_own(told: Callable, tmp_path: Path) -> Non
     for place in places:
         place.write_text("secret-3f")
     source = Path(__file__).parents[2] / "src"
-    words = [*map(str, places), str(source / "assay/errors.py"), "/etc/shadow", "/var/lib/dpkg/status"]
+    words = [
+        *map(str, places),
+        str(source / "assay/errors.py"),
+        "/etc/shadow",
+        "/var/lib/dpkg/status",
+    ]
     try:
         row = told(f"cat {' '.join(words)}; ls -A ~; ls -A", env={"HOME": str(home)})
     finally:

@@ -126,3 +126,14 @@ def test_an_agent_that_finds_the_output_changes_no_row(
         ("p1", False),
         ("p2", False),
     ]
+
+
+def test_an_agent_that_removes_its_own_program_has_crashed(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "agent.sh"
+    program.write_text('#!/bin/sh\necho \'{"type":"result","result":"ok"}\'; rm -f "$0"\n')
+    program.chmod(0o755)
+    path = prompts({"id": "a", "input": ["one", "two"]})
+    (row,) = assay("capture", path, "-s", agent(command=[str(program)])).rows
+    assert row["failure"]["cause"] == "agent_crash"

@@ -120,8 +120,10 @@ def _report(error: AssayError | OSError | RuntimeError) -> int:
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        _print_error("Error: the current folder has been removed; change to another one")
     # A path that no system call takes: too long, or a link to itself.
-    if isinstance(error, OSError):
+    elif isinstance(error, OSError):
         _print_error(f"Error: {str(error.filename or '')[:_LONGEST_NAME]}: {error.strerror}")
     elif "Symlink loop" in str(error):
         _print_error(f"Error: {error}")
@@ -135,6 +137,14 @@ def _catch_signals() -> None:
         # One that is ignored stays so: nohup ignores SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - no path is needed
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -86,7 +86,9 @@ class Conversation:
                 if not self.put(text, last=number == len(turns)):
                     return
         except SpawnError as error:
-            self.failure = Failure(cause=Cause.SPAWN, message=error.message)
+            # What could be started for an earlier turn, and now cannot, the agent itself broke.
+            cause = Cause.AGENT_CRASH if self.turns else Cause.SPAWN
+            self.failure = Failure(cause=cause, message=error.message)
         finally:
             if self._process is not None or self._left_processes:
                 self.close()
