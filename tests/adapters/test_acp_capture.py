@@ -120,9 +120,10 @@ def _check_failures(rows: dict[str, Any]) -> None:
     assert 5900 < rows["hang"]["timing"]["total"] < 11000
 
 
-def test_a_program_that_is_not_there_is_a_cause(assay: Callable, prompts: Callable) -> None:
-    (row,) = assay("capture", prompts("hi"), "-q", "--", "no-such-agent").rows
-    assert row["failure"]["cause"] == "spawn"
+def test_a_program_that_is_not_there_is_refused(assay: Callable, prompts: Callable) -> None:
+    done = assay("capture", prompts("hi"), "-q", "--", "no-such-agent")
+    assert (done.code, done.rows) == (1, [])
+    assert "no-such-agent" in done.stderr
 
 
 @pytest.mark.parametrize(("n_turns", "n_kb"), [(3, 300)])

@@ -76,7 +76,7 @@ def test_capture_resumes_a_benchmark(run: Any, tmp_path: Path) -> None:
     assert rows_of(out).keys() == whole.keys() == {"lines-1", "lines-2", "lines-3"}
     other = run("capture", "--benchmark", "ledger:word=plum", "-o", out, "--resume")
     assert other.code == 1
-    assert 'row "lines-1" was made from another prompt or agent' in other.stderr
+    assert 'row "lines-1" was made from another prompt' in other.stderr
 
 
 def test_filter_and_limit_choose_among_its_prompts(run: Any) -> None:

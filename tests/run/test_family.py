@@ -58,7 +58,7 @@ def test_children_of_an_earlier_turn_are_ended_when_the_next_cannot_start(
     program.chmod(0o755)
     schema = agent(command=[str(program)], terminal={"required": False})
     done = assay("capture", prompts({"id": "a", "input": ["one", "two"]}), "-s", schema)
-    assert done.rows[0]["failure"]["cause"] == "spawn"
+    assert done.rows[0]["failure"]["cause"] == "agent_crash"
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 

@@ -26,7 +26,7 @@ from assay.pipeline.batch import run_batch
     short_help="Run prompts against an agent and record full trajectories.",
     epilog=examples(
         "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl",
-        "assay capture evals/prompts.jsonl -s demo -o results.jsonl --resume",
+        "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl --resume",
         "assay capture evals/prompts.jsonl -j 4 -o acp.jsonl -- assay headless -s demo",
     ),
 )

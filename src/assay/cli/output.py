@@ -11,19 +11,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import click
 import msgspec
 
 from assay.errors import InputError, OutputError
-from assay.pipeline import stages, trials
-from assay.pipeline.resume import Resume
 from assay.records.files import copy_stream, temporary_file
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
 from assay.records.rows import decode_line, encode_row, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.text import visible
+
+if TYPE_CHECKING:
+    from assay.pipeline.resume import Resume
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -213,7 +214,7 @@ class Sink:
     """Takes finished rows, one at a time."""
 
     def __init__(
-        self, journal: Journal | None, kind: Kind = "capture", resume: Resume | None = None
+        self, journal: Journal | None, kind: Kind = "capture", resume: "Resume | None" = None
     ) -> None:
         """With resume, the journal holds rows of an earlier run that was not finished."""
         self._journal = journal
@@ -275,13 +276,15 @@ class Sink:
 
 def _rewritten(
     path: Path,
-    resume: Resume,
+    resume: "Resume",
     specs: dict[str, TrialSpec],
     again: set[str],
     outdated: set[str],
     reopen: Callable[[bytes], None] | None,
 ) -> Iterator[bytes]:
     """Yield the rows that stay, graded again where the grader is another one now."""
+    from assay.pipeline import stages, trials  # late: most commands write files and run nothing
+
     for place, line in read_lines(path):
         row_id = decode_line(_KEYS, place, line).id
         if row_id in outdated:
@@ -303,11 +306,15 @@ def open_sink(
     hint: str = RESUMABLE,
     *,
     kind: Kind = "capture",
-    resume: Resume | None = None,
+    resume: "Resume | None" = None,
 ) -> Iterator[Sink]:
     """Open the output of a command."""
     if output is None:
         yield Sink(None)
         return
+    if mode == "resume" and resume is None:
+        from assay.pipeline.resume import Resume  # late, as above
+
+        resume = Resume()
     with Journal(output, mode, hint) as journal:
-        yield Sink(journal, kind, (resume or Resume()) if mode == "resume" else None)
+        yield Sink(journal, kind, resume if mode == "resume" else None)
