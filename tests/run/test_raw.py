@@ -116,7 +116,8 @@ def test_an_agent_that_finds_the_output_changes_no_row(
     tmp_path: Path,
     what: str,
 ) -> None:
-    path = prompts("R", f"{TAMPER[what]}; R", "R")
+    wait = "until [ -s out.jsonl ]; do sleep 0.05; done"
+    path = prompts("R", f"{wait}; {TAMPER[what]}; R", "R")
     done = assay("capture", path, "-s", shell_agent, "-g", "contains:never", "-o", "out.jsonl")
     assert done.code == 1
     assert "while it was being written" in done.stderr

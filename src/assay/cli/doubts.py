@@ -25,6 +25,8 @@ class Doubts:
     def add(self, grades: Mapping[str, Grade], broken: Mapping[str, str]) -> None:
         """Take the grades of one trial, and the failures of graders."""
         self._n_trials += 1
+        if not broken and not self._alike and self._alike is not None:
+            return  # the usual case: trials differ, and no grader broke
         if broken:
             self.add_warnings(why for why in broken.values() if CHANGED in why)
         if self._alike is None:

@@ -71,7 +71,7 @@ def command(**given: Any) -> None:
     events = Events()
     n_rows = 0
     mode: Mode = "overwrite" if options.overwrite else "new"
-    with open_sink(options.output, mode, DERIVED) as sink:
+    with open_sink(options.output, mode, DERIVED, guarded=False) as sink:
         for place, line in read_lines(source):
             row, extra = decode_row(place, line, RawOutput, hint=_HINT)
             captured = extract_row(row, adapter, base)

@@ -116,7 +116,7 @@ def command(**given: Any) -> None:
 def _grade(options: _Options, mode: Mode) -> "_Tally":
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
-    with open_sink(options.output, mode) as sink:
+    with open_sink(options.output, mode, guarded=False) as sink:
         lines = read_lines(options.rows)
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)

@@ -307,8 +307,9 @@ def open_sink(
     *,
     kind: Kind = "capture",
     resume: "Resume | None" = None,
+    guarded: bool = True,
 ) -> Iterator[Sink]:
-    """Open the output of a command."""
+    """Open the output of a command; one that runs no agents need not guard it."""
     if output is None:
         yield Sink(None)
         return
@@ -316,5 +317,5 @@ def open_sink(
         from assay.pipeline.resume import Resume  # late, as above
 
         resume = Resume()
-    with Journal(output, mode, hint) as journal:
+    with Journal(output, mode, hint, guarded=guarded) as journal:
         yield Sink(journal, kind, resume if mode == "resume" else None)

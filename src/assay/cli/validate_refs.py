@@ -30,6 +30,9 @@ from assay.records.text import visible_line
 _EXIT_STRICT = 3
 
 
+_REPLACE = "use --overwrite to replace it"
+
+
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Path
     graders: tuple[str, ...]
@@ -85,7 +88,7 @@ def command(**given: Any) -> None:
             note_unmasked()
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
-        with open_sink(options.output, mode, "use --overwrite to replace it") as sink:
+        with open_sink(options.output, mode, _REPLACE, guarded=False) as sink:
             for row in _validate(rows, graders, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)

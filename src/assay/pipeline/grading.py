@@ -315,11 +315,13 @@ class _BatchGrader:
         rows: deque[tuple[bytes, GradingView, Verdict | None]] = deque()
         unreadable: list[InputError] = []
         trials = self._trials(batch, rows, unreadable)
+        has_secrets = bool(self._secrets.longest)
         for verdict in ask_graders(self._graders, trials, self._host):
             if rows[0][2] is not None:
                 yield from _decided_rows(rows)
             line, row, _ = rows.popleft()
-            verdict = self._masked(verdict)
+            if has_secrets:
+                verdict = self._masked(verdict)
             yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
         yield from _decided_rows(rows)
         for error in unreadable:

@@ -3,6 +3,7 @@
 import errno
 import os
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, BinaryIO
 
 _BLOCK = 1024 * 1024
@@ -72,7 +73,12 @@ def temporary_folder(prefix: str) -> AbstractContextManager[str]:
 
 def temporary_place() -> str:
     """Return the folder for temporary files, as tempfile finds it but without loading it."""
-    for place in (*(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")), "/tmp"):
+    return _usable(tuple(map(os.environ.get, ("TMPDIR", "TEMP", "TMP"))))
+
+
+@cache
+def _usable(places: tuple[str | None, ...]) -> str:
+    for place in (*places, "/tmp"):
         if place and os.access(place, os.W_OK | os.X_OK):
             return os.path.abspath(place)  # noqa: PTH100
     return str(_tempfile().gettempdir())

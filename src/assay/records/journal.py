@@ -75,18 +75,22 @@ class Attempt(msgspec.Struct, rename="camel", gc=False):
 class Journal:
     """Appends whole lines. A kill at any moment can tear at most the last of them.
 
-    Somebody may remove, rename, replace or truncate the file while it is written. A second copy
-    without a name makes sure that no row is lost then.
+    Somebody may remove, rename, replace or truncate the file while it is written. If it is guarded,
+    as where agents run, a second copy without a name makes sure that no row is lost then.
     """
 
-    def __init__(self, path: Path, mode: Mode, hint: str = RESUMABLE) -> None:
+    def __init__(
+        self, path: Path, mode: Mode, hint: str = RESUMABLE, *, guarded: bool = True
+    ) -> None:
         self.path = path
+        self._guarded = guarded
         self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self._overwrite = self._regular and mode == "overwrite"
         """Old rows are still there: they go when the first new one comes, or at a good end."""
         self._trouble = ""
         self._copy: int | None = None
+        self._inode = 0, 0
         self._size = self._ctime_ns = 0
         """How the file looked after our last write."""
         try:
@@ -176,6 +180,8 @@ class Journal:
     def _start_copy(self) -> None:
         self._remember()
         self._drop_copy()
+        if not self._guarded:
+            return
         try:
             self._copy = nameless_file(str(self.path.parent))
             copy_bytes(self._fd, self._copy)
@@ -196,14 +202,13 @@ class Journal:
 
     def _recover(self, *, thoroughly: bool = False) -> None:
         """Notice what somebody did to the file; put our rows there again, and theirs aside."""
-        now = os.fstat(self._fd)
         try:
-            is_there = os.path.samestat(os.stat(self.path), now)  # noqa: PTH116
+            now = os.stat(self.path)  # noqa: PTH116 - a third of the time
         except OSError:  # removed or renamed, perhaps with its folder
             self._note("was removed or renamed")
             self._take_place()
             return
-        if not is_there:
+        if (now.st_dev, now.st_ino) != self._inode:
             other = self._aside()
             self._note(f"was replaced, by what is now {other}")
             self.path.rename(other)
@@ -232,6 +237,7 @@ class Journal:
 
     def _remember(self) -> None:
         now = os.fstat(self._fd)
+        self._inode = now.st_dev, now.st_ino
         self._size, self._ctime_ns = now.st_size, now.st_ctime_ns
 
     def _take_place(self) -> None:
