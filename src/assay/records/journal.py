@@ -90,8 +90,10 @@ class Journal:
         """Old rows are still there: they go when the first new one comes, or at a good end."""
         self._trouble = ""
         self._copy: int | None = None
+        self._uncopied: list[bytes] = []
+        self._n_uncopied = 0
         self._inode = 0, 0
-        self._size = self._ctime_ns = 0
+        self._size = 0
         """How the file looked after our last write."""
         try:
             _lock(self._fd, path)
@@ -143,10 +145,12 @@ class Journal:
                 msg,
                 hint="all earlier rows are intact; free some space, then continue with --resume",
             ) from error
-        if self._regular:
-            self._remember()
+        self._size += len(data)
         if self._copy is not None:
-            self._add_to_copy(data)
+            self._uncopied.append(data)
+            self._n_uncopied += len(data)
+            if self._n_uncopied > _BLOCK:
+                self._complete_copy()
 
     def rewrite(self, lines: Iterable[bytes]) -> None:
         """Replace the file by one with these lines; a kill leaves the old one."""
@@ -180,6 +184,7 @@ class Journal:
     def _start_copy(self) -> None:
         self._remember()
         self._drop_copy()
+        self._uncopied, self._n_uncopied = [], 0
         if not self._guarded:
             return
         try:
@@ -188,10 +193,12 @@ class Journal:
         except OSError:
             self._drop_copy()
 
-    def _add_to_copy(self, data: bytes) -> None:
-        assert self._copy is not None
+    def _complete_copy(self) -> None:
+        """Write the last rows to the copy, too; many at once, because each write takes time."""
+        data, self._uncopied, self._n_uncopied = b"".join(self._uncopied), [], 0
         try:
-            write_all(self._copy, data)
+            if self._copy is not None:
+                write_all(self._copy, data)
         except OSError:  # the disk is full: the row itself is written, which is what counts
             self._drop_copy()
 
@@ -213,11 +220,12 @@ class Journal:
             self._note(f"was replaced, by what is now {other}")
             self.path.rename(other)
             self._take_place()
-        # The clock of the kernel may stand still for some milliseconds, so at the end all is read.
-        elif thoroughly or (now.st_size, now.st_ctime_ns) != (self._size, self._ctime_ns):
+        # What changes no size is found at the end, when all is compared.
+        elif thoroughly or now.st_size != self._size:
             self._restore(now.st_size)
 
     def _restore(self, size: int) -> None:
+        self._complete_copy()
         if self._copy is None or same_bytes(self._fd, self._copy):
             self._remember()
             return
@@ -238,10 +246,11 @@ class Journal:
     def _remember(self) -> None:
         now = os.fstat(self._fd)
         self._inode = now.st_dev, now.st_ino
-        self._size, self._ctime_ns = now.st_size, now.st_ctime_ns
+        self._size = now.st_size
 
     def _take_place(self) -> None:
         """Write all rows to the path again, and continue there."""
+        self._complete_copy()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self.path, _FLAGS | os.O_EXCL, 0o666)

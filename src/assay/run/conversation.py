@@ -227,6 +227,7 @@ class Conversation:
             self._process = Process(launch, self._mark)
         except AssayError:
             streams.close(0, lambda _line: None)
+            raw.drop(f"{n}.err")
             raise
         finally:
             if confinement is not None:
@@ -301,8 +302,13 @@ class Conversation:
     def _release(self) -> None:
         assert self._process is not None
         self._process.release()
+        assert self._streams is not None
+        err = f"{self._n_processes}.err"
+        if self._streams.n_err_bytes:
+            self._places.raw.forget(err)
+        else:
+            self._places.raw.drop(err)
         self._process = self._streams = None
-        self._places.raw.forget(f"{self._n_processes}.err")
 
     def _deadline_s(self) -> float:
         limits = self._spec.limits

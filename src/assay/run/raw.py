@@ -9,7 +9,8 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from assay.errors import OutputError
@@ -34,7 +35,6 @@ class RawStreams:
         """Parent is where the trial's folder will be; None when streams are not kept."""
         self._parent = parent
         self._fds: dict[str, int] = {}
-        self._in_memory: set[str] = set()
         self._lent: list[int] = []
         self._temporary = contextlib.ExitStack()
 
@@ -60,12 +60,12 @@ class RawStreams:
         if parent is None:
             fd = nameless_file(temporary_place())
         else:
-            fd = nameless_file(".", _handle(parent))
+            fd = _below(parent, partial(nameless_file, "."))
         self._fds[name] = fd
         return fd
 
     def make_in_memory(self, name: str) -> int:
-        """The same, in memory; it is kept only if anything was written to it.
+        """The same, in memory; drop it if nothing was written to it.
 
         Most agents write nothing to stderr, and making a file costs more than all else we do
         for it.
@@ -75,7 +75,6 @@ class RawStreams:
         import fcntl
 
         fd = self._fds[name] = os.memfd_create("stream")
-        self._in_memory.add(name)
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
         return fd
 
@@ -99,6 +98,10 @@ class RawStreams:
     def path(self, name: str) -> str:
         """Return a path under which this process can open the file again."""
         return f"/dev/fd/{self._fds[name]}"
+
+    def drop(self, name: str) -> None:
+        """Close a file that holds nothing."""
+        os.close(self._fds.pop(name))
 
     def forget(self, name: str) -> None:
         """Close a file that nobody needs any more, unless it is to be kept."""
@@ -127,9 +130,11 @@ class RawStreams:
                 return None, None, []
             parent = self._temporary.enter_context(temporary_folder("assay-"))
         try:
-            name = _new_folder(parent, folder)
-            with _opened(name, _handle(parent)) as handle:
-                warnings = list(self._give_names(handle))
+            if self._parent is None:
+                with _opened(parent) as handle:
+                    name, warnings = self._put_into(folder, handle)
+            else:
+                name, warnings = _below(parent, partial(self._put_into, folder))
         except OSError as error:
             msg = f"cannot write raw streams to {parent}: {error.strerror}"
             raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
@@ -138,11 +143,14 @@ class RawStreams:
         session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
         return name, session_files, warnings
 
+    def _put_into(self, folder: str, parent: int) -> tuple[str, list[str]]:
+        name = _new_folder(folder, parent)
+        with _opened(name, parent) as handle:
+            return name, list(self._give_names(handle))
+
     def _give_names(self, folder: int) -> Iterator[str]:
         """Put all files into an open folder; yield what a reader should know."""
         for name, fd in self._fds.items():
-            if name in self._in_memory and not os.fstat(fd).st_size:
-                continue
             try:
                 _give_name(fd, name, folder)
             except OSError as error:
@@ -165,25 +173,33 @@ _handles: dict[str, int] = {}
 _handles_lock = threading.Lock()
 
 
-def _handle(parent: str) -> int:
-    """Return an open handle of the folder with all trials: one that has moved is still found."""
-    with _handles_lock:
-        fd = _handles.get(parent)
-        if fd is not None and os.fstat(fd).st_nlink:
-            return fd
-        if fd is not None:  # somebody removed the folder
+def _below[T](parent: str, do: Callable[[int], T]) -> T:
+    """Do something below the folder with all trials: one that has moved is still found."""
+    try:
+        return do(_handle(parent))
+    except FileNotFoundError:  # somebody removed the folder
+        with _handles_lock:
             os.close(_handles.pop(parent))
-        make_raw_dir(parent)
-        fd = _handles[parent] = os.open(parent, _FOLDER)
-        return fd
+        return do(_handle(parent))
 
 
-def _new_folder(parent: str, name: str) -> str:
+def _handle(parent: str) -> int:
+    fd = _handles.get(parent)
+    if fd is None:
+        with _handles_lock:
+            fd = _handles.get(parent)  # another thread may have opened it meanwhile
+            if fd is None:
+                make_raw_dir(parent)
+                fd = _handles[parent] = os.open(parent, _FOLDER)
+    return fd
+
+
+def _new_folder(name: str, parent: int) -> str:
     """Make a folder that was not there before; return its name."""
     number, unused = 1, name
     while True:
         try:
-            os.mkdir(unused, dir_fd=_handle(parent))
+            os.mkdir(unused, dir_fd=parent)
         except FileExistsError:
             number += 1
             unused = f"{name}.{number}"
@@ -192,7 +208,7 @@ def _new_folder(parent: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(name: str, below: int) -> Iterator[int]:
+def _opened(name: str, below: int | None = None) -> Iterator[int]:
     fd = os.open(name, _FOLDER, dir_fd=below)
     try:
         yield fd

@@ -71,6 +71,11 @@ class Streams:
         return 0
 
     @property
+    def n_err_bytes(self) -> int:
+        """How many bytes of stderr have been read."""
+        return self._err.offset
+
+    @property
     def n_bytes(self) -> int:
         """How many bytes of both streams have been read."""
         return self._out.offset + self._err.offset
