@@ -77,6 +77,8 @@ class Conversation:
         self.stderr = b""
         self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
+        self.wrote_files = False
+        """Whether the adapter had files written, which may be in the scratch folder."""
 
     def hold(self) -> None:
         """Put all turns of the prompt to the agent, until one does not end well."""
@@ -255,6 +257,7 @@ class Conversation:
         return env
 
     def _write_files(self, command: Command) -> None:
+        self.wrote_files = True
         own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
             path = Path(name)

@@ -112,8 +112,8 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
-        scratch = stack.enter_context(_Scratch())
-        places = Places(raw, str(workspace), _own_home(spec, stack), scratch.path)
+        scratch = f"{temporary_place()}/assay-{_SECRET}-{next(_numbers)}"
+        places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
         world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         with _blaming_the_world():
@@ -121,7 +121,11 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         conversation = Conversation(spec, adapter, places, env, mark, on_step)
         conversation.mcp_servers = mcp_servers
         conversation.confinement = _confinement(spec, places, world, stack)
-        conversation.hold()
+        try:
+            conversation.hold()
+        finally:
+            if conversation.wrote_files:
+                remove_folder(scratch, missing_ok=True)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
@@ -137,23 +141,9 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
     )
 
 
-class _Scratch:
-    """A folder for the adapter's files, made only when something is written to it."""
-
-    _counter = count()
-    _secret = os.urandom(12).hex()
-    """Makes names that no other process can guess; drawn once, because it takes 10 µs."""
-
-    def __init__(self) -> None:
-        number = next(self._counter)
-        self.path = f"{temporary_place()}/assay-{self._secret}-{os.getpid()}-{number}"
-
-    def __enter__(self) -> "_Scratch":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if os.access(self.path, os.F_OK):
-            remove_folder(self.path, missing_ok=True)
+_SECRET = os.urandom(12).hex()
+"""Makes names that nobody can guess; drawn once, because it takes 10 µs."""
+_numbers = count()
 
 
 class _TrialMachine(LocalHost):
