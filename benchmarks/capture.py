@@ -101,7 +101,10 @@ def print_sandbox(folder: Path, trials: int, rounds: int) -> None:
     """Print what each way of confining an agent adds to a trial, in ms."""
     schema = write_agent(folder / "confined", AGENT)
     prompts = write_prompts(folder / "confined.jsonl", trials)
+    template = write_template(folder / "template")
     ways = {
+        "--workspace-dir": [],
+        "--workspace-template of 100 files": ["--workspace-template", str(template)],
         "--isolate": ["--isolate"],
         "--sandbox": ["--sandbox"],
         "--sandbox=no-network": ["--sandbox=no-network"],
@@ -123,6 +126,15 @@ def print_sandbox(folder: Path, trials: int, rounds: int) -> None:
                 f"| {name}, {trials} trials, -j {jobs} | {base:.2f} s without "
                 f"| {statistics.median(times):.2f} s | | {added_ms:+.2f} ms a trial |"
             )
+
+
+def write_template(folder: Path) -> Path:
+    """Write 100 files of 2 kB, as many as a small project has; they are hashed and copied."""
+    for n in range(100):
+        file = folder / f"package-{n % 10}" / f"module_{n}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"# {n}\n" * 400)
+    return folder
 
 
 def timed(command: list[str]) -> float:
