@@ -44,7 +44,7 @@ def test_what_an_agent_plants_is_never_followed_and_costs_no_measurement(
     if name.startswith("prompt-"):  # it stands where a trial's folder would have been
         planted_for = rows[int(name[8])]
         assert planted_for["raw"].endswith(".2")
-        assert "was there already" in planted_for["warnings"][0]
+        assert "somebody made" in planted_for["warnings"][0]
 
 
 def test_a_later_turn_cannot_touch_the_streams_of_an_earlier_one(

@@ -97,6 +97,23 @@ def test_a_users_folder_is_never_removed(
         done = assay(*args, "--workspace-dir", "ws", "--raw-dir", "ws", "--overwrite")
         assert done.code == 0, done.stderr
         assert mine.read_text() == "mine"
+        assert sorted(path.name for path in (tmp_path / "ws").iterdir()) == [
+            "prompt-p0",
+            "prompt-p0.2",
+        ]
+
+
+@pytest.mark.parametrize("command", ["capture", "trials"])
+def test_a_run_that_starts_again_replaces_its_raw_streams(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path, command: str
+) -> None:
+    args = [command, prompts("R", "R"), "-s", shell_agent, "-o", "out.jsonl"]
+    for more in ([], ["--overwrite"], ["--overwrite"]):
+        done = assay(*args, *more, *(["-k", 2] if command == "trials" else []))
+        assert done.code == 0, done.stderr
+        assert "warnings" not in (tmp_path / "out.jsonl").read_text()
+        names = [path.name for path in (tmp_path / "out.raw").iterdir()]
+        assert len(names) == (4 if command == "trials" else 2)
 
 
 def test_a_second_run_leaves_the_workspaces_of_the_first_alone(

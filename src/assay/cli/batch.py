@@ -16,7 +16,7 @@ from assay.cli.options import (
     resume_of,
     setting,
 )
-from assay.cli.output import refuse_inputs
+from assay.cli.output import kept_raw, refuse_inputs
 from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress
 from assay.pipeline.batch import Batch, check_startable
@@ -25,6 +25,7 @@ from assay.pipeline.stages import CaptureTrial, freeze
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings
 from assay.records.text import visible_line
+from assay.run.raw import remove_kept
 from assay.run.workspace import frozen_template, inherited
 
 
@@ -71,6 +72,8 @@ class CommandBatch:
         around = self._setting.surroundings
         if not self._options.quiet and not self._options.as_json:
             _say_where(around)
+        if self.mode == "overwrite" and around.raw_dir is not None and self._options.output:
+            remove_kept(around.raw_dir, kept_raw(self._options.output))
         source = self._options.workspace_template
         copy = around.workspace_template or ""
         return frozen_template(str(source) if source else None, copy)

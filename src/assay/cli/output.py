@@ -19,7 +19,7 @@ import msgspec
 from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, temporary_file
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
-from assay.records.rows import decode_line, encode_row, read_lines
+from assay.records.rows import decode_line, encode_row, open_rows, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.text import visible
 
@@ -297,6 +297,21 @@ def _rewritten(
 
 
 _KEYS = msgspec.json.Decoder(RowKey)
+
+
+def kept_raw(output: Path) -> Iterator[str]:
+    """Yield the names of the folders with raw streams that the rows of an output name."""
+    if not output.is_file():
+        return
+    with contextlib.suppress(InputError), open_rows(output) as file:  # it may be anything
+        for row in file.rows(msgspec.json.Decoder(_RawView)):
+            for entry in (row, *row.trials):
+                yield Path(entry.raw).name
+
+
+class _RawView(msgspec.Struct, gc=False):
+    raw: str = ""
+    trials: list["_RawView"] = []
 
 
 @contextmanager

@@ -8,8 +8,10 @@ and everything is put into it below open directory handles, so that no link is f
 import contextlib
 import errno
 import os
+import re
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from assay.errors import OutputError
 from assay.records.files import (
     copy_bytes,
     nameless_file,
+    remove_folder,
     temporary_folder,
     temporary_place,
     write_all,
@@ -24,6 +27,8 @@ from assay.records.files import (
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_STARTED_NS = time.time_ns()
+_OURS = re.compile(r"\d+\.(in|out|err)|files|game\.jsonl")
 SESSION_FILES = "files"
 """The folder among the raw streams with the agent's own session files."""
 
@@ -138,15 +143,16 @@ class RawStreams:
         except OSError as error:
             msg = f"cannot write raw streams to {parent}: {error.strerror}"
             raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
-        if name != folder:
-            warnings.append(f"{folder} was there already, so the raw streams are in {name}")
         session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
         return name, session_files, warnings
 
     def _put_into(self, folder: str, parent: int) -> tuple[str, list[str]]:
         name = _new_folder(folder, parent)
+        warnings = []
+        if name != folder and _is_new(folder, parent):
+            warnings.append(f"somebody made {folder}, so the raw streams are in {name}")
         with _opened(name, parent) as handle:
-            return name, list(self._give_names(handle))
+            return name, [*warnings, *self._give_names(handle)]
 
     def _give_names(self, folder: int) -> Iterator[str]:
         """Put all files into an open folder; yield what a reader should know."""
@@ -205,6 +211,24 @@ def _new_folder(name: str, parent: int) -> str:
             unused = f"{name}.{number}"
         else:
             return unused
+
+
+def _is_new(name: str, parent: int) -> bool:
+    """Whether something was made during this run; an earlier run has left the rest."""
+    try:
+        return os.lstat(name, dir_fd=parent).st_ctime_ns > _STARTED_NS
+    except OSError:
+        return False
+
+
+def remove_kept(raw_dir: str, names: Iterable[str]) -> None:
+    """Remove folders of earlier trials, unless they hold anything that is not ours."""
+    for name in names:
+        folder = Path(raw_dir, name)
+        if "/" not in name and not folder.is_symlink() and folder.is_dir():
+            entries = os.listdir(folder)  # noqa: PTH208
+            if entries and all(_OURS.fullmatch(entry) for entry in entries):
+                remove_folder(str(folder))
 
 
 @contextlib.contextmanager
