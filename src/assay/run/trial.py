@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from glob import escape
 from itertools import count
 from pathlib import Path
@@ -112,7 +113,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
-        scratch = f"{temporary_place()}/assay-{_SECRET}-{next(_numbers)}"
+        scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
         world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
@@ -144,6 +145,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
 _SECRET = os.urandom(12).hex()
 """Makes names that nobody can guess; drawn once, because it takes 10 µs."""
 _numbers = count()
+_scratch_root = cache(temporary_place)
 
 
 class _TrialMachine(LocalHost):
