@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,8 @@ type Mode = Literal["new", "resume", "append", "overwrite"]
 type Kind = Literal["capture", "trials", "run"]
 """The command that writes such rows."""
 _BLOCK = 64 * 1024
+_LOOK_S = 0.05
+"""How often we look whether somebody changed the file; at the end it is compared as a whole."""
 RESUMABLE = (
     "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
 )
@@ -89,6 +92,7 @@ class Journal:
         self._overwrite = self._regular and mode == "overwrite"
         """Old rows are still there: they go when the first new one comes, or at a good end."""
         self._trouble = ""
+        self._next_look_s = 0.0
         self._copy: int | None = None
         self._uncopied: list[bytes] = []
         self._n_uncopied = 0
@@ -129,8 +133,9 @@ class Journal:
         """Write one row; on a full disk, no part of it is left behind."""
         if self._overwrite:
             self._drop_old_rows()
-        if self._regular:
+        if self._regular and time.monotonic() >= self._next_look_s:
             self._recover()
+            self._next_look_s = time.monotonic() + _LOOK_S
         data = line + b"\n"
         written = 0
         try:
