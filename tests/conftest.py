@@ -196,6 +196,23 @@ def assay(tmp_path: Path) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a disk of a size, such as 1m."""
+    folder = tmp_path / "disk"
+
+    def mount(size: str) -> Path:
+        folder.mkdir()
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
+            pytest.skip("THE SMALL DISK IS NOT TESTED: mounting a tmpfs needs root")
+        return folder
+
+    yield mount
+    if folder.is_mount():
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
 def alive(tag: str) -> Iterator[Callable[[], list[int]]]:
     """Give the living processes of this test's agents; none of them outlives the test."""
 

@@ -215,3 +215,11 @@ def test_a_relative_command_of_a_schema_is_found_from_a_workspace(
     for mode in (["--isolate"], ["--workspace-dir", "w"], []):
         done = assay("capture", prompts("a"), "-s", agent(command=["bash", "toy.sh"]), *mode)
         assert done.rows[0]["output"] == "found", (mode, done.stderr)
+
+
+def test_words_of_a_command_that_can_be_no_path_are_left_alone(
+    assay: Callable, agent: Callable, prompts: Callable
+) -> None:
+    command = ["bash", "-c", 'echo \'{"type":"result","result":"ok"}\'', "x" * 5000 + "/y.py"]
+    done = assay("capture", prompts("a"), "-s", agent(command=command), "--isolate")
+    assert [row["output"] for row in done.rows] == ["ok"], done.stderr

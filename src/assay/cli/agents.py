@@ -1,6 +1,5 @@
 """assay agents: the known agents, and what is captured of them."""
 
-import re
 import shutil
 from typing import Any
 
@@ -12,12 +11,9 @@ from assay.adapters.vendor import KNOWN, KnownAgent
 from assay.cli.group import examples
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
-from assay.errors import AssayError
-from assay.pipeline.stages import AskingHost
+from assay.pipeline.identity import asked_version
+from assay.pipeline.stages import local_machine
 from assay.records.text import visible_line
-
-_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
-_VERSION_S = 20.0
 
 
 @click.command(
@@ -59,21 +55,12 @@ def look_for(agent: KnownAgent) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(agent)
     row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
     if path is not None:
-        row["version"] = _version(path)
+        row["version"] = asked_version(path, local_machine())
         if row["version"] is None:
             row["notes"].append("does not report its version")
         elif row["version"] not in agent.tested:
             row["notes"].append("this version is not one of those we test; it will probably work")
     return row
-
-
-def _version(path: str) -> str | None:
-    try:
-        done = AskingHost().run([path, "--version"], timeout_s=_VERSION_S)
-    except AssayError:
-        return None
-    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
-    return found.group() if found else None
 
 
 def _names() -> set[str]:

@@ -391,10 +391,12 @@ def _mcp_file(path: Path) -> dict[str, Any]:
 
 def _found_beside(mcp_file: Path, name: str) -> str | None:
     """Find a relative path in the folder of the MCP file, or in the current one."""
-    if Path(name).is_absolute():
-        return None
+    return None if Path(name).is_absolute() else _file_in(name, mcp_file.parent, Path.cwd())
+
+
+def _file_in(name: str, *folders: Path) -> str | None:
     # Links are not followed: the python of a virtual environment is one.
-    places = (folder.absolute() / name for folder in (mcp_file.parent, Path.cwd()))
+    places = (folder.absolute() / name for folder in folders)
     try:
         return next((str(path) for path in places if path.is_file()), None)
     except (OSError, ValueError):  # too long for a name, or with a NUL: no path at all
@@ -453,8 +455,7 @@ def _absolute(word: Any, folder: str) -> Any:
     """Return a word that names a file with a folder or an extension as an absolute path."""
     if not isinstance(word, str) or not ("/" in word or Path(word).suffix):
         return word
-    path = Path(folder, word)
-    return str(path) if path.is_file() else word
+    return _file_in(word, Path(folder)) or word
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
@@ -476,8 +477,9 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
     # With -c the user has named the folder to work in, isolated or not.
     has_own_home = options.isolate or options.sandbox or options.container
     is_private = template is not None or (has_own_home and options.cwd is None)
-    if is_private and workspaces is None:
-        workspaces = private_root() / token
+    root = private_root() if template or (is_private and workspaces is None) else None
+    if root and workspaces is None:
+        workspaces = root / token
     # Not beside a device or a pipe, such as /dev/stdout.
     if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
         raw = output.with_suffix(".raw")
@@ -485,7 +487,7 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
     return Surroundings(
         cwd=str(cwd),
         workspace_dir=str(workspaces.resolve()) if workspaces else None,
-        workspace_template=str(private_root() / f"template-{token}") if template else None,
+        workspace_template=str(root / f"template-{token}") if root and template else None,
         replace=bool(options.resume or options.rerun or options.overwrite),
         isolate=options.isolate,
         sandbox=options.sandbox or "",

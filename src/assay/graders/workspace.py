@@ -21,8 +21,31 @@ _TAIL_CHARS = 1500
 _CANNOT_RUN = {126: "cannot be executed", 127: "was not found"}
 
 
+class _RunsCommand:
+    """Base of graders with a command line of the operator's, in which a script may stand."""
+
+    code_version: ClassVar[str]
+    _line: CommandLine
+
+    @cached_property
+    def version(self) -> str:
+        """The version of the code, the options and the operator's script."""
+        script = self._line.script
+        parts = {"script": fingerprint(script.content)} if script is not None else {}
+        return version_with(self.code_version, changed_options(self) | parts)
+
+    def freeze(self, _host: Host) -> None:
+        """Note what the script uses, before the first agent starts."""
+        if self._line.script is not None:
+            self._line.script.watch_beside()
+
+    def changes(self, trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the script."""
+        return self._line.changes(trial)
+
+
 @dataclass
-class Command:
+class Command(_RunsCommand):
     """The command is the operator's own; nothing the agent wrote becomes part of it.
 
     run is words, as a shell would split them but without a shell; sh is a script for /bin/sh.
@@ -49,20 +72,6 @@ class Command:
         argv = ["/bin/sh", "-c", self.sh] if self.sh else self.run
         self._line = CommandLine(argv)  # refuses a bad command line before anything runs
 
-    @cached_property
-    def version(self) -> str:
-        """The version of the command as it is written, and of the operator's script in it."""
-        return version_with(self.code_version, changed_options(self) | _script_version(self._line))
-
-    def freeze(self, _host: Host) -> None:
-        """Note what the script uses, before the first agent starts."""
-        if self._line.script is not None:
-            self._line.script.watch_beside()
-
-    def changes(self, trial: Trial) -> list[str]:
-        """Return what the row of a trial should say about the script."""
-        return self._line.changes(trial)
-
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run the command where the agent worked."""
         limits = [self.timeout_s, *([self.limit_s] if self.limit_s is not None else [])]
@@ -83,10 +92,6 @@ class Command:
             raise PluginError(msg)
         reason = f"did not end in {self.limit_s:g} s\n{tail(done)}".rstrip()
         return Grade(pass_=False, score=0.0, reasoning=reason)
-
-
-def _script_version(line: CommandLine) -> dict[str, Any]:
-    return {"script": fingerprint(line.script.content)} if line.script is not None else {}
 
 
 def refuse_unrun(done: Finished) -> None:
@@ -246,7 +251,7 @@ def _total(lines: Sequence[Sequence[str]], column: int) -> int:
 
 
 @dataclass
-class Git:
+class Git(_RunsCommand):
     """Passes when something changed, all of these hold, and the tests (if given) pass.
 
     Globs are over paths from the root of the repository. base is what to compare with: HEAD sees
@@ -270,20 +275,6 @@ class Git:
                 msg = f"git: {name} cannot be negative"
                 raise InputError(msg)
         self._line = CommandLine(self.test)  # refuses a bad command line before anything runs
-
-    @cached_property
-    def version(self) -> str:
-        """The version of the code, the options and the operator's script of the tests."""
-        return version_with(self.code_version, changed_options(self) | _script_version(self._line))
-
-    def freeze(self, _host: Host) -> None:
-        """Note what the script of the tests uses, before the first agent starts."""
-        if self._line.script is not None:
-            self._line.script.watch_beside()
-
-    def changes(self, trial: Trial) -> list[str]:
-        """Return what the row of a trial should say about the script."""
-        return self._line.changes(trial)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Look at the repository, then run the tests."""

@@ -106,7 +106,7 @@ def run_batch[R, S: BatchProgress](
         check_startable(missing, workers)
         with (progress := show(len(missing))):
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
-            if workers > 1 and any(map(_first_start_alone, missing)):
+            if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
             budget = _Budget(work, batch.max_cost)
             on_step = progress.on_step if progress.watches else None
@@ -120,9 +120,13 @@ def run_batch[R, S: BatchProgress](
 def check_startable(specs: Sequence[TrialSpec], workers: int) -> None:
     """Refuse trials that cannot be run here, before the first of them and before any row."""
     allow_open_files(min(workers, max(1, len(specs))))
-    agents = {id(spec.agent): spec for spec in reversed(specs)}
-    for spec in agents.values():
+    for spec in _by_agent(specs):
         check_program(spec)
+
+
+def _by_agent(specs: Sequence[TrialSpec]) -> Iterable[TrialSpec]:
+    """Return one trial of each agent: a run has many trials of few."""
+    return {id(spec.agent): spec for spec in reversed(specs)}.values()
 
 
 def run_all[R](
@@ -162,9 +166,9 @@ def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
 
 
 def _first_start_alone(spec: TrialSpec) -> bool:
-    # An isolated agent has a HOME of its own, which it shares with no other.
+    # A HOME of its own is shared with no other agent.
     alone: bool = getattr(plugins.adapter(spec.agent), "first_start_alone", False)
-    return alone and not spec.surroundings.isolate
+    return alone and not spec.surroundings.own_home
 
 
 class _FirstAlone[R]:

@@ -15,6 +15,7 @@ from assay.pipeline.grading import grader_versions
 from assay.plugin import Ask, Machine
 from assay.records.capture import Identity
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.process import is_program, program_places
 from assay.run.workspace import AGENT_FILES
 
 _SHORT = 12
@@ -24,8 +25,8 @@ _MOST_FILES = 2000
 _LARGE = 4 * 1024 * 1024
 """Programs beyond this size are told apart by their version or their time stamp."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
-_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
-_VERSION_S = 30.0
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
+_VERSION_S = 20.0
 _SKILL = "SKILL.md"
 
 
@@ -194,24 +195,18 @@ def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -
         argv = plugins.adapter(agent).command(Ask(text="", cwd=around.cwd)).argv
     except AssayError:
         return ""
-    path = _which(argv[0], around.cwd)
+    search = os.environ.get("PATH", os.defpath)
+    path = next(filter(is_program, program_places(argv[0], around.cwd, search)), None)
     if path is None or around.container:  # an image has its own programs
         return ""
-    program = Path(path).resolve()
+    program = path.resolve()
     if version := _package_version(program):
         return version
     if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
-        return _asked_version(path, machine)
+        return asked_version(str(path), machine) or ""
     scripts = [Path(around.cwd, word) for word in argv[1:] if Path(word).suffix in _SCRIPTS]
     known = [_file_version(file) for file in (program, *scripts) if file.is_file()]
     return _hash("".join(known).encode())
-
-
-def _which(name: str, cwd: str) -> str | None:
-    # shutil.which does the same, but loading shutil takes longer than all else here.
-    folders = [cwd] if "/" in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
-    paths = (os.path.join(folder or ".", name) for folder in folders)  # noqa: PTH118
-    return next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), None)  # noqa: PTH113
 
 
 def _package_version(program: Path) -> str | None:
@@ -228,13 +223,14 @@ def _package_version(program: Path) -> str | None:
     return None
 
 
-def _asked_version(path: str, machine: Machine) -> str:
+def asked_version(path: str, machine: Machine) -> str | None:
+    """Start a program to learn its version; None when it does not say."""
     try:
         done = machine.run([path, "--version"], timeout_s=_VERSION_S)
     except AssayError:
-        return ""
+        return None
     found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
-    return found.group() if found else ""
+    return found.group() if found else None
 
 
 def _file_version(file: Path) -> str:

@@ -400,6 +400,17 @@ def _why_not_started(launch: Launch, error: Exception) -> str:
     return f"cannot start {launch.argv[0]}: {getattr(error, 'strerror', None) or error}"
 
 
+def program_places(name: str, cwd: str, search: str) -> list[Path]:
+    """Return where the system looks for a program, given a PATH to search."""
+    folders = [cwd] if "/" in name else search.split(os.pathsep)
+    return [Path(folder, name) for folder in folders]
+
+
+def is_program(path: Path) -> bool:
+    """Whether the system would start it: neither a folder nor a file that is not executable."""
+    return path.is_file() and os.access(path, os.X_OK)
+
+
 def missing_program(name: str) -> str:
     return f'Executable not found in $PATH: "{name}"'
 

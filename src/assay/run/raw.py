@@ -7,6 +7,7 @@ and everything is put into it below open directory handles, so that no link is f
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import threading
@@ -77,8 +78,6 @@ class RawStreams:
         """
         if not hasattr(os, "memfd_create"):
             return self.make(name)
-        import fcntl
-
         fd = self._fds[name] = os.memfd_create("stream")
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
         return fd

@@ -23,7 +23,7 @@ from assay.records.spec import TrialSpec
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
-from assay.run.process import missing_program
+from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
 from assay.run.turn import OnStep
@@ -55,19 +55,15 @@ def check_program(spec: TrialSpec) -> None:
     except Exception:  # noqa: BLE001 - the trial itself will say what is wrong
         return
     program = command.argv[0]
+    search = command.env.get("PATH", os.environ.get("PATH", os.defpath))
+    places = program_places(program, around.cwd, search)
     if "/" in program:
         # A relative path begins in the workspace, which may not be there yet.
         if around.workspace_dir is not None and not Path(program).is_absolute():
             return
-        places = [Path(around.cwd, program)]
-    else:
-        path = command.env.get("PATH", os.environ.get("PATH", os.defpath))
-        folders = path.split(os.pathsep)
-        if not all(map(os.path.isabs, folders)):  # these begin in the workspace, too
-            return
-        places = [Path(folder, program) for folder in folders]
-    # As the system does: a folder is not a program, and neither is a file that may not be executed.
-    if not any(place.is_file() and os.access(place, os.X_OK) for place in places):
+    elif not all(place.is_absolute() for place in places):  # these begin in the workspace, too
+        return
+    if not any(map(is_program, places)):
         why = "Permission denied" if any(map(Path.is_file, places)) else ""
         msg = f"cannot start {program}: {why}" if why else missing_program(program)
         raise SpawnError(msg, hint="nothing was run: check the agent's command, or install it")
