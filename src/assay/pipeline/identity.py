@@ -205,7 +205,9 @@ def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -
     if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
         return asked_version(str(path), machine) or ""
     scripts = [Path(around.cwd, word) for word in argv[1:] if Path(word).suffix in _SCRIPTS]
-    known = [_file_version(file) for file in (program, *scripts) if file.is_file()]
+    # Not Path.is_file, which raises for a word that can be no path.
+    files = [file for file in (program, *scripts) if os.path.isfile(file)]  # noqa: PTH113
+    known = map(_file_version, files)
     return _hash("".join(known).encode())
 
 
