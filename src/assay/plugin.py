@@ -67,6 +67,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str = ""
     """network or no-network in a sandbox, container in a container; programs of a container are
     not those of this machine."""
+    repetitive: bool = False
+    """Whether the task needs the same call many times, as a game does: an agent that stops when it
+    seems to go round in circles is to be told not to."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +81,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Text for stdin; None closes it."""
     files: dict[str, str] = {}
     """Files to write before the start: absolute paths below Ask.home or Ask.scratch."""
+    links: dict[str, str] = {}
+    """Links to make before the start, at such paths as well, and where each of them leads."""
     pass_env: tuple[str, ...] = ()
     """Our environment variables that an isolated agent gets."""
     keep: tuple[str, ...] = ()
-    """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
+    """Globs of files to keep with the raw streams, below HOME (~/…), Ask.scratch or the workspace;
     {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
     visible: tuple[str, ...] = ()
     """Files and folders besides program and workspace that a sandboxed agent sees, read-only."""
@@ -156,6 +161,7 @@ class Adapter(Protocol):
 
     An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
     first starts. In a HOME that trials share, the others then wait for the first one's first step.
+    And `offers_mcp_servers = True`: the agent gets the servers of Ask.
     """
 
     name: str
@@ -224,6 +230,11 @@ class Started(Protocol):
         """Whether it has ended."""
         ...
 
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, 128 + n after death by signal n; None while it runs."""
+        ...
+
     def end(self) -> None:
         """Kill its whole process tree; nothing happens when it has ended already."""
         ...
@@ -260,8 +271,18 @@ class Machine(Protocol):
         """
         ...
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
-        """Start a program beside a trial, with exactly this env; the caller must end it."""
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        pass_fds: Sequence[int] = (),
+    ) -> Started:
+        """Start a program beside a trial, with exactly this env; the caller must end it.
+
+        pass_fds are open files that the program gets under the same numbers.
+        """
         ...
 
     def keep_file(self, path: Path) -> None:
@@ -335,13 +356,17 @@ class World(Protocol):
     mcp_servers: dict[str, dict[str, Any]]
     """Servers the agent is offered; see Ask.
 
-    A world may have `visible` too: files and folders that a sandboxed agent sees, read-only.
+    A world may have three more attributes. `visible`: files and folders that a sandboxed agent
+    sees, read-only. `hidden_env`: names of variables that the agent does not inherit from us.
+    `repetitive`: see Ask.
     """
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """What the world saw; goes into the capture, for graders. last is how the agent ended.
 
-        Raises AssayError when the world broke: then the trial measured nothing.
+        Raises AssayError when the world broke: then the trial measured nothing. A field `failure`,
+        {"cause", "message"}, is the trial's failure, unless the agent's own is known; one that
+        does not measure the agent also comes before one that does.
         """
         ...
 

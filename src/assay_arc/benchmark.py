@@ -1,12 +1,14 @@
 """ARC-AGI-3 as a benchmark: a prompt and a game process for each game, and their grader."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
+from assay import plugins
 from assay.plugin import (
     Grade,
     Host,
@@ -42,6 +44,8 @@ class ArcBenchmark:
     """Where event logs are written. Default: with the raw streams."""
     logs_prefix: str = ""
     """Prefix of a log's name in the rows of the output."""
+    log_names: Mapping[str, str] = MappingProxyType({})
+    """What a trial's log is called, by prompt id. Default: as its folders, which players see."""
 
     def prompts(self) -> Iterable[PromptRow]:
         """Yield a prompt for each game; its metadata pins the game's version and the limits."""
@@ -85,6 +89,8 @@ class ArcBenchmark:
             # The random player: the trials of a game differ, and each can be repeated.
             world.env["ARC_PLAYER_SEED"] = str(spec.number)
             world.log_name = log_name
+            offers = getattr(plugins.adapter(spec.agent), "offers_mcp_servers", False)
+            world.must_offer_tools = self.mcp and offers
             try:
                 world.open()
                 yield world
@@ -117,7 +123,8 @@ class ArcBenchmark:
     def _log_path(self, spec: TrialSpec) -> tuple[Path | None, str]:
         if self.logs_dir is None:
             return None, "game.jsonl"
-        name = f"{spec.raw_folder}.jsonl"
+        readable = self.log_names.get(spec.prompt.id, spec.folder)
+        name = f"{spec.raw_folder.replace(spec.folder, readable, 1)}.jsonl"
         return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"
 
 

@@ -76,7 +76,7 @@ def _serve() -> int:
 def serve(config: ServeConfig) -> None:
     """Open log and game, then answer requests until the game is closed or its owner is gone."""
     parent = os.getppid()
-    with LogWriter(config.log) as log:
+    with LogWriter(config.log, config.copy_fd) as log:
         session = _open_session(config, log)
         listener = Listener(config.socket, lambda line: _answer(line, session, config))
         stopped = _stop_on_signal()

@@ -273,7 +273,7 @@ def status_line(session: GameSession) -> str:
 def _body(session: GameSession, request: PlayerRequest) -> str:
     seen, before = session.seen, session.before
     actions = f"available: {' '.join(action_names(seen))}"
-    if request.op in ("status", "quit", "close"):
+    if request.op in ("status", "tools", "quit", "close"):
         return actions
     if request.frames and len(seen.frames) > 1 and before is not None:
         return frames_text(seen.frames, before)

@@ -217,7 +217,7 @@ def test_a_killed_game_process_is_started_again_and_the_player_goes_on(tmp_path)
     assert any(isinstance(record, Resumed) for record in log.records)
 
 
-def test_a_game_that_keeps_dying_is_no_measurement(tmp_path, monkeypatch):
+def test_a_game_that_keeps_being_killed_counts_against_the_player(tmp_path, monkeypatch):
     monkeypatch.setattr("assay_arc.world.MOST_RESTARTS", 0)
     agent = declared(
         tmp_path,
@@ -244,8 +244,10 @@ def test_a_game_that_keeps_dying_is_no_measurement(tmp_path, monkeypatch):
     thread.start()
     capture = play(make_spec(tmp_path, agent))
     thread.join()
-    assert capture.failure.cause == "world"
-    assert "died" in capture.failure.message
+    assert capture.failure.cause == "agent_crash"
+    assert "the game process was killed" in capture.failure.message
+    result = capture.metadata["evidence"]["result"]
+    assert (result["stopReason"], result["steps"]) == ("game_killed", 1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from assay.plugin import Adapter, Reading
@@ -109,10 +110,19 @@ def _timing(recording: Recording, reading: Reading) -> Timing:
 
 
 def failure_of(recording: Recording, reading: Reading) -> Failure | None:
-    """Return why the trial failed, None when it did not.
+    """Return why the trial failed, None when it did not; see World.evidence for its part in it."""
+    failure = _agents_failure(recording, reading)
+    if "failure" not in recording.evidence:
+        return failure
+    worlds = msgspec.convert(recording.evidence["failure"], Failure)
+    says_more = failure is not None and (
+        worlds.cause.measures_agent or not failure.cause.measures_agent
+    )
+    return failure if says_more else worlds
 
-    Judged from our own clock, then the agent's terminal event, and only then the exit code.
-    """
+
+def _agents_failure(recording: Recording, reading: Reading) -> Failure | None:
+    """Judge from our own clock, then the agent's terminal event, and only then the exit code."""
     if recording.failure is not None:
         return recording.failure
     if not recording.turns or recording.unsplit:

@@ -1,5 +1,6 @@
 """Put the turns of a prompt to an agent, one after the other."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -68,6 +69,10 @@ class Conversation:
         """The agent's own session id, once it is known; set it to continue an earlier session."""
         self.mcp_servers: dict[str, dict[str, Any]] = {}
         """Servers of the trial's world, for the adapter."""
+        self.hidden_env: frozenset[str] = frozenset()
+        """Variables that the agent does not inherit from us."""
+        self.repetitive = False
+        """As in Ask."""
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
         self.answer = ""
@@ -106,6 +111,7 @@ class Conversation:
             scratch=self._places.scratch,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
+            repetitive=self.repetitive,
         )
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
@@ -204,7 +210,7 @@ class Conversation:
         stdin = None
         if command.stdin is not None:
             stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
-        if command.files:
+        if command.files or command.links:
             self._write_files(command)
         confinement = self.confinement
         enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
@@ -249,6 +255,9 @@ class Conversation:
     def _environment(self, command: Command) -> dict[str, str]:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
+        for name in {"OLDPWD", *self.hidden_env} - command.env.keys():
+            env.pop(name, None)
+        env["PWD"] = self._places.workspace
         env.update(self._env)
         # Most trials get our own environment, whose secrets are found only once.
         only_ours = self._places.home is None and not command.env and not self._env
@@ -258,16 +267,24 @@ class Conversation:
 
     def _write_files(self, command: Command) -> None:
         self.wrote_files = True
-        own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
-            path = Path(name)
-            base = next((folder for folder in own if path.is_relative_to(folder)), None)
-            if base is None:
-                msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
-                raise PluginError(msg)
-            remove_links(Path(base), path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            self._own_path(name).write_text(text, encoding="utf-8")
+        for name, target in command.links.items():
+            with contextlib.suppress(FileExistsError):  # replaced by the agent in an earlier turn
+                self._own_path(name).symlink_to(target)
+
+    def _own_path(self, name: str) -> Path:
+        """Return the path of a file that the adapter wants, in a folder that is there."""
+        path = Path(name)
+        own = [folder for folder in (self._places.home, self._places.scratch) if folder]
+        base = next((folder for folder in own if path.is_relative_to(folder)), None)
+        if base is None:
+            msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
+            raise PluginError(msg)
+        remove_links(Path(base), path)
+        Path(base).mkdir(mode=0o700, exist_ok=True)  # files may hold tokens
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _note(
         self,

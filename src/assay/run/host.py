@@ -77,9 +77,16 @@ class LocalHost:
         """Return this thread's process that runs a function; fork it when there is none."""
         return _serve((function, argument), lambda: ServedFunction(function, argument))
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> "StartedProgram":
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        pass_fds: Sequence[int] = (),
+    ) -> "StartedProgram":
         """Start a program that is to live beside a trial."""
-        return StartedProgram(argv, env, cwd)
+        return StartedProgram(argv, env, cwd, pass_fds)
 
     def keep_file(self, path: Path) -> None:
         """Outside a trial there is nowhere to keep it."""
@@ -88,7 +95,9 @@ class LocalHost:
 class StartedProgram:
     """A program beside a trial; stdout and stderr go into one file that has no name."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, pass_fds: Sequence[int] = ()
+    ) -> None:
         mark = family.Mark(uuid.uuid4().hex)
         self._output = temporary_file()  # lives as long as the program
         fd = self._output.fileno()
@@ -98,6 +107,7 @@ class StartedProgram:
             env={**env, family.MARK_NAME: mark.token},
             stdout=fd,
             stderr=fd,
+            pass_fds=tuple(pass_fds),
         )
         try:
             self._process = Process(launch, mark)
@@ -117,6 +127,11 @@ class StartedProgram:
         """Whether the program has ended."""
         with self._lock:
             return self._released or self._process.poll()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, 128 + n after death by signal n; None while it runs."""
+        return self._process.exit_code
 
     def end(self) -> None:
         """End it with its process tree."""

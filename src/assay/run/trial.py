@@ -117,12 +117,11 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
             env, mcp_servers = world.env, world.mcp_servers
         conversation = Conversation(spec, adapter, places, env, mark, on_step)
         conversation.mcp_servers = mcp_servers
+        conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
+        conversation.repetitive = getattr(world, "repetitive", False)
         conversation.confinement = _confinement(spec, places, world, stack)
-        try:
-            conversation.hold()
-        finally:
-            if conversation.wrote_files:
-                remove_folder(scratch, missing_ok=True)
+        stack.callback(_remove_scratch, conversation, scratch)
+        conversation.hold()
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
@@ -142,6 +141,11 @@ _SECRET = os.urandom(12).hex()
 """Makes names that nobody can guess; drawn once, because it takes 10 µs."""
 _numbers = count()
 _scratch_root = cache(temporary_place)
+
+
+def _remove_scratch(conversation: Conversation, scratch: str) -> None:
+    if conversation.wrote_files:
+        remove_folder(scratch, missing_ok=True)
 
 
 class _TrialMachine(LocalHost):
@@ -197,9 +201,10 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
 
 def _keep_session_files(conversation: Conversation, places: Places) -> None:
     """Copy the agent's own session files beside the raw streams."""
-    home = Path(places.home or Path.home())
+    bases = {"~/": Path(places.home or Path.home()), f"{places.scratch}/": Path(places.scratch)}
+    bases[""] = Path(places.workspace)
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
-    keep_files(patterns, home, Path(places.workspace), places.raw, conversation.secrets)
+    keep_files(patterns, bases, places.raw, conversation.secrets)
 
 
 def _message(error: Exception) -> str:

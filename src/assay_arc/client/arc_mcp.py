@@ -1,5 +1,6 @@
 """An MCP server over stdio with the game's tools; JSON-RPC by hand, standard library only."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable
@@ -69,6 +70,8 @@ def _result(game: GameConnection, method: str, params: Any) -> dict[str, Any]:
         case "ping":
             return {}
         case "tools/list":
+            with contextlib.suppress(GameGone):
+                game.ask(op="tools")  # so that its log shows that the player has them
             return {"tools": tool_list()}
         case "tools/call":
             return _call(game, params)

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from assay import plugins
 from assay.cli.group import examples
@@ -57,6 +59,7 @@ from assay_arc.store import (
     config_hash,
     write_json,
 )
+from assay_arc.world import NOT_OFFERED, hide_process
 
 DEFAULT_TIMEOUT_MS = 1_800_000
 positive = click.FloatRange(min=0, min_open=True)
@@ -129,7 +132,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="Play each game N times. Default: 1.",
 )
-@concurrency_option("Play up to N games at once. Default: 1.")
+@concurrency_option("Play up to N games at once. Default: 1, with --resume that of the run.")
 @click.option(
     "--mcp/--no-mcp",
     default=True,
@@ -194,7 +197,8 @@ def command(agents: Sequence[str], **values: Any) -> None:
     need_toolkit()
     place = open_place(options.root, options.env_dir)
     if options.resume:
-        _play(unfinished(place, options.resume), options)
+        run = unfinished(place, options.resume)
+        _play(run, _as_planned(options, run))
         return
     games = choose_games(options.games, place.games)
     refs = [
@@ -204,6 +208,18 @@ def command(agents: Sequence[str], **values: Any) -> None:
     runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
     if len(runs) > 1:
         click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
+
+
+def _as_planned(options: RunOptions, run: StoredRun) -> RunOptions:
+    """Take from the run what was not given again on the command line."""
+    planned = msgspec.convert(run.meta.options or {}, PlannedOptions)
+    source = click.get_current_context().get_parameter_source
+    kept = {
+        name: getattr(planned, name)
+        for name in ("concurrency", "retries")
+        if source(name) is ParameterSource.DEFAULT
+    }
+    return msgspec.structs.replace(options, **kept)
 
 
 def unfinished(place: Place, name: str) -> StoredRun:
@@ -227,6 +243,14 @@ def _play(stored: StoredRun, options: RunOptions) -> str:
     print_result(run, card)
     if run.nothing_measured:
         click.echo(run.nothing_measured, err=True)
+        raise click.exceptions.Exit(1)
+    not_offered = [name for name, why in run.meta.not_measured.items() if NOT_OFFERED in why]
+    if not_offered:
+        click.echo(
+            f"Not measured, because {NOT_OFFERED}: {', '.join(not_offered)}. "
+            "See stderr in results.jsonl for what the agent says about it.",
+            err=True,
+        )
         raise click.exceptions.Exit(1)
     if run.meta.status != "completed":
         click.echo(
@@ -253,6 +277,8 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     memory_bytes: int | None = None
     cpus: float | None = None
     env_names: Sequence[str] = ()
+    concurrency: int = 1
+    retries: int = 0
 
 
 def new_run(
@@ -289,6 +315,8 @@ def new_run(
             "stall_s": options.stall,
             "isolate": options.isolate,
             "env_names": list(options.env_names),
+            "concurrency": options.concurrency,
+            "retries": options.retries,
             **_confinement(options),
         },
     )
@@ -332,6 +360,8 @@ class ArcRun:
         # Streams and workspaces are elsewhere while agents run: nothing that a player has open
         # leads to logs and scores.
         self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
+        self._names: dict[str, str] = {}
+        """What the folders of each trial are called in the folder of the run."""
         self.nothing_measured = ""
         """What to say when no trial measured the agent."""
 
@@ -349,8 +379,9 @@ class ArcRun:
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
+        hide_process()
         with open_sink(self.folder / RESULTS, "resume") as sink:
-            rows = _MovedRows(sink, self._temporary, self.folder)
+            rows = _MovedRows(sink, self._names, self.folder)
             progress = run_batch(batch, work, rows, show, self._private_folder())
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
@@ -367,8 +398,22 @@ class ArcRun:
                 trial = msgspec.structs.replace(prompt, id=trial_id, metadata=metadata)
                 rows.append((trial, extra))
                 numbers[trial_id] = number
-        specs = plan(rows, folder_names(numbers), self._setting())
-        return [msgspec.structs.replace(s, number=numbers[s.prompt.id]) for s in specs]
+        self._names = folder_names(numbers)
+        # The player sees other names, which say nothing of the game and lead to no other trial.
+        secret = {trial_id: f"trial-{secrets.token_hex(8)}" for trial_id in numbers}
+        specs = plan(rows, secret, self._setting())
+        return [self._apart(spec, numbers[spec.prompt.id]) for spec in specs]
+
+    def _apart(self, spec: TrialSpec, number: int) -> TrialSpec:
+        """Give a trial folders of its own."""
+        place = self._temporary / spec.folder
+        around = msgspec.structs.replace(
+            spec.surroundings,
+            cwd=str(place),
+            workspace_dir=str(place / WORK),
+            raw_dir=str(place / RAW),
+        )
+        return msgspec.structs.replace(spec, number=number, surroundings=around)
 
     def _setting(self) -> Setting:
         options = self._options
@@ -402,7 +447,8 @@ class ArcRun:
         )
 
     def _benchmark(self) -> PluginRef:
-        logs = {"logs_dir": str((self.folder / LOGS).resolve()), "logs_prefix": f"{LOGS}/"}
+        logs: dict[str, Any] = {"logs_prefix": f"{LOGS}/", "log_names": self._names}
+        logs["logs_dir"] = str((self.folder / LOGS).resolve())
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
     @contextlib.contextmanager
@@ -436,26 +482,33 @@ class ArcRun:
 class _MovedRows:
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Sink, source: Path, target: Path) -> None:
+    def __init__(self, sink: Sink, names: dict[str, str], target: Path) -> None:
         self.missing = sink.missing
         self._sink = sink
-        self._source = source
+        self._names = names
         self._target = target
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
+        raw = captured.raw
         # An agent may have made folders of such names itself, so the row says which one is ours.
-        own = [Path(captured.raw).name] if captured.raw else []
+        own = [Path(raw).name] if raw else []
         for name in (*own, spec.folder, *_retry_names(spec.folder)):
-            self._move(RAW, name)
+            moved = self._move(spec, spec.surroundings.raw_dir, RAW, name)
+            if moved is not None and own == [name]:
+                raw = f"{RAW}/{moved.name}"
         metadata = dict(captured.metadata)
         if worked_in := metadata.pop("workspaceDir", None):
-            workspace = self._move(WORK, Path(worked_in).name)
+            place = spec.surroundings.workspace_dir
+            workspace = self._move(spec, place, WORK, Path(worked_in).name)
             if workspace is not None and any(workspace.iterdir()):
                 metadata["workspaceDir"] = str(workspace)
-        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata))
+        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata, raw=raw))
+        shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
 
-    def _move(self, kind: str, name: str) -> Path | None:
-        source, target = self._source / kind / name, self._target / kind / name
+    def _move(self, spec: TrialSpec, place: str | None, kind: str, name: str) -> Path | None:
+        """Move a folder of a trial, and name it after the game again."""
+        source = Path(place or "", name)
+        target = self._target / kind / name.replace(spec.folder, self._names[spec.prompt.id], 1)
         if source.is_symlink() or not source.is_dir():
             return None
         target.parent.mkdir(parents=True, exist_ok=True)
