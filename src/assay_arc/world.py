@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import secrets
+import shutil
 import sys
 import tempfile
 import threading
@@ -263,7 +264,11 @@ class LogCopy:
         whole = written[: written.rfind(b"\n") + 1]
         os.ftruncate(self.fd, len(whole))
         # A game that was killed may not have got to the file with the last record of the copy.
-        found = self.path.read_bytes() if self.path.is_file() else b""
+        found = b""
+        if self.path.is_dir():
+            shutil.rmtree(self.path, ignore_errors=True)
+        elif self.path.is_file() and not self.path.is_symlink():
+            found = self.path.read_bytes()
         missing = whole[len(found) :] if whole.startswith(found) else None
         self.changed |= missing is None or missing.count(b"\n") > 1
         if (missing != b"" or anew) and whole:
