@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
@@ -33,6 +34,7 @@ from assay_arc.store import (
     RunMeta,
     Scorecard,
     TrialRow,
+    read_json,
     write_json,
 )
 
@@ -275,9 +277,18 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
 
 
 def write_scores(
-    folder: Path, run_id: str, played: list[PlayedTrial], formula: str = OFFICIAL
+    folder: Path,
+    run_id: str,
+    played: list[PlayedTrial],
+    formula: str = OFFICIAL,
+    *,
+    not_measured: dict[str, str] | None = None,
 ) -> Scorecard:
+    """Write both files; without not_measured, the card says what an earlier one said of it."""
     card = build_card(run_id, played, formula)
+    if not_measured is None and (folder / CARD).is_file():
+        not_measured = read_json(folder / CARD, Scorecard).not_measured or {}
+    card.not_measured = not_measured or UNSET
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
     return card

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from assay.errors import OutputError
 from assay.records.rows import UNREADABLE
@@ -183,6 +184,7 @@ class Scorecard(msgspec.Struct, kw_only=True):
     total_resets: int = 0
     cost_usd: float | None = None
     verified: str | None = None
+    not_measured: dict[str, str] | UnsetType = UNSET
 
     @property
     def percent(self) -> float | None:

@@ -190,3 +190,57 @@ def test_another_process_of_the_user_cannot_look_into_assay(tmp_path: Path) -> N
     assert "SECRET_PROJECT=mine" in before, done.stderr
     assert "--games ky01" in before
     assert after.strip() == "assay arc run"
+
+
+FAKE_GEMINI = """#!/bin/sh
+[ "$1" = --version ] && exec echo 0.61.0
+echo '{"type":"init","session_id":"s1","model":"m","timestamp":"2026-01-01T00:00:00Z"}'
+mkdir OFFERED 2> /dev/null && arc-play act ACTION4 > /dev/null
+echo '{"type":"result","status":"success","stats":{},"timestamp":"2026-01-01T00:00:01Z"}'
+"""
+
+
+def test_games_whose_tools_were_not_offered_are_told_apart_loudly(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    """As with a Gemini CLI that refuses the settings with the MCP server in them."""
+    program = tmp_path / "gemini"
+    program.write_text(FAKE_GEMINI.replace("OFFERED", str(tmp_path / "offered")))
+    program.chmod(0o755)
+    done = assay("arc", "run", f"gemini:{program}", "--games", "ky01,mx01", "--max-steps", "9")
+    assert done.code == 1, done.stderr
+    assert "tools were not offered" in done.stderr
+    assert "mx01-v1" in done.stderr
+    assert "Game: mx01-v1 | not measured: world: the game's tools were not offered" in done.stdout
+    [run] = (tmp_path / ".arc-agi-benchmarks" / "runs").iterdir()
+    for name in ("run-meta.json", "scorecard.json"):
+        written = json.loads((run / name).read_text())
+        assert list(written["not_measured"]) == ["mx01-v1"]
+    assert [game["id"] for game in written["games"]] == ["ky01-v1"]
+    assert assay("arc", "rescore", run.name, "--write").code == 0
+    assert json.loads((run / "scorecard.json").read_text())["not_measured"]
+
+
+def test_a_resumed_run_plays_as_many_games_at_once(
+    assay: Callable[..., Any], agent: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Each agent waits for the other."""
+    place = tmp_path / "met"
+    place.mkdir()
+    meet = f"mkdir {place}/$$; until [ $(ls {place} | wc -l) -ge 2 ]; do sleep 0.1; done"
+    path = agent(command=["bash", "-c", f'{meet}; echo \'{{"type":"result"}}\''])
+    words = ("arc", "run", path, "--games", "ky01,mx01", "-j", "2", "-t", "20000")
+    assert assay(*words, "--max-cost", "0").code == 1
+    done = assay("arc", "run", "--resume", "latest")
+    assert done.code == 0, done.stderr
+    [rows] = (tmp_path / ".arc-agi-benchmarks" / "runs").glob("*/results.jsonl")
+    assert "agent_timeout" not in rows.read_text()
+
+
+def test_games_must_be_named(assay: Callable[..., Any], tmp_path: Path) -> None:
+    for command in (("run", "random"), ("generate", "codex")):
+        for empty in ("", ",", " "):
+            done = assay("arc", *command, "--games", empty)
+            assert done.code == 2
+            assert "--games names no game" in done.stderr
+    assert not (tmp_path / ".arc-agi-benchmarks").exists()

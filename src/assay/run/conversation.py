@@ -257,7 +257,8 @@ class Conversation:
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
         for name in {"OLDPWD", *self.hidden_env} - command.env.keys():
             env.pop(name, None)
-        env["PWD"] = self._places.workspace
+        if "PWD" in env:  # ours leads to the operator's folder
+            env["PWD"] = self._places.workspace
         env.update(self._env)
         # Most trials get our own environment, whose secrets are found only once.
         only_ours = self._places.home is None and not command.env and not self._env

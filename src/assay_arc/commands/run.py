@@ -469,7 +469,7 @@ class ArcRun:
     def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
         meta = self.meta
         played, lost = derive_played(self.folder, meta)
-        card = write_scores(self.folder, meta.run_id, played)
+        card = write_scores(self.folder, meta.run_id, played, not_measured=lost)
         meta.duration_seconds = round(meta.duration_seconds + seconds, 3)
         meta.games_played = len(card.games)
         meta.not_measured = lost

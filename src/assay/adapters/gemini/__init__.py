@@ -218,6 +218,9 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     else:
         settings = merged(_users_settings(), settings)
+        # Without this it takes a base URL for a gateway, and refuses to start.
+        if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
+            settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
     return Command(
         argv=tuple(argv),
