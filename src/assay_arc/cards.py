@@ -45,6 +45,7 @@ class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     tags: tuple[str, ...] = ()
     source_sha256: str | None = None
+    claimed_actions: int | None = None
     cost_usd: float | None = None
     log: str | None = None
     log_sha256: str | None = None
@@ -70,13 +71,15 @@ def build_card(run_id: str, played: Sequence[PlayedTrial], formula: str = OFFICI
         total_levels=sum(trial.total_levels for trial in trials),
         total_actions=sum(trial.actions for trial in trials),
         total_resets=sum(trial.resets for trial in trials),
+        total_actions_claimed=_claimed(trials),
+        games_not_played=sum(not game.is_played for game in games),
         games=games,
         score_percent=_mean(known),
         formula=formula,
         scorer=scorer,
         games_scored=len(known),
         cost_usd=sum(costs) if costs else None,
-        verified=_weakest([trial.verified for trial in trials]),
+        verified=_weakest(trials),
     )
 
 
@@ -140,6 +143,7 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
         actions=sum(play.actions for play in result.plays),
         steps=result.steps,
         resets=result.resets,
+        claimed_actions=one.claimed_actions,
         duration_s=result.duration_s,
         cost_usd=one.cost_usd,
         progress=progress_of(result),
@@ -210,7 +214,8 @@ def _environment(game: GameRow) -> EnvironmentScore:
             )
         ],
         trials=len(game.trials),
-        verified=_weakest([trial.verified for trial in game.trials]),
+        total_actions_claimed=_claimed(game.trials),
+        verified=_weakest(game.trials),
     )
 
 
@@ -225,9 +230,15 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _weakest(marks: Sequence[str | None]) -> str | None:
-    """A whole is only as well verified as its weakest part."""
+def _claimed(trials: Sequence[TrialRow]) -> int | None:
+    claims = [trial.claimed_actions for trial in trials if trial.claimed_actions is not None]
+    return sum(claims) if claims else None
+
+
+def _weakest(trials: Sequence[TrialRow]) -> str | None:
+    """A whole is only as well verified as its weakest part; what was not played needs no proof."""
     order = [None, "unverified", "recorded", "replayed"]
+    marks = [trial.verified for trial in trials if trial.state != "NOT_PLAYED"]
     return min(marks, key=order.index) if marks else None
 
 
@@ -309,4 +320,6 @@ def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
     if one.log is None:
         return one
     derived = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
-    return msgspec.structs.replace(derived, tags=one.tags, title=one.title)
+    return msgspec.structs.replace(
+        derived, tags=one.tags, title=one.title, claimed_actions=one.claimed_actions
+    )

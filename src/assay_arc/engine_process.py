@@ -24,7 +24,7 @@ from assay_arc import ArcProblem, GameProblem
 from assay_arc.catalog import GameInfo, read_game
 from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
 from assay_arc.log import Header, LogWriter, has_header, read_log
-from assay_arc.replay import ReplayResult, header_difference, replay_log
+from assay_arc.replay import ReplayResult, header_difference, not_compared, replay_log
 from assay_arc.server import (
     VARIABLE,
     BadRequest,
@@ -221,7 +221,7 @@ def verify(log_path: Path, game: Path) -> ReplayResult:
     # Checked before the engine is made: that runs the source, which may be another game's.
     difference = header_difference(log.header, info)
     if difference:
-        return ReplayResult(replayed=False, n_actions=0, difference=difference)
+        return not_compared(difference)
     replay = replay_log(log, info, ToolkitEngine(info, log.header.seed))
     return msgspec.structs.replace(replay, note=_version_note(log.header))
 

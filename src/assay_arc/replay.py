@@ -34,13 +34,15 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     difference: str | None = None
     note: str | None = None
     """Set when the log was written with another version of the toolkit."""
+    compared: bool = True
+    """False when there was nothing to compare with: no game, another version, no engine."""
 
 
 def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
     """Check that our copy of the game answers the same actions as the log says."""
     difference = header_difference(log.header, info)
     if difference:
-        return ReplayResult(replayed=False, n_actions=0, difference=difference)
+        return not_compared(difference)
     return replay_events(log, engine)
 
 
@@ -123,7 +125,7 @@ def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayR
     ]
     answers = iter(_ask(pairs, host)) if pairs else iter(())
     return [
-        next(answers, _broken("the engine gave no answer")) if isinstance(game, Path) else game
+        next(answers, not_compared("the engine gave no answer")) if isinstance(game, Path) else game
         for game in found
     ]
 
@@ -145,7 +147,7 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
         game_id = read_log(log).header.game_id
     except (ArcProblem, OSError) as problem:
         return _broken(str(problem))
-    return folders.get(game_id) or _broken(f"game {game_id} is not among our games")
+    return folders.get(game_id) or not_compared(f"game {game_id} is not among our games")
 
 
 def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
@@ -156,9 +158,14 @@ def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
     replays = [msgspec.json.decode(line, type=ReplayResult) for line in lines]
     if len(replays) < len(pairs):
         reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
-        missing = _broken(f"the engine process ended early: {reason[0]}")
+        missing = not_compared(f"the engine process ended early: {reason[0]}")
         replays += [missing] * (len(pairs) - len(replays))
     return replays
+
+
+def not_compared(why: str) -> ReplayResult:
+    """The log may well be right: nothing here can tell."""
+    return ReplayResult(replayed=False, n_actions=0, difference=why, compared=False)
 
 
 def _broken(why: str) -> ReplayResult:

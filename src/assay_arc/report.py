@@ -33,11 +33,13 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:
     mark = " [unverified]" if is_unverified(run) else ""
+    unplayed = f", {card.games_not_played} not played" if card.games_not_played else ""
+    done = f"{card.total_environments_completed}/{card.total_environments} completed"
     lines = [
         f"{run.label}{mark}: {number(card.percent, 2)} / 100",
-        f"Environments: {card.total_environments_completed}/{card.total_environments} completed",
+        f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
-        f"Actions: {card.total_actions}, resets: {card.total_resets}, cost: {money(card.cost_usd)}",
+        f"Actions: {actions_words(card)}, resets: {card.total_resets}, cost: {money(card.cost_usd)}",
     ]
     return "\n".join(lines)
 
@@ -61,6 +63,8 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "total_levels": card.total_levels,
         "total_levels_completed": card.total_levels_completed,
         "total_actions": card.total_actions,
+        "total_actions_claimed": card.total_actions_claimed,
+        "games_not_played": card.games_not_played,
         "total_resets": card.total_resets,
         "cost_usd": card.cost_usd,
         "cost_per_level_usd": cost_per_level(card),
@@ -92,6 +96,16 @@ def verified_words(run: StoredRun) -> str:
     return words.get(mark, mark) + why
 
 
+def actions_words(card: Scorecard) -> str:
+    """The actions as counted and, where a result claims a number, as claimed."""
+    if card.total_actions_claimed is None:
+        return str(card.total_actions)
+    return (
+        f"{card.total_actions} counted (a reset of a level is one), "
+        f"{card.total_actions_claimed} claimed"
+    )
+
+
 def _header(run: StoredRun, card: Scorecard) -> list[str]:
     meta = run.meta
     done = f"{card.total_environments_completed} / {card.total_environments}"
@@ -109,7 +123,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
         ("Environments Completed", done),
         ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
-        ("Total Actions", str(card.total_actions)),
+        ("Total Actions", actions_words(card)),
         ("Total Resets", str(card.total_resets)),
         ("Cost", f"{money(card.cost_usd)} ({money(cost_per_level(card))} per level)"),
         ("Plugins", ", ".join(meta.harness_config.plugins) or "none"),
@@ -136,8 +150,14 @@ def _breakdown(card: Scorecard) -> list[str]:
         for game in by_score(card)
     ]
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
-    unscored = [game for game in card.games if game.percent is None and game.score_reason]
-    return [*lines, *(f"- {game.id}: no score: {game.score_reason}" for game in unscored)]
+    return [*lines, *(f"- {game.id}: {words}" for game in card.games if (words := remark(game)))]
+
+
+def remark(game: GameRow) -> str:
+    """Why a game has no score or one of 0; nothing for a game that was scored."""
+    if not game.is_played:
+        return "not played" if game.percent is None else "not played, counted as 0"
+    return f"no score: {game.score_reason}" if game.percent is None and game.score_reason else ""
 
 
 def _levels(card: Scorecard) -> list[str]:

@@ -303,11 +303,14 @@ def _weighted(rows: Sequence[LevelRow], scores: Sequence[float]) -> float:
 
 OFFICIAL, FIRST_PLAY, SEED = "official", "first_play", "seed-1.0.0"
 FORMULAS = (OFFICIAL, FIRST_PLAY, *PERCENT_FORMULAS, SEED)
+NOT_PLAYED = "not played"
+"""The reason beside a score of 0."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One score; exactly one of percent and fraction is set, or neither and a reason.
 
+    A game that was not played is 0, and the reason says so.
     toolkit_percent is what arc_agi itself prints, which is 0 where it has no usable baselines.
     """
 
@@ -328,17 +331,33 @@ def score_game(result: GameResult, formula: str = OFFICIAL) -> Score:
         message = f"unknown scoring formula {formula!r}; known: {', '.join(FORMULAS)}"
         raise ValueError(message)
     plays = result.plays[:1] if formula == FIRST_PLAY else result.plays
-    if not plays:
-        return Score(formula=formula, scorer=_scorer(formula), reason="nothing was played")
     reason = baseline_problem(result.baselines, result.level_count)
     if reason:
-        toolkit = _toolkit_percent(plays, result) if formula in (OFFICIAL, FIRST_PLAY) else None
+        current = plays and formula in (OFFICIAL, FIRST_PLAY)
+        toolkit = _toolkit_percent(plays, result) if current else None
         return Score(
             formula=formula, scorer=_scorer(formula), reason=reason, toolkit_percent=toolkit
         )
+    if not plays:
+        return _not_played(formula, result.level_count)
     scores = [_score_play(formula, play, result) for play in plays]
     # Only one of the two is set, so the sum is that one.
     return max(scores, key=lambda s: (s.score_percent or 0.0) + (s.score_fraction or 0.0))
+
+
+def _not_played(formula: str, level_count: int) -> Score:
+    """A game that was chosen and not played is lost: whoever leaves out games must not gain."""
+    nothing = (0.0,) * level_count
+    is_seed = formula == SEED
+    return Score(
+        formula=formula,
+        scorer=_scorer(formula),
+        score_percent=None if is_seed else 0.0,
+        score_fraction=0.0 if is_seed else None,
+        reason=NOT_PLAYED,
+        level_scores_percent=None if is_seed else nothing,
+        level_scores_fraction=nothing if is_seed else None,
+    )
 
 
 def score_all(result: GameResult) -> dict[str, Score]:

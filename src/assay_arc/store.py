@@ -57,6 +57,8 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """Trials that say nothing about the agent, and why."""
     content_sha256: str | None = None
     """Of an imported result, so that the same content is not imported twice."""
+    session_sha256: dict[str, str] = {}
+    """Of the session log of each imported game: the same sessions are not a second run."""
     notes: str | None = None
     agent: dict[str, Any] | None = None
     """Which plugin with which options, for --resume."""
@@ -106,6 +108,8 @@ class TrialRow(msgspec.Struct, kw_only=True):
     """As scored: a reset of a level counts as one."""
     steps: int = 0
     resets: int
+    claimed_actions: int | None = None
+    """What an imported result says; a reset is not an action there."""
     duration_s: float | None = None
     cost_usd: float | None = None
     progress: list[int] = []
@@ -125,7 +129,7 @@ class GameRow(msgspec.Struct, kw_only=True):
     tags: list[str] = []
     score_percent: float | None = None
     score_reason: str | None = None
-    """Why there is no score."""
+    """Why there is no score, or why it is 0: not played."""
     source_sha256: str | None = None
     level_count: int | None = None
     baselines: list[int] | None = None
@@ -146,6 +150,11 @@ class GameRow(msgspec.Struct, kw_only=True):
             return play.score_percent or play.score or 0, -play.actions
 
         return max(self.runs, key=merit, default=PlayRow())
+
+    @property
+    def is_played(self) -> bool:
+        """Whether anything was played in any trial."""
+        return any(play.state != "NOT_PLAYED" for play in self.runs)
 
     @property
     def n_levels(self) -> int:
@@ -181,6 +190,10 @@ class Scorecard(msgspec.Struct, kw_only=True):
     scorer: str | None = None
     games_scored: int = 0
     total_resets: int = 0
+    total_actions_claimed: int | None = None
+    """As an imported result says; total_actions is counted."""
+    games_not_played: int = 0
+    """Chosen and not played: each of them is 0 in the scores."""
     cost_usd: float | None = None
     verified: str | None = None
 
@@ -214,6 +227,7 @@ class EnvironmentScore(msgspec.Struct, kw_only=True):
     levels: list[LevelScore]
     official_percent: float | None = None
     score_reason: str | None = None
+    total_actions_claimed: int | None = None
     trials: int = 1
     verified: str | None = None
 
@@ -332,6 +346,8 @@ def _not_found(name: str, completed: list[StoredRun]) -> StoreProblem:
 
 
 CONFIG = "config.json"
+BUILT_IN_NAME = "builtin"
+"""Stands for the games of the package, in the configuration and for --env-dir."""
 
 
 class CrossHarness(msgspec.Struct, kw_only=True):
@@ -367,15 +383,28 @@ def read_config(root: Path) -> StoreConfig:
 
 
 def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> Path:
-    """Find the games: the folder that was given, the configured one, or the package's own."""
+    """Find the games: the folder that was given, the configured one, or the package's own.
+
+    The package's own take the place of the default folder only: another one was chosen by someone.
+    """
     if given is not None:
-        if str(given) == "builtin":
-            return BUILT_IN
-        return _with_games(given)
+        return BUILT_IN if str(given) == BUILT_IN_NAME else _with_games(given)
+    if config.environments_dir == BUILT_IN_NAME:
+        return BUILT_IN
     configured = root.parent / config.environments_dir
     if configured.is_dir() and any(configured.rglob("metadata.json")):
         return configured
-    return BUILT_IN
+    if _is_default(config.environments_dir):
+        return BUILT_IN
+    what = "has no games in it" if configured.is_dir() else "does not exist"
+    msg = f"{root / CONFIG}: environments_dir {config.environments_dir} {what}"
+    raise GameProblem(
+        msg, hint="mend it there, or give the folder of the games with --env-dir DIR or builtin"
+    )
+
+
+def _is_default(folder: str) -> bool:
+    return Path(folder) == Path(StoreConfig().environments_dir)
 
 
 def _with_games(folder: Path) -> Path:

@@ -14,8 +14,8 @@ from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
 from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
-from assay_arc.report import number, verified_words
-from assay_arc.store import Store
+from assay_arc.report import actions_words, number, verified_words
+from assay_arc.store import Scorecard, Store
 
 
 class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
@@ -76,14 +76,20 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     return by_id
 
 
+def _unplayed(card: Scorecard) -> str:
+    names = [game.id for game in card.games if not game.is_played]
+    return f", of which not played, and counted as 0: {', '.join(names)}" if names else ""
+
+
 def _print_import(done: ImportedRun, store: Store) -> None:
     """Print what was imported and what to type next, as the reference does."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")
     click.echo(f"  Run ID:          {meta.run_id}")
-    click.echo(f"  Games:           {len(meta.game_ids)}")
+    click.echo(f"  Games:           {len(meta.game_ids)}{_unplayed(card)}")
     click.echo(f"  Overall Score:   {number(card.percent, 2)} / 100 ({card.scorer})")
     click.echo(f"  Levels Complete: {card.total_levels_completed} / {card.total_levels}")
+    click.echo(f"  Total Actions:   {actions_words(card)}")
     click.echo(f"  Verified:        {verified_words(done.run)}")
     click.echo(f"  Stored at:       {done.run.folder}/")
     native = [run for run in store.native() if run.meta.status == "completed"]
