@@ -19,6 +19,7 @@ from assay_arc.scoring import (
     GameResult,
     Score,
     derive_result,
+    game_failure,
     score_game,
 )
 from assay_arc.store import (
@@ -46,6 +47,7 @@ class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     source_sha256: str | None = None
     claimed_actions: int | None = None
+    game_failure: str | None = None
     cost_usd: float | None = None
     log: str | None = None
     log_sha256: str | None = None
@@ -144,6 +146,7 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
         steps=result.steps,
         resets=result.resets,
         claimed_actions=one.claimed_actions,
+        game_failure=one.game_failure,
         duration_s=result.duration_s,
         cost_usd=one.cost_usd,
         progress=progress_of(result),
@@ -308,6 +311,7 @@ def _from_log(
         trial=trial,
         title=log.header.title,
         source_sha256=log.header.source_sha256,
+        game_failure=game_failure(log),
         cost_usd=cost,
         log=name,
         log_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),

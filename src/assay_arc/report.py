@@ -39,7 +39,8 @@ def report_summary(run: StoredRun, card: Scorecard) -> str:
         f"{run.label}{mark}: {number(card.percent, 2)} / 100",
         f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
-        f"Actions: {actions_words(card)}, resets: {card.total_resets}, cost: {money(card.cost_usd)}",
+        f"Actions: {actions_words(card)}, resets: {card.total_resets}, "
+        f"cost: {money(card.cost_usd)}",
     ]
     return "\n".join(lines)
 
@@ -82,6 +83,11 @@ def by_score(card: Scorecard) -> list[GameRow]:
 def is_unverified(run: StoredRun) -> bool:
     """Whether nobody could check this run."""
     return run.meta.verified == UNVERIFIED or (run.imported and run.meta.verified is None)
+
+
+def run_name(run: StoredRun) -> str:
+    """The label of a run, with a mark where nobody could check it."""
+    return run.label + (" [unverified]" if is_unverified(run) else "")
 
 
 def verified_words(run: StoredRun) -> str:
@@ -242,6 +248,19 @@ class Efficiency(NamedTuple):
 def all_trials(card: Scorecard) -> list[TrialRow]:
     """Every trial of a card; a card of the reference has one for each game."""
     return [trial for game in card.games for trial in game.trials or _reference_trial(game)]
+
+
+def part_of_card(card: Scorecard, game_ids: Sequence[str]) -> Scorecard:
+    """The card as if only these games had been chosen; its scores are left out."""
+    part = msgspec.structs.replace(card, games=[g for g in card.games if g.id in game_ids])
+    trials = all_trials(part)
+    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
+    part.cost_usd = sum(costs) if costs else None
+    part.total_levels_completed = sum(trial.levels_completed for trial in trials)
+    part.total_levels = sum(trial.total_levels for trial in trials)
+    part.total_actions = sum(trial.actions for trial in trials)
+    part.score = part.score_percent = None
+    return part
 
 
 def efficiency(games: Sequence[GameRow]) -> Efficiency:

@@ -164,7 +164,7 @@ def stop_reason(log: GameLog, tally: Tally) -> StopReason:
     if tally.state == "WIN":
         return "win"
     engine_events = [e for e in events if e.outcome in ("executed", "failed")]
-    if engine_events and engine_events[-1].outcome == "failed":
+    if game_failure(log) is not None:
         return "crash"
     if limits.max_steps is not None and tally.steps >= limits.max_steps:
         return "step_limit"
@@ -175,6 +175,14 @@ def stop_reason(log: GameLog, tally: Tally) -> StopReason:
         return "reset_limit" if refused else "game_over"
     end = log.records[-1] if log.records else None
     return end.reason if isinstance(end, End) else "crash"
+
+
+def game_failure(log: GameLog) -> str | None:
+    """How the game itself broke, if that was the last that happened in the engine."""
+    last = next((e for e in reversed(log.events) if e.outcome in ("executed", "failed")), None)
+    if last is None or last.outcome == "executed":
+        return None
+    return last.message or f"it broke on {last.action}"
 
 
 def _play(index: int, play: PlayTally, header: Header) -> PlayResult:

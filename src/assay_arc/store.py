@@ -108,6 +108,8 @@ class TrialRow(msgspec.Struct, kw_only=True):
     """As scored: a reset of a level counts as one."""
     steps: int = 0
     resets: int
+    game_failure: str | None = None
+    """How the game itself broke, if that was the end of it."""
     claimed_actions: int | None = None
     """What an imported result says; a reset is not an action there."""
     duration_s: float | None = None

@@ -1,4 +1,4 @@
-"""Games that were chosen and not played, sessions that are imported twice, and what verify keeps."""
+"""Games that were chosen and not played, sessions imported twice, what verify keeps."""
 
 import json
 import shutil
