@@ -193,11 +193,24 @@ class ArcGrader:
             "stopReason": result["stopReason"],
             "scorePercent": percent,
             "formula": self.formula,
+            "measures": _measures(result, self.formula, percent),
         }
-        reasoning = f"{done} of {total} levels, {result['stopReason']}"
-        if percent is None:
+        actions = outcome["measures"]["actions"]
+        reasoning = f"{done} of {total} levels, {actions} actions, {result['stopReason']}"
+        if percent is not None:
+            reasoning = f"{percent:.2f} % {self.formula}: {reasoning}"
+        else:
             reasoning += f"; no {self.formula} score ({score.get('reason')}): scored by levels"
             percent = 100 * done / total
         return Grade(
             pass_=bool(result["won"]), score=percent / 100, reasoning=reasoning, outcome=outcome
         )
+
+
+def _measures(result: dict[str, Any], formula: str, percent: float | None) -> dict[str, float]:
+    """What compare and report show of games besides the score, which is a share of 1 there."""
+    measures: dict[str, float] = {
+        "levels": result["levelsCompleted"],
+        "actions": sum(play["actions"] for play in result.get("plays", ())),
+    }
+    return measures if percent is None else {f"{formula} %": percent, **measures}

@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -252,13 +252,37 @@ class _Usage(msgspec.Struct, rename="camel"):
     cost_usd: float | None = None
 
 
-class _Row(msgspec.Struct, rename="camel"):
-    """The part of a capture that is needed here."""
+class _Entry(msgspec.Struct, rename="camel"):
+    """One trial: the part of a capture or of an entry of trials that is needed here."""
 
-    id: str
+    trial_num: int = 0
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        return self.metadata.get("evidence") or {}
+
+
+class _Row(_Entry, rename="camel", kw_only=True):
+    """A game with one trial, with several, or a finished trial of a game that is not complete."""
+
+    id: str
+    trials: list[_Entry] = []
+    entry: _Entry | None = None
+
+
+def read_entries(folder: Path) -> Iterator[tuple[str, int, _Entry]]:
+    """Yield the trials of a run: the id of each, its number, and what is known of it."""
+    for name in (RESULTS, f"{RESULTS}.partial"):
+        for place, line in read_lines(folder / name) if (folder / name).is_file() else ():
+            row, _ = decode_row(place, line, _Row)
+            entries = row.trials or ([row.entry] if row.entry else [])
+            for entry in entries:
+                yield f"{row.id}.trial-{entry.trial_num}", entry.trial_num, entry
+            if not entries:
+                yield row.id, int(row.metadata.get("trial", 1)), row
 
 
 def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
@@ -270,22 +294,20 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
     if not (folder / RESULTS).is_file():
         msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
-    played, lost = [], {}
-    for place, line in read_lines(folder / RESULTS):
-        row, _ = decode_row(place, line, _Row)
-        failure = row.failure
+    played, lost = {}, {}
+    for trial_id, number, entry in read_entries(folder):
+        failure = entry.failure
         # A failure that is not the agent's is never a score of zero.
         if failure is not None and not failure.cause.measures_agent:
-            lost[row.id] = f"{failure.cause}: {failure.message}"
-            continue
-        evidence = row.metadata.get("evidence") or {}
-        if not evidence.get("log"):
-            lost[row.id] = "the trial has no game log"
-            continue
-        cost = row.usage.cost_usd if row.usage else None
-        trial = int(row.metadata.get("trial", 1))
-        played.append(_from_log(folder, str(evidence["log"]), trial, cost, meta.verified))
-    return played, lost
+            lost[trial_id] = f"{failure.cause}: {failure.message}"
+        elif not entry.evidence.get("log"):
+            lost[trial_id] = "the trial has no game log"
+        else:
+            cost = entry.usage.cost_usd if entry.usage else None
+            name = str(entry.evidence["log"])
+            played[trial_id] = _from_log(folder, name, number, cost, meta.verified)
+    # A trial that was run again has a later row.
+    return list(played.values()), {name: why for name, why in lost.items() if name not in played}
 
 
 def write_scores(

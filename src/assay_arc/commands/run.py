@@ -25,7 +25,6 @@ from assay.cli.options import (
     confinement_options,
     with_options,
 )
-from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import (
     WithSandbox,
     concurrency_option,
@@ -37,7 +36,7 @@ from assay.cli.parameters import (
 )
 from assay.cli.progress import Progress
 from assay.errors import OutputError
-from assay.pipeline.batch import Batch, run_batch
+from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
@@ -46,6 +45,7 @@ from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc import StoreProblem
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
+from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.store import (
     META,
@@ -349,7 +349,7 @@ class ArcRun:
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
-        with open_sink(self.folder / RESULTS, "resume") as sink:
+        with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
             rows = _MovedRows(sink, self._temporary, self.folder)
             progress = run_batch(batch, work, rows, show, self._private_folder())
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
@@ -436,7 +436,7 @@ class ArcRun:
 class _MovedRows:
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Sink, source: Path, target: Path) -> None:
+    def __init__(self, sink: Rows[Capture], source: Path, target: Path) -> None:
         self.missing = sink.missing
         self._sink = sink
         self._source = source

@@ -10,9 +10,15 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
-from assay.records.rows import read_lines
 from assay_arc import StoreProblem
-from assay_arc.cards import PLAYED, RESULTS, PlayedTrial, derive_played, write_scores
+from assay_arc.cards import (
+    PLAYED,
+    RESULTS,
+    PlayedTrial,
+    derive_played,
+    read_entries,
+    write_scores,
+)
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.replay import ReplayResult, changed_logs, check_logs
 from assay_arc.scoring import OFFICIAL
@@ -98,15 +104,14 @@ def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
     """The sha256 of each log as recorded when it was finished."""
-    source = stored.folder / RESULTS
-    if not source.is_file():
+    if not (stored.folder / RESULTS).is_file():
         kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
         return {str(one.log): str(one.log_sha256) for one in kept if one.log}
-    found = {}
-    for _, line in read_lines(source):
-        evidence = (msgspec.json.decode(line).get("metadata") or {}).get("evidence") or {}
-        if evidence.get("log"):
-            found[str(evidence["log"])] = str(evidence.get("logSha256"))
+    found = {
+        str(entry.evidence["log"]): str(entry.evidence.get("logSha256"))
+        for _, _, entry in read_entries(stored.folder)
+        if entry.evidence.get("log")
+    }
     return {name: found[name] for name in (str(one.log) for one in logged) if name in found}
 
 
