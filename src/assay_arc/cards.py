@@ -305,7 +305,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
         else:
             cost = entry.usage.cost_usd if entry.usage else None
             name = str(entry.evidence["log"])
-            played[trial_id] = _from_log(folder, name, number, cost, meta.verified)
+            played[trial_id] = played_from_log(folder, name, number, cost, meta.verified)
     # A trial that was run again has a later row.
     return list(played.values()), {name: why for name, why in lost.items() if name not in played}
 
@@ -319,7 +319,7 @@ def write_scores(
     return card
 
 
-def _from_log(
+def played_from_log(
     folder: Path, name: str, trial: int, cost: float | None, verified: str | None
 ) -> PlayedTrial:
     path = folder / name
@@ -345,7 +345,7 @@ def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
     """Derive an imported game from its log again; without one, the claims stand."""
     if one.log is None:
         return one
-    derived = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
+    derived = played_from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
     return msgspec.structs.replace(
         derived, tags=one.tags, title=one.title, claimed_actions=one.claimed_actions
     )

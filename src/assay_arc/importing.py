@@ -5,6 +5,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -110,14 +111,9 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
     digests = _session_digests(claims, source.sessions)
-    warnings += _repeated_sessions(digests, source.harness, store)
+    warnings += repeated_sessions(digests, source.harness, store)
     run_id = str(uuid.uuid4())
-    parent = store.import_dir(source.harness)
-    staging = parent / f"{STAGING}{run_id}"
-    # Written aside and renamed at the end, so that a run is there whole or not at all.
-    try:
-        _clear_old(parent)
-        staging.mkdir(parents=True)
+    with staged_run(store.import_dir(source.harness), run_id) as staging:
         write_bytes(staging / "result.json", raw)
         sessions = _checked_logs(source, claims, staging, data["seed"], host)
         meta = _meta(data, claims, sessions, source, run_id, content)
@@ -127,16 +123,26 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
         card = write_scores(staging, run_id, played)
         meta.games_played = sum(bool(one.result.plays) for one in played)
         write_json(staging / META, meta)
-        folder = parent / run_id
-        staging.rename(folder)
+    folder = store.import_dir(source.harness) / run_id
+    run = StoredRun(folder=folder, meta=meta, imported=True)
+    return ImportedRun(run=run, card=card, warnings=warnings)
+
+
+@contextmanager
+def staged_run(parent: Path, run_id: str) -> Iterator[Path]:
+    """Yield a folder that is renamed at the end: a run is there whole or not at all."""
+    staging = parent / f"{STAGING}{run_id}"
+    try:
+        _clear_old(parent)
+        staging.mkdir(parents=True)
+        yield staging
+        staging.rename(parent / run_id)
         _sync(parent)
     except OSError as error:
         msg = f"cannot store the result: {error}"
         raise OutputError(msg, hint="nothing was imported") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    run = StoredRun(folder=folder, meta=meta, imported=True)
-    return ImportedRun(run=run, card=card, warnings=warnings)
 
 
 def read_result(path: Path) -> tuple[Any, bytes]:
@@ -276,7 +282,7 @@ def _session_digests(claims: Sequence[ClaimedGame], folder: Path | None) -> dict
     return found
 
 
-def _repeated_sessions(digests: Mapping[str, str], harness: str, store: Store) -> list[str]:
+def repeated_sessions(digests: Mapping[str, str], harness: str, store: Store) -> list[str]:
     """Refuse sessions that are a run of this harness already, whatever the result says of itself.
 
     The model, the notes and the time of a result are words; its sessions are what was played.

@@ -110,7 +110,7 @@ def _differ(name: str, logged: object, ours: object) -> str | None:
     return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
 
 
-ARGV = (sys.executable, "-m", "assay_arc.engine_process", "verify")
+ARGV = (sys.executable, "-m", "assay_arc.engine_process")
 FIRST_S, EACH_S = 60.0, 120.0
 
 
@@ -128,6 +128,17 @@ def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayR
         next(answers, not_compared("the engine gave no answer")) if isinstance(game, Path) else game
         for game in found
     ]
+
+
+def play_recordings(
+    recordings: Sequence[tuple[Path, Path, Path, int]], host: Machine
+) -> list[ReplayResult]:
+    """Play recordings again; each with the folder of its game, the log to write, and the seed."""
+    lines = [
+        msgspec.json.encode((*(str(path.resolve()) for path in paths), seed))
+        for *paths, seed in recordings
+    ]
+    return _ask(lines, host, "record")
 
 
 def changed_logs(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
@@ -150,10 +161,10 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
     return folders.get(game_id) or not_compared(f"game {game_id} is not among our games")
 
 
-def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
+def _ask(pairs: Sequence[bytes], host: Machine, command: str = "verify") -> list[ReplayResult]:
     limit_s = FIRST_S + EACH_S * len(pairs)
     stdin = b"\n".join(pairs) + b"\n"
-    done = host.run(ARGV, stdin=stdin, env=engine_env(), timeout_s=limit_s)
+    done = host.run((*ARGV, command), stdin=stdin, env=engine_env(), timeout_s=limit_s)
     lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
     replays = [msgspec.json.decode(line, type=ReplayResult) for line in lines]
     if len(replays) < len(pairs):
