@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,14 @@ import msgspec
 from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
 from assay_arc import StoreProblem
+from assay_arc.effort import (
+    AgentEffort,
+    CurvePoint,
+    LevelEffort,
+    StepTime,
+    level_efforts,
+    score_curve,
+)
 from assay_arc.log import read_log
 from assay_arc.scoring import (
     FIRST_PLAY,
@@ -33,6 +41,7 @@ from assay_arc.store import (
     PlayRow,
     RunMeta,
     Scorecard,
+    TagScore,
     TrialRow,
     write_json,
 )
@@ -49,6 +58,11 @@ class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
     claimed_actions: int | None = None
     game_failure: str | None = None
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_chars: int | None = None
+    levels: list[LevelEffort] = []
+    curve: list[CurvePoint] = []
     log: str | None = None
     log_sha256: str | None = None
     verified: str | None = None
@@ -81,6 +95,9 @@ def build_card(run_id: str, played: Sequence[PlayedTrial], formula: str = OFFICI
         scorer=scorer,
         games_scored=len(known),
         cost_usd=sum(costs) if costs else None,
+        tokens=_sum(trial.tokens for trial in trials),
+        reasoning_chars=_sum(trial.reasoning_chars for trial in trials),
+        tags_scores=_tag_scores(games),
         verified=_weakest(trials),
     )
 
@@ -149,6 +166,11 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
         game_failure=one.game_failure,
         duration_s=result.duration_s,
         cost_usd=one.cost_usd,
+        tokens=one.tokens,
+        reasoning_tokens=one.reasoning_tokens,
+        reasoning_chars=one.reasoning_chars,
+        levels=one.levels,
+        curve=one.curve,
         progress=progress_of(result),
         log=one.log,
         log_sha256=one.log_sha256,
@@ -233,9 +255,31 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def _tag_scores(games: Sequence[GameRow]) -> list[TagScore]:
+    tags = sorted({tag for game in games for tag in game.tags})
+    return [_tag_score(tag, [game for game in games if tag in game.tags]) for tag in tags]
+
+
+def _tag_score(tag: str, games: Sequence[GameRow]) -> TagScore:
+    trials = [trial for game in games for trial in game.trials]
+    return TagScore(
+        id=tag,
+        games=len(games),
+        score=_mean([game.score for game in games]),
+        score_percent=_mean([game.score_percent for game in games]),
+        levels_completed=sum(trial.levels_completed for trial in trials),
+        total_levels=sum(trial.total_levels for trial in trials),
+        actions=sum(trial.actions for trial in trials),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def _claimed(trials: Sequence[TrialRow]) -> int | None:
-    claims = [trial.claimed_actions for trial in trials if trial.claimed_actions is not None]
-    return sum(claims) if claims else None
+    return _sum(trial.claimed_actions for trial in trials)
 
 
 def _weakest(trials: Sequence[TrialRow]) -> str | None:
@@ -250,6 +294,13 @@ RESULTS, LOGS, PLAYED = "results.jsonl", "logs", "played.json"
 
 class _Usage(msgspec.Struct, rename="camel"):
     cost_usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Timing(msgspec.Struct, frozen=True):
+    start: float | None = None
 
 
 class _Entry(msgspec.Struct, rename="camel"):
@@ -259,6 +310,20 @@ class _Entry(msgspec.Struct, rename="camel"):
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
+    timing: _Timing = _Timing()
+    trajectory: list[StepTime] = []
+
+    @property
+    def effort(self) -> AgentEffort:
+        used = self.usage or _Usage()
+        start = self.metadata.get("start", self.timing.start)
+        return AgentEffort(
+            start_ms=start if isinstance(start, int | float) else None,
+            steps=self.trajectory,
+            tokens=_sum((used.input_tokens, used.output_tokens)),
+            reasoning_tokens=used.reasoning_tokens,
+            cost_usd=used.cost_usd,
+        )
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -303,9 +368,10 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
         elif not entry.evidence.get("log"):
             lost[trial_id] = "the trial has no game log"
         else:
-            cost = entry.usage.cost_usd if entry.usage else None
             name = str(entry.evidence["log"])
-            played[trial_id] = played_from_log(folder, name, number, cost, meta.verified)
+            one = played_from_log(folder, name, number, entry.effort, meta.verified)
+            tags = meta.game_tags.get(one.result.game_id, ())
+            played[trial_id] = msgspec.structs.replace(one, tags=tuple(tags))
     # A trial that was run again has a later row.
     return list(played.values()), {name: why for name, why in lost.items() if name not in played}
 
@@ -320,21 +386,28 @@ def write_scores(
 
 
 def played_from_log(
-    folder: Path, name: str, trial: int, cost: float | None, verified: str | None
+    folder: Path, name: str, trial: int, agent: AgentEffort, verified: str | None
 ) -> PlayedTrial:
+    """Derive a trial from its log, and what it took from what is known about the agent."""
     path = folder / name
     # The name was read from a file: it must not lead out of the run's folder.
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         msg = f"{path}: the log of a trial is missing"
         raise StoreProblem(msg)
     log = read_log(path)
+    result = derive_result(log)
     return PlayedTrial(
-        result=derive_result(log),
+        result=result,
         trial=trial,
         title=log.header.title,
         source_sha256=log.header.source_sha256,
         game_failure=game_failure(log),
-        cost_usd=cost,
+        cost_usd=agent.cost_usd,
+        tokens=agent.tokens,
+        reasoning_tokens=agent.reasoning_tokens,
+        reasoning_chars=agent.reasoning_chars,
+        levels=level_efforts(log, agent),
+        curve=score_curve(log, result, agent),
         log=name,
         log_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         verified=verified or RECORDED,
@@ -345,7 +418,8 @@ def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
     """Derive an imported game from its log again; without one, the claims stand."""
     if one.log is None:
         return one
-    derived = played_from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
+    agent = AgentEffort(cost_usd=one.cost_usd, tokens=one.tokens)
+    derived = played_from_log(folder, one.log, one.trial, agent, one.verified)
     return msgspec.structs.replace(
         derived, tags=one.tags, title=one.title, claimed_actions=one.claimed_actions
     )

@@ -11,6 +11,7 @@ from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
 from assay.stats.significance import adjust_holm
 from assay.stats.verdict import Verdict, judge_difference
+from assay_arc.curves import score_by_actions, score_by_cost
 from assay_arc.matrix import (
     ComparedRun,
     MatrixRow,
@@ -22,6 +23,7 @@ from assay_arc.matrix import (
     notes,
     same_version,
     score_interval,
+    tag_percents,
 )
 from assay_arc.report import (
     BUDGETS,
@@ -72,7 +74,13 @@ class RunSummary(msgspec.Struct, kw_only=True):
     progress: dict[str, float | None]
     """Mean share of levels completed within each budget of actions.
 
-    These last three are over the common games."""
+    These last three, and the curves, are over the common games."""
+    score_by_actions: list[tuple[float, float]]
+    """Actions a trial, and the mean score in percent with that many."""
+    score_by_cost: list[tuple[float, float]]
+    """US dollars a trial, and the same; empty unless all costs are known."""
+    tags: dict[str, float | None]
+    """The mean score in percent of the common games with each tag."""
 
 
 class LevelDelta(msgspec.Struct, kw_only=True):
@@ -269,6 +277,9 @@ def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
         cost_per_level_usd=cost_per_level(common),
         actions_per_baseline=efficiency(common.games).ratio,
         progress={str(budget): share for budget, share in zip(BUDGETS, curve, strict=True)},
+        score_by_actions=score_by_actions(common),
+        score_by_cost=score_by_cost(common),
+        tags=tag_percents(entry, shared),
     )
 
 
@@ -407,6 +418,7 @@ def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) 
         ["## Level by Run", *level_markdown(rows, entries)] if several else [],
         [] if several else _level_tables(comparison),
         _config_table(entries) if several else _config(comparison),
+        _tags(comparison, entries),
         ["## Cost, Effort and Progress", "", *_effort(comparison, entries)],
         _trend(comparison, entries),
     ]
@@ -534,6 +546,13 @@ def _config(comparison: Comparison) -> list[str]:
             if diff[f"{name}_{change}"]:
                 lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
     return ["## Configuration Changes", "", *lines] if lines else []
+
+
+def _tags(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    tags = sorted({tag for run in comparison.runs for tag in run.tags})
+    rows = [[tag, *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags]
+    head = ["Tag", *(run_name(entry.run) for entry in entries)]
+    return ["## Scores by Tag", "", *table(head, rows)] if rows else []
 
 
 def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:

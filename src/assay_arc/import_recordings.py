@@ -11,6 +11,7 @@ import msgspec
 from assay.plugin import Machine
 from assay_arc import LogProblem, ResultProblem
 from assay_arc.cards import LOGS, PLAYED, PlayedTrial, played_from_log, write_scores
+from assay_arc.effort import AgentEffort
 from assay_arc.engine import toolkit_versions
 from assay_arc.importing import (
     MAX_LOG_BYTES,
@@ -140,7 +141,7 @@ def _replay(found: Sequence[_Found], staging: Path, seed: int, host: Machine) ->
 
 
 def _played(staging: Path, one: _Found) -> PlayedTrial:
-    played = played_from_log(staging, one.log, one.trial, None, REPLAYED)
+    played = played_from_log(staging, one.log, one.trial, AgentEffort(), REPLAYED)
     return msgspec.structs.replace(played, title=one.game.title, tags=one.game.tags)
 
 

@@ -106,6 +106,15 @@ def mean_percent(entry: ComparedRun, game_ids: Sequence[str]) -> float | None:
     return sum(scores) / len(scores) if scores else None
 
 
+def tag_percents(entry: ComparedRun, game_ids: Sequence[str]) -> dict[str, float | None]:
+    """The mean score over some games of a run, for each tag they have."""
+    tags = sorted({tag for game_id in game_ids for tag in entry.games[game_id].tags})
+    return {
+        tag: mean_percent(entry, [g for g in game_ids if tag in entry.games[g].tags])
+        for tag in tags
+    }
+
+
 def score_interval(game: GameRow) -> Interval | None:
     """Of the mean score over the trials, when there are several."""
     known = [t.score_percent / 100 for t in game.trials if t.score_percent is not None]

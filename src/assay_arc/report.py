@@ -9,6 +9,7 @@ import msgspec
 
 from assay.records.text import visible
 from assay_arc import StoreProblem
+from assay_arc.curves import curve_picture, score_at, score_by_actions, score_by_cost
 from assay_arc.store import (
     SHORT,
     UNVERIFIED,
@@ -17,6 +18,7 @@ from assay_arc.store import (
     Scorecard,
     Store,
     StoredRun,
+    TagScore,
     TrialRow,
 )
 
@@ -26,9 +28,11 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
         ["# ARC-AGI-3 Benchmark Report", "", *_header(run, card)],
         ["## Per-Environment Breakdown", "", *_breakdown(card)],
         ["## Per-Level Detail", *_levels(card)],
+        _effort(card),
+        _tags(card),
         ["## Performance Analysis", "", *_analysis(card)],
     ]
-    return visible("\n\n".join("\n".join(part).rstrip() for part in parts) + "\n")
+    return visible("\n\n".join("\n".join(part).rstrip() for part in parts if part) + "\n")
 
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:
@@ -71,6 +75,11 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "tokens": card.tokens,
+        "reasoning_chars": card.reasoning_chars,
+        "score_by_actions": score_by_actions(card),
+        "score_by_cost": score_by_cost(card),
+        "tags": card.tags_scores,
         "games": [_game_json(game) for game in by_score(card)],
     }
 
@@ -132,6 +141,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Total Actions", actions_words(card)),
         ("Total Resets", str(card.total_resets)),
         ("Cost", f"{money(card.cost_usd)} ({money(cost_per_level(card))} per level)"),
+        *([("Tokens", f"{card.tokens:,}")] if card.tokens is not None else []),
         ("Plugins", ", ".join(meta.harness_config.plugins) or "none"),
         ("MCP Servers", ", ".join(meta.harness_config.mcp_servers) or "none"),
     ]
@@ -185,6 +195,51 @@ def _levels(card: Scorecard) -> list[str]:
     return lines
 
 
+def _effort(card: Scorecard) -> list[str]:
+    """What each level took, where more than the actions is known of an agent."""
+    rows = [
+        [
+            f"{game.id} trial {trial.trial}",
+            str(level.level),
+            str(level.actions),
+            number(level.seconds),
+            number(level.steps, 0),
+            number(level.reasoning_chars, 0),
+            number(level.tokens, 0),
+            money(level.cost_usd),
+        ]
+        for game in by_score(card)
+        for trial in game.trials
+        for level in trial.levels
+        if level.actions and level.steps is not None
+    ]
+    if not rows:
+        return []
+    head = ["Trial", "Level", "Actions", "Seconds", "Steps", "Reasoning", "Tokens", "Cost"]
+    note = (
+        "Reasoning in characters. Agents report tokens and cost of a whole trial: "
+        "a level's part is estimated by its steps."
+    )
+    return ["## Effort per Level", "", *table(head, rows), "", note, *_curve_lines(card)]
+
+
+def _curve_lines(card: Scorecard) -> list[str]:
+    curve = score_by_actions(card)
+    shown = [f"{n}: {number(score_at(curve, n))}" for n in BUDGETS if curve and n <= curve[-1][0]]
+    return ["", f"**Score within so many actions a trial**: {', '.join(shown)}"] if shown else []
+
+
+def _tags(card: Scorecard) -> list[str]:
+    scores = [score for score in card.tags_scores if isinstance(score, dict | TagScore)]
+    rows = []
+    for score in scores:
+        tag = msgspec.convert(score, TagScore) if isinstance(score, dict) else score
+        levels = f"{tag.levels_completed}/{tag.total_levels}"
+        rows.append([tag.id, str(tag.games), number(tag.score_percent), levels, str(tag.actions)])
+    head = ["Tag", "Games", "Score", "Levels", "Actions"]
+    return ["## Scores by Tag", "", *table(head, rows)] if rows else []
+
+
 def _analysis(card: Scorecard) -> list[str]:
     scored = [game for game in by_score(card) if game.percent is not None]
     top, rest = scored[:3], scored[3:]
@@ -219,6 +274,19 @@ def _game_json(game: GameRow) -> dict[str, Any]:
         "level_baselines": play.level_baseline_actions,
         "efficiency": [taken / usual for taken, usual in completed_levels(play)],
         "stop_reasons": [trial.stop_reason for trial in game.trials],
+        "trials": [
+            {
+                "trial": trial.trial,
+                "score": trial.score_percent,
+                "actions": trial.actions,
+                "tokens": trial.tokens,
+                "reasoning_tokens": trial.reasoning_tokens,
+                "reasoning_chars": trial.reasoning_chars,
+                "cost_usd": trial.cost_usd,
+                "levels": trial.levels,
+            }
+            for trial in game.trials
+        ],
     }
 
 
@@ -369,9 +437,17 @@ code,pre{font:13px monospace}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:
 """
 
 
-def markdown_page(title: str, text: str) -> str:
-    """Turn one of our own reports (headings, lists, tables, bold) into a page."""
-    body = "\n".join(_blocks(text.splitlines()))
+def report_pictures(card: Scorecard) -> list[str]:
+    """The score against actions and, where it is known, against cost."""
+    return [
+        curve_picture("Score against actions a trial", "actions", score_by_actions(card)),
+        curve_picture("Score against cost a trial", "$", score_by_cost(card)),
+    ]
+
+
+def markdown_page(title: str, text: str, pictures: Sequence[str] = ()) -> str:
+    """Turn one of our own reports (headings, lists, tables, bold) into a page, pictures last."""
+    body = "\n".join([*_blocks(text.splitlines()), *filter(None, pictures)])
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}'
         f"</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"

@@ -15,6 +15,7 @@ from assay.errors import OutputError
 from assay.records.rows import UNREADABLE
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
+from assay_arc.effort import CurvePoint, LevelEffort
 
 RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
 """How far a run can be trusted: our own game process wrote its logs; they were replayed in the
@@ -52,6 +53,7 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """Why it is not verified."""
     game_sources: dict[str, str] = {}
     """sha256 of each game's source: the version that was played."""
+    game_tags: dict[str, list[str]] = {}
     cost_usd: float | None = None
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
@@ -114,11 +116,30 @@ class TrialRow(msgspec.Struct, kw_only=True):
     """What an imported result says; a reset is not an action there."""
     duration_s: float | None = None
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_chars: int | None = None
     progress: list[int] = []
     """Actions of all plays until each level was first completed."""
+    levels: list[LevelEffort] = []
+    """What each level took, over all plays."""
+    curve: list[CurvePoint] = []
+    """The score against the actions and the cost spent."""
     log: str | None = None
     log_sha256: str | None = None
     verified: str | None = None
+
+
+class TagScore(msgspec.Struct, kw_only=True):
+    """The games with one tag: the mean of their scores."""
+
+    id: str
+    games: int
+    score: float | None
+    score_percent: float | None
+    levels_completed: int
+    total_levels: int
+    actions: int
 
 
 class GameRow(msgspec.Struct, kw_only=True):
@@ -185,7 +206,8 @@ class Scorecard(msgspec.Struct, kw_only=True):
     total_levels: int = 0
     total_actions: int = 0
     games: list[GameRow] = []
-    tags_scores: list[str] = []
+    tags_scores: list[Any] = []
+    """A TagScore for each tag; other programs put other things here."""
     scoring_formula_version: str = "1.0.0"
     score_percent: float | None = None
     formula: str | None = None
@@ -197,6 +219,8 @@ class Scorecard(msgspec.Struct, kw_only=True):
     games_not_played: int = 0
     """Chosen and not played: each of them is 0 in the scores."""
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_chars: int | None = None
     verified: str | None = None
 
     @property

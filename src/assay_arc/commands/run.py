@@ -272,6 +272,7 @@ def new_run(
         game_set=",".join(options.games) or "all",
         game_ids=benchmark["games"],
         game_sources={info.game_id: info.source_sha256 for info in games},
+        game_tags={info.game_id: list(info.tags) for info in games if info.tags},
         games_total=len(games),
         seed=benchmark["seed"],
         max_steps=benchmark["max_steps"],
