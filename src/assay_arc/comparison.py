@@ -222,6 +222,9 @@ def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
             if left != right:
                 values = " and ".join("none" if v is None else str(v) for v in (left, right))
                 warnings.append(f"{names} have different {what}: {values}")
+        if a.tools is not None and b.tools is not None and a.tools != b.tools:
+            tools = " and ".join(", ".join(one.tools or []) for one in (a, b))
+            warnings.append(f"{names} gave the player different tools: {tools}")
         versions = {a.arc_agi_version, b.arc_agi_version} - {"unknown"}
         if len(versions) > 1:
             warnings.append(f"{names} used different arc-agi versions: {' and '.join(versions)}")

@@ -84,6 +84,7 @@ def serve(config: ServeConfig) -> None:
     parent = os.getppid()
     with LogWriter(config.log) as log:
         session = _open_session(config, log)
+        session.shows = config.shows
         listener = Listener(config.socket, lambda line: _answer(line, session, config))
         stopped = _stop_on_signal()
         try:

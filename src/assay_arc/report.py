@@ -75,6 +75,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "tools": meta.tools,
         "tokens": card.tokens,
         "reasoning_chars": card.reasoning_chars,
         "score_by_actions": score_by_actions(card),
@@ -144,6 +145,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         *([("Tokens", f"{card.tokens:,}")] if card.tokens is not None else []),
         ("Plugins", ", ".join(meta.harness_config.plugins) or "none"),
         ("MCP Servers", ", ".join(meta.harness_config.mcp_servers) or "none"),
+        *([("Tools", ", ".join(meta.tools))] if meta.tools is not None else []),
     ]
     lines = [f"- **{name}**: {value}" for name, value in facts]
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]

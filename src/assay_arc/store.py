@@ -48,6 +48,8 @@ class RunMeta(msgspec.Struct, kw_only=True):
     games_total: int = 0
     trials: int = 1
     """Trials of each game."""
+    tools: list[str] | None = None
+    """What the player was given: some of image, grid, diff, memory; null for other harnesses."""
     verified: str | None = None
     verification: str | None = None
     """Why it is not verified."""
@@ -68,9 +70,9 @@ class RunMeta(msgspec.Struct, kw_only=True):
     options: dict[str, Any] | None = None
 
 
-def config_hash(config: HarnessConfig) -> str:
+def config_hash(config: HarnessConfig, more: dict[str, Any] | None = None) -> str:
     """The reference's fingerprint of a configuration: sha256 of its JSON with sorted keys."""
-    encoded = msgspec.json.encode(msgspec.to_builtins(config), order="sorted")
+    encoded = msgspec.json.encode(msgspec.to_builtins(config) | (more or {}), order="sorted")
     return hashlib.sha256(encoded).hexdigest()
 
 

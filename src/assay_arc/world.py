@@ -20,9 +20,9 @@ from assay.plugin import Machine, Started
 from assay.records.recording import TurnEnd
 from assay_arc import ServeProblem
 from assay_arc.catalog import GameInfo
-from assay_arc.client import SOCKET, TOKEN, GameConnection, GameGone
+from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
-from assay_arc.log import Limits, has_header, read_log
+from assay_arc.log import Limits, Shows, has_header, read_log
 from assay_arc.scoring import derive_result, score_all
 from assay_arc.server import VARIABLE, ServeConfig, write_config
 
@@ -65,6 +65,15 @@ class GameWorld:
         self._closing = threading.Event()
         self._n_restarts = 0
         self._broken: str | None = None
+
+    def show_only(self, shows: Shows) -> None:
+        """Take away some of the ways in which the player sees the game; call it before open."""
+        config = msgspec.structs.replace(self._plan.config, shows=shows)
+        self._plan = msgspec.structs.replace(self._plan, config=config)
+        told = {SHOWS: ",".join(shows.names)}
+        self.env |= told
+        for server in self.mcp_servers.values():
+            server["env"] |= told
 
     def open(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
