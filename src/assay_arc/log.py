@@ -28,6 +28,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_resets: int | None = None
 
 
+class Shows(msgspec.Struct, frozen=True, kw_only=True):
+    """In which ways a player sees the game; each can be taken away to see what it is worth."""
+
+    image: bool = True
+    grid: bool = True
+    """The whole picture as rows of digits."""
+    diff: bool = True
+    """What an action changed."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in self.__struct_fields__ if getattr(self, name)]
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The engine's answer to one action; frames are its pixels, packed (see pack_frames)."""
 

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any, Literal
 import msgspec
 
 from assay_arc import ServeProblem
-from assay_arc.log import Limits
+from assay_arc.log import Limits, Shows
 
 MAX_CONNECTIONS = 32
 POLL_S = 0.5
@@ -184,6 +184,7 @@ class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stay_when_orphaned: bool = False
     copy_fd: int | None = None
     """A file that the game process has open besides the log, and writes the same to."""
+    shows: Shows = Shows()
 
 
 def read_config(environ: Mapping[str, str], stdin: IO[str]) -> ServeConfig:

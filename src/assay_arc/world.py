@@ -25,9 +25,18 @@ from assay.records.files import nameless_file, temporary_place
 from assay.records.recording import TurnEnd
 from assay_arc import ServeProblem
 from assay_arc.catalog import GameInfo
-from assay_arc.client import SOCKET, TOKEN, GameConnection, GameGone
+from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
-from assay_arc.log import End, EndReason, GameLog, Limits, LogWriter, has_header, read_log
+from assay_arc.log import (
+    End,
+    EndReason,
+    GameLog,
+    Limits,
+    LogWriter,
+    Shows,
+    has_header,
+    read_log,
+)
 from assay_arc.scoring import derive_result, score_all
 from assay_arc.server import VARIABLE, ServeConfig, write_config
 from assay_arc.store import write_bytes
@@ -86,6 +95,15 @@ class GameWorld:
         self._n_restarts = 0
         self._n_killed = 0
         self._broken: str | None = None
+
+    def show_only(self, shows: Shows) -> None:
+        """Take away some of the ways in which the player sees the game; call it before open."""
+        config = msgspec.structs.replace(self._plan.config, shows=shows)
+        self._plan = msgspec.structs.replace(self._plan, config=config)
+        told = {SHOWS: ",".join(shows.names)}
+        self.env |= told
+        for server in self.mcp_servers.values():
+            server["env"] |= told
 
     def open(self) -> None:
         self._log.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

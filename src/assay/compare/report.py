@@ -107,6 +107,8 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
+    if any(run.measures for run in runs):
+        sections["measures"] = {run.label: run.measures for run in runs}
     if len(runs) >= _FEWEST_RANKED:
         sections["ranking"] = _ranking(aligned, options.seed)
     return Comparison(

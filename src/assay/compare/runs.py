@@ -117,6 +117,8 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Versions seen, by grader."""
     agents: set[tuple[str, str, str]] = set()
     """Adapter, version and model."""
+    measures: dict[str, float] = {}
+    """Means over the trials of what the grader measured besides the score."""
 
     @property
     def agent_names(self) -> list[str]:
@@ -217,6 +219,7 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
+        measures={name: total / n for name, (n, total) in facts.measures.items()},
         **numbers,
     )
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():

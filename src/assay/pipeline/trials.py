@@ -19,7 +19,8 @@ from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.spec import PluginRef, TrialSpec
 from assay.run.workspace import our_secrets
 
-_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
+_OWN = {"score", "metadata"}
+_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - _OWN
 
 
 def trial_entry(number: int, captured: Capture) -> TrialEntry:
@@ -31,6 +32,9 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
         **{name: getattr(captured, name) for name in _SHARED},
     )
+    if evidence := captured.metadata.get("evidence"):
+        # The evidence has times of day, the steps only times since the start.
+        entry.metadata = {"evidence": evidence, "start": captured.timing.start}
     if captured.score:
         grade = captured.score
         entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning

@@ -269,6 +269,8 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET
     workspace_dir: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    """Of this trial alone: the evidence of its world, and its start in ms since the epoch."""
     warnings: list[str] | UnsetType = UNSET
 
 

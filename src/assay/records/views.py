@@ -284,6 +284,7 @@ class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     agent: AgentView = NO_AGENT
     permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
     setup: msgspec.Raw = NO_JSON
+    outcome: msgspec.Raw = NO_JSON
 
 
 class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):

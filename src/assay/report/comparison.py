@@ -96,6 +96,8 @@ def _tables(sections: dict[str, Any]) -> Iterator[Table]:
     yield _amounts_table(sections)
     if "capability" in sections:
         yield _pass_k_table(sections)
+    if "measures" in sections:
+        yield _measures_table(sections)
     if any(len(by_name) > 1 for by_name in sections["categories"].values()):
         yield _categories_table(sections)
     if "ranking" in sections:
@@ -190,6 +192,19 @@ def _pass_k_table(sections: dict[str, Any]) -> Table:
                 ]
             )
     return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
+
+
+def _measures_table(sections: dict[str, Any]) -> Table:
+    names, rows = _measured(sections)
+    return "Measures, mean of a trial", ["run", *names], rows
+
+
+def _measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """What the grader measured besides the score: the names, and a row for each run."""
+    by_run = sections["measures"]
+    names = list(dict.fromkeys(name for measures in by_run.values() for name in measures))
+    labels = sections["meta"]["runs"]
+    return names, [[run, *(_number(by_run[run].get(name), 2) for name in names)] for run in labels]
 
 
 def _categories_table(sections: dict[str, Any]) -> Table:
@@ -335,6 +350,11 @@ def _group(sections: dict[str, Any]) -> Iterator[str]:
     for label in sections["meta"]["runs"]:
         yield _short_row(sections, label)
     yield ""
+    if "measures" in sections:
+        names, rows = _measured(sections)
+        for run, *values in rows:
+            shown = ", ".join(f"{n} {v}" for n, v in zip(names, values, strict=True))
+            yield f"- {_text(run)}: a trial on average: {_text(shown)}"
     yield from (f"- {_text(line)}" for line in health_lines(sections))
     yield from (f"- note: {_text(note)}" for note in sections["notes"])
     for pair in sections["pairs"]:

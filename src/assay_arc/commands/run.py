@@ -27,8 +27,8 @@ from assay.cli.options import (
     confinement_options,
     with_options,
 )
-from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import (
+    Decorator,
     WithSandbox,
     concurrency_option,
     help_option,
@@ -39,16 +39,19 @@ from assay.cli.parameters import (
 )
 from assay.cli.progress import Progress
 from assay.errors import OutputError
-from assay.pipeline.batch import Batch, run_batch
+from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc import StoreProblem
+from assay_arc.benchmark import run_tools
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
+from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
+from assay_arc.log import Shows
 from assay_arc.store import (
     META,
     RECORDED,
@@ -65,6 +68,30 @@ DEFAULT_TIMEOUT_MS = 1_800_000
 positive = click.FloatRange(min=0, min_open=True)
 
 
+ablation_options: list[Decorator] = [
+    click.option(
+        "--image/--no-image",
+        default=True,
+        help="Let the agent see the game as an image. Default: --image.",
+    ),
+    click.option(
+        "--grid/--no-grid",
+        default=True,
+        help="Let the agent see the game as rows of digits. Default: --grid.",
+    ),
+    click.option(
+        "--diff/--no-diff",
+        default=True,
+        help="Answer an action with what it changed, not with the whole picture. Default: --diff.",
+    ),
+    click.option(
+        "--memory-file/--no-memory-file",
+        default=False,
+        help="Ask the agent to keep notes in NOTES.md in its folder. Default: --no-memory-file.",
+    ),
+]
+
+
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     games: Sequence[str]
     env_dir: Path | None
@@ -76,6 +103,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     k: int
     concurrency: int
     mcp: bool
+    image: bool
+    grid: bool
+    diff: bool
+    memory_file: bool
     model: str | None
     agent_args: Sequence[str]
     timeout: float | None
@@ -138,6 +169,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     default=True,
     help="Offer the game as an MCP server as well as a command. Default: --mcp.",
 )
+@with_options(ablation_options)
 @model_option
 @click.option(
     "--agent-arg",
@@ -194,6 +226,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
     if bool(agents) == bool(options.resume):
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
+    _check_ablation(options, agents)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
     if options.resume:
@@ -298,11 +331,13 @@ def new_run(
         game_set=",".join(options.games) or "all",
         game_ids=benchmark["games"],
         game_sources={info.game_id: info.source_sha256 for info in games},
+        game_tags={info.game_id: list(info.tags) for info in games if info.tags},
         games_total=len(games),
         seed=benchmark["seed"],
         max_steps=benchmark["max_steps"],
         max_resets=benchmark["max_resets"],
-        config_hash=config_hash(setup),
+        config_hash=config_hash(setup, _ablation(options)),
+        tools=run_tools(_shows(options), memory_file=options.memory_file),
         harness_config=setup,
         arc_agi_version=need_toolkit(),
         trials=options.k,
@@ -325,6 +360,10 @@ def new_run(
     return StoredRun(folder=folder, meta=meta)
 
 
+def _shows(options: RunOptions) -> Shows:
+    return Shows(image=options.image, grid=options.grid, diff=options.diff)
+
+
 def _confinement(options: RunOptions) -> dict[str, Any]:
     asked = {
         "sandbox": options.sandbox,
@@ -333,6 +372,22 @@ def _confinement(options: RunOptions) -> dict[str, Any]:
         "cpus": options.cpus,
     }
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def _ablation(options: RunOptions) -> dict[str, bool]:
+    """How the game is shown, where that is not the default."""
+    default = {"image": True, "grid": True, "diff": True, "memory_file": False}
+    chosen = {name: getattr(options, name) for name in default}
+    return {name: value for name, value in chosen.items() if value != default[name]}
+
+
+def _check_ablation(options: RunOptions, agents: Sequence[str]) -> None:
+    if not options.image and not options.grid:
+        msg = "With --no-image and --no-grid there is nothing left to see."
+        raise click.UsageError(msg)
+    if not options.grid and "search" in (name.partition(":")[0] for name in agents):
+        msg = "The player search reads the grid; leave out --no-grid, or play with another agent."
+        raise click.UsageError(msg)
 
 
 def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions) -> dict[str, Any]:
@@ -346,6 +401,7 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
         "max_steps": config.default_max_steps if steps is None else steps or None,
         "max_resets": config.default_max_resets if resets is None else resets,
         "mcp": options.mcp,
+        **_ablation(options),
     }
 
 
@@ -380,7 +436,7 @@ class ArcRun:
             max_cost=options.max_cost,
         )
         hide_process()
-        with open_sink(self.folder / RESULTS, "resume") as sink:
+        with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
             rows = _MovedRows(sink, self._names, self.folder)
             progress = run_batch(batch, work, rows, show, self._private_folder())
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
@@ -482,7 +538,7 @@ class ArcRun:
 class _MovedRows:
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Sink, names: dict[str, str], target: Path) -> None:
+    def __init__(self, sink: Rows[Capture], names: dict[str, str], target: Path) -> None:
         self.missing = sink.missing
         self._sink = sink
         self._names = names

@@ -161,6 +161,7 @@ function runNumbers(sections, charts, name, n) {
     tokens: performance.tokens?.mean,
     latency: performance.latency,
     steps: charts.steps[name],
+    measures: sections.measures?.[name] ?? {},
   };
 }
 
@@ -183,7 +184,7 @@ function runCard(overview, run, agents) {
   );
 }
 
-function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, steps }) {
+function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, steps, measures }) {
   const facts = [];
   if (isKnown(score))
     facts.push(["score", `${decimal(score)} (${intervalText(scoreInterval, decimal)})`]);
@@ -193,6 +194,9 @@ function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, step
   if (isKnown(totalCost)) facts.push(["cost", `${money(totalCost)}, ${money(cost)} a trial`]);
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
+  for (const [name, value] of Object.entries(measures)) {
+    facts.push([name, `${value.toFixed(1)} a trial`]);
+  }
   return facts;
 }
 
