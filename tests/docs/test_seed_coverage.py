@@ -37,7 +37,7 @@ def test_parameters_of_named_tests_exist() -> None:
         if "[" in name
     }
     files = sorted({name.partition("::")[0] for name in wanted})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     assert wanted - set(done.stdout.splitlines()) == set()
