@@ -18,13 +18,14 @@ parser = argparse.ArgumentParser()
 parser.add_argument("-p", dest="prompt")
 parser.add_argument("--output-format")
 parser.add_argument("--resume")
+parser.add_argument("--model", default="none")
 asked = parser.parse_args()
 time.sleep(float(os.environ.get("AGENT_SLEEP_S", 0)))
 memory = pathlib.Path("memory.txt")
 heard = (memory.read_text() if asked.resume and memory.exists() else "") + asked.prompt + "; "
 memory.write_text(heard)
 for event in (
-    {"type": "system", "session_id": "s-1"},
+    {"type": "system", "session_id": "s-1", "model": asked.model},
     {"type": "thinking", "text": "I will look."},
     {"type": "tool", "name": "WebSearch", "status": "pending", "id": "c1",
      "input": {"query": asked.prompt}},
@@ -50,6 +51,8 @@ SCHEMA = {
     "prompt": {"flag": "-p"},
     "output": {"flag": "--output-format", "value": "stream-json"},
     "resume": {"flag": "--resume", "sessionIdPath": "$.session_id"},
+    "modelFlag": "--model",
+    "modelPath": "$.model",
     "outputEvents": [
         {"match": {"path": "$.type", "value": value}, "emitAs": kind, "extract": extract}
         for value, kind, extract in EVENTS

@@ -283,6 +283,34 @@ def test_the_limits_of_the_driver_can_be_lowered(option: str, answer: str, drive
     assert any(one.get("error") == answer for one in found)
 
 
+class Broken:
+    """An engine that starts and then answers nothing."""
+
+    seed_used = False
+
+    def start(self) -> dict[str, Any]:
+        answer = {"grids": [], "state": "NOT_FINISHED", "levelsCompleted": 0, "winLevels": 3}
+        answer |= {"fullReset": True, "availableActions": [1], "nFrames": 1}
+        return answer | {"frameSha256": "0", "frames": ""}
+
+    def act(self, action: str, x: int | None, y: int | None) -> None:
+        return None
+
+
+def test_an_engine_that_answers_nothing_is_an_error_and_no_crash(tmp_path: Path):
+    from assay_arc.generated import game_driver
+
+    header = {"type": "header", "schema": "assay-arc-log/1", "gameId": "g-1", "seed": 0}
+    header |= {"sourceSha256": "0", "baselines": None, "levelCount": 0, "toolkitVersion": "0"}
+    header |= {"engineVersion": "0", "limits": {"maxSteps": None, "maxResets": None}}
+    log = game_driver.SessionLog(tmp_path / "g-1.jsonl")
+    driver = game_driver.Driver(Broken(), log, header | {"startedAt": "2026-01-01T00:00:00+00:00"})
+    stepped = driver.handle('{"command": "step", "action": "ACTION1"}')
+    assert stepped == {"error": "env.step() returned None"}
+    assert driver.handle('{"command": "reset"}') == {"error": "env.reset() returned None"}
+    log._file.close()
+
+
 def test_the_driver_takes_a_folder_of_games(driver: Path, tmp_path: Path):
     shutil.move(driver / "environment_files", tmp_path / "elsewhere")
     arguments = ("--env-dir", str(tmp_path / "elsewhere"))

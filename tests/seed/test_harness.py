@@ -304,6 +304,16 @@ def test_a_comparison_of_captures_has_the_fields_of_the_seed(line: Line):
     has(report["headToHead"]["pairwise"], [PAIR])
 
 
+def test_runs_of_two_models_are_compared(line: Line, project: Path):
+    for model in ("small", "large"):
+        assert line(f"{CAPTURE} -g ./grader.py --model {model} -o {model}.jsonl").returncode == 0
+        rows = [json.loads(row) for row in (project / f"{model}.jsonl").read_text().splitlines()]
+        assert [row["agent"]["model"] for row in rows] == [model] * 3
+    report = compared(line, "small.jsonl large.jsonl")
+    assert report["meta"]["runs"] == ["small", "large"]
+    assert report["quality"]["small"]["passRate"] == report["quality"]["large"]["passRate"]
+
+
 def test_the_statistical_strategy_adds_intervals_to_captures(line: Line):
     report = compared(line, "a1:run1.jsonl b1:run2.jsonl --strategy statistical")
     quality = report["quality"]["a1"]["confidenceIntervals"]
