@@ -76,6 +76,8 @@ class VendorAdapter:
     """Files and folders that the agent reads in its working folder and in those above it."""
     reads_in_home: tuple[str, ...] = ()
     """The same in the user's HOME, which it does not see when it is isolated."""
+    skills_folder = ".agents/skills"
+    """Where it looks for skills, below a project and below HOME."""
     linger_s = 10.0
     offers_mcp_servers = True
     limited_linger_s = 10.0
