@@ -12,7 +12,13 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import open_stdout, refuse_same_file, unguarded, whole_output
+from assay.cli.output import (
+    open_stdout,
+    refuse_existing,
+    refuse_same_file,
+    unguarded,
+    whole_output,
+)
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -20,6 +26,7 @@ from assay.cli.parameters import (
     labelled_option,
     margin_option,
     output_option,
+    overwrite_option,
     progress_option,
     seed_option,
 )
@@ -47,6 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str
     grader: str | None
     output: Path | None
+    overwrite: bool
     style: str | None
     input_format: 'Kind | Literal["auto"]'
     category_key: str
@@ -79,6 +87,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "-g", "--grader", metavar="FILE", help="Grader file that ranks the runs, for --strategy custom."
 )
 @output_option
+@overwrite_option
 @click.option(
     "-f",
     "--format",
@@ -125,6 +134,7 @@ def command(**given: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as files:
         code = _compare(files, options)
     if code:
@@ -191,7 +201,7 @@ def _write(comparison: "Comparison", options: _Options) -> None:
                 _put(comparison, style, out.buffer)
                 out.buffer.flush()
         return
-    with whole_output(output, overwrite=True) as file:
+    with whole_output(output, overwrite=options.overwrite) as file:
         if style == "table":
             text = TextIOWrapper(file, encoding="utf-8")
             _show(comparison.sections, text)

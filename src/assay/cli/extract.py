@@ -12,11 +12,11 @@ from assay.cli.output import open_sink, refuse_inputs
 from assay.cli.parameters import (
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     progress_option,
     quiet_option,
-    refuse_terminal,
 )
 from assay.errors import InputError
 from assay.pipeline.stages import extract_row
@@ -45,7 +45,7 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
         "assay run evals/prompts.jsonl -s demo | assay extract -s demo | assay grade -g contains",
     ),
 )
-@click.argument("raw", required=False, type=click.Path(path_type=Path))
+@input_argument("raw")
 @with_options(agent_options)
 @output_option
 @overwrite_option
@@ -65,8 +65,6 @@ def command(**given: Any) -> None:
     refuse_inputs(options.output, options.raw, options.schema)
     adapter = plugins.adapter(agent_ref(options))
     source = options.raw
-    if source is None:
-        refuse_terminal()
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0

@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import Sink
-from assay.cli.parameters import help_option
-from assay.errors import InputError, OutputError
+from assay.cli.output import refuse_existing, whole_output
+from assay.cli.parameters import OutFile, help_option, overwrite_option
+from assay.errors import InputError
 from assay.records.catalogue import RECORDS, json_schema
 
 
@@ -25,10 +25,11 @@ from assay.records.catalogue import RECORDS, json_schema
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutFile(),
     metavar="FILE",
-    help="Write to this file, or folder with --split. Default: stdout.",
+    help="Write to this file, or folder with --split. Default: stdout, which is also -.",
 )
+@overwrite_option
 @click.option(
     "-j", "--json", "as_json", is_flag=True, help="Export all schemas as one JSON object."
 )
@@ -40,7 +41,13 @@ from assay.records.catalogue import RECORDS, json_schema
 )
 @help_option
 def command(
-    name: str | None, output: Path | None, *, as_json: bool, split: bool, as_list: bool
+    name: str | None,
+    output: Path | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+    split: bool,
+    as_list: bool,
 ) -> None:
     """List the records that Assay reads and writes, or export their JSON Schema (2020-12).
 
@@ -50,37 +57,35 @@ def command(
         msg = f"unknown schema {name!r}"
         raise InputError(msg, hint=f"available: {', '.join(RECORDS)}")
     if split:
-        _split(output, [name] if name else list(RECORDS))
-    elif name is not None:
-        _write(output, json_schema(name))
+        _split(output, [name] if name else list(RECORDS), overwrite=overwrite)
+        return
+    if name is not None:
+        text = _text(json_schema(name))
     elif as_json and not as_list:
-        _write(output, {each: json_schema(each) for each in RECORDS})
+        text = _text({each: json_schema(each) for each in RECORDS})
     else:
-        click.echo("Available schemas (use --json to export):")
-        for each, kind in RECORDS.items():
-            click.echo(f"  - {each.ljust(16)} {_first_line(kind)}")
+        width = max(map(len, RECORDS))
+        lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in RECORDS.items()]
+        text = "\n".join(["Available schemas (use --json to export):", *lines, ""])
+    with whole_output(output, overwrite=overwrite) as out:
+        out.write(text.encode())
 
 
-def _split(output: Path | None, names: list[str]) -> None:
+def _split(output: Path | None, names: list[str], *, overwrite: bool) -> None:
     if output is None:
         msg = "--split needs -o FOLDER."
         raise click.UsageError(msg)
-    for name in names:
-        _write(output / f"{name}.json", json_schema(name))
+    files = {name: output / f"{name}.json" for name in names}
+    for path in files.values():
+        refuse_existing(path, overwrite=overwrite)
+    for name, path in files.items():
+        with whole_output(path, overwrite=overwrite) as out:
+            out.write(_text(json_schema(name)).encode())
     click.echo(f"wrote {len(names)} schema files to {output}", err=True)
 
 
-def _write(output: Path | None, value: Any) -> None:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    if output is None:
-        Sink(None).append(text.encode())
-        return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise OutputError(msg) from error
+def _text(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def _first_line(kind: Any) -> str:

@@ -78,6 +78,9 @@ def command(**given: Any) -> None:
         raise PluginError(msg, hint="in a checkout of Assay: pip install '.[view]'") from error
     options = _Options(**given)
     chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    if any(path.rpartition(":")[2] == "-" for path in options.paths):
+        msg = "assay view follows files as they grow; write what comes on stdin to a file first."
+        raise click.UsageError(msg)
     folders = [Path(path) for path in options.paths if Path(path).is_dir()]
     named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
     for _, path in named:
