@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from assay import plugins
-from assay.cli.group import examples
+from assay.cli.group import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink, refuse_inputs
 from assay.cli.parameters import (
@@ -40,7 +40,8 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Turn raw output into trajectories.",
-    epilog=examples(
+    epilog=variables(*PRICES)
+    + examples(
         "assay extract raw.jsonl -s demo -o trajectories.jsonl",
         "assay run evals/prompts.jsonl -s demo | assay extract -s demo | assay grade -g contains",
     ),

@@ -349,7 +349,11 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
 
 
 def agent_ref(options: AgentOptions) -> PluginRef:
-    """The agent that the options name; checks that it can be built."""
+    """The agent that the options name; checks that it can be built and its cost be estimated."""
+    if os.environ.get("ASSAY_PRICES"):
+        from assay.adapters.prices import price_table  # late: seldom used before a trial ends
+
+        price_table()
     ref = _schema_on_stdin() if options.schema == "-" else plugins.adapter_ref(options.schema or "")
     more: dict[str, Any] = {
         "model": options.model,

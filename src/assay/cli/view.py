@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.group import CACHE, examples, variables
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -38,7 +38,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Show runs in a browser, live while they are written.",
-    epilog=examples(
+    epilog=variables(*CACHE)
+    + examples(
         "assay view results.jsonl",
         "assay view before.jsonl after.jsonl --open",
         "assay view .",
