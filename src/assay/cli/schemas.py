@@ -1,7 +1,7 @@
 """assay schemas: JSON Schema for every file format."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import click
 import msgspec
@@ -53,35 +53,43 @@ def command(
 
     With NAME, only that schema is exported.
     """
-    if name is not None and name not in RECORDS:
+    kinds = all_kinds()
+    if name is not None and name not in kinds:
         msg = f"unknown schema {name!r}"
-        raise InputError(msg, hint=f"available: {', '.join(RECORDS)}")
+        raise InputError(msg, hint=f"available: {', '.join(kinds)}")
     if split:
-        _split(output, [name] if name else list(RECORDS), overwrite=overwrite)
+        chosen = {name: kinds[name]} if name else kinds
+        _split(output, chosen, overwrite=overwrite)
         return
     if name is not None:
-        text = _text(json_schema(name))
+        text = _text(json_schema(name, kinds[name]))
     elif as_json and not as_list:
-        text = _text({each: json_schema(each) for each in RECORDS})
+        text = _text({each: json_schema(each, kind) for each, kind in kinds.items()})
     else:
-        width = max(map(len, RECORDS))
-        lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in RECORDS.items()]
+        width = max(map(len, kinds))
+        lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in kinds.items()]
         text = "\n".join(["Available schemas (use --json to export):", *lines, ""])
     with whole_output(output, overwrite=overwrite) as out:
         out.write(text.encode())
 
 
-def _split(output: Path | None, names: list[str], *, overwrite: bool) -> None:
+def all_kinds() -> dict[str, Any]:
+    from assay.compare.shapes import REPORTS  # late: it imports numpy
+
+    return {**RECORDS, **REPORTS}
+
+
+def _split(output: Path | None, kinds: dict[str, Any], *, overwrite: bool) -> None:
     if output is None:
         msg = "--split needs -o FOLDER."
         raise click.UsageError(msg)
-    files = {name: output / f"{name}.json" for name in names}
+    files = {name: output / f"{name}.json" for name in kinds}
     for path in files.values():
         refuse_existing(path, overwrite=overwrite)
     for name, path in files.items():
         with whole_output(path, overwrite=overwrite) as out:
-            out.write(_text(json_schema(name)).encode())
-    click.echo(f"wrote {len(names)} schema files to {output}", err=True)
+            out.write(_text(json_schema(name, kinds[name])).encode())
+    click.echo(f"wrote {len(kinds)} schema files to {output}", err=True)
 
 
 def _text(value: Any) -> str:
@@ -90,5 +98,7 @@ def _text(value: Any) -> str:
 
 def _first_line(kind: Any) -> str:
     kind = kind[0] if isinstance(kind, tuple) else kind
+    if get_origin(kind) is list:
+        kind = get_args(kind)[0]
     doc = getattr(kind, "__doc__", None) if isinstance(kind, type) else None
     return doc.splitlines()[0] if doc else "One step of a trajectory."

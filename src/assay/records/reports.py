@@ -122,6 +122,60 @@ class LabelReport(msgspec.Struct, kw_only=True, rename="camel"):
     """What keeps these numbers from being trusted."""
 
 
+class AgentStatus(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A known agent: whether it is installed, and what is captured of it."""
+
+    name: str
+    program: str
+    install: str
+    login: str
+    keys: list[str]
+    tested: list[str]
+    thoughts: str
+    tool_output: str
+    tokens: str
+    cost: str
+    installed: bool
+    path: str | None
+    version: str | None
+    notes: list[str]
+
+
+class DoctorFinding(msgspec.Struct, kw_only=True, frozen=True):
+    """What doctor found out about one agent, or about one thing of this machine."""
+
+    agent: str
+    ok: bool
+    words: str
+    advice: list[str]
+
+
+class ProgressEvent(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A line of capture, trials, run and arc run with --json, on stderr."""
+
+    event: str
+    t: float
+    """Seconds since the start."""
+    id: str | UnsetType = UNSET
+    trial: int | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    """Of a step."""
+    name: str | UnsetType = UNSET
+    """Of a tool, or the type of another step."""
+    text: str | UnsetType = UNSET
+    """Of a warning."""
+    ms: float | UnsetType = UNSET
+    pass_: bool | UnsetType | None = msgspec.field(name="pass", default=UNSET)
+    cause: str | UnsetType | None = UNSET
+    done: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    passed: int | UnsetType = UNSET
+    measured: int | UnsetType = UNSET
+    tokens: int | UnsetType = UNSET
+    cost_usd: float | UnsetType = UNSET
+    causes: dict[str, int] | UnsetType = UNSET
+
+
 class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     """The seed's SummaryResult; behind it the verdict and the cause, where there is one."""
 
