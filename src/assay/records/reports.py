@@ -176,6 +176,26 @@ class ProgressEvent(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     causes: dict[str, int] | UnsetType = UNSET
 
 
+class ExportSummary(msgspec.Struct, kw_only=True, rename="camel"):
+    """What an export took, and what it left out for which reason."""
+
+    files: list[str]
+    trials: int = 0
+    """All that the files hold."""
+    written: int = 0
+    """Examples or rows."""
+    left_out: dict[str, int] = {}
+    masked: int = 0
+    """Examples in which a secret of the environment was covered."""
+    thoughts_dropped: int = 0
+    sub_agent_steps: int = 0
+    """Steps of sub-agents, which are no part of the conversation."""
+    not_passed: int = 0
+    not_graded: int = 0
+    """Of the trials that were taken."""
+    output: str | UnsetType = UNSET
+
+
 class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     """The seed's SummaryResult; behind it the verdict and the cause, where there is one."""
 
