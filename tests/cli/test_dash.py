@@ -31,6 +31,8 @@ READERS = {
     "compare --run": (["compare", "r.jsonl", "--run", "n:{}", "-f", "markdown"], "r.jsonl"),
     "report": (["report", "a:{}", "-f", "junit"], "r.jsonl"),
     "plan": (["plan", "{}"], "r.jsonl"),
+    "export": (["export", "sft", "{}", "-q"], "r.jsonl"),
+    "export kto": (["export", "kto", "{}", "-q"], "r.jsonl"),
     "schema": (["extract", "raw.jsonl", "-s", "{}", "-q"], "agent.json"),
 }
 """Each command, with {} for the file, and a file to give it."""
@@ -99,7 +101,7 @@ def words_with(words: list[str], file: str) -> list[str]:
 
 def steady(output: bytes) -> Any:
     """Leave out what differs between two runs of one command: clocks, versions and folders."""
-    if output.startswith(b'{"id"'):
+    if output.startswith((b'{"id"', b'{"messages"')):
         rows = [json.loads(line) for line in output.splitlines()]
         return [(row["id"], row.get("output"), row.get("score"), row.get("label")) for row in rows]
     return b"\n".join(line for line in output.splitlines() if b"Generated" not in line)
@@ -155,6 +157,8 @@ def test_a_terminal_as_stdin_is_refused(name, made):
         ["compare", "-", "--run", "b:-"],
         ["report", "a:-", "b:-", "-o", "-"],
         ["plan", "-", "-"],
+        ["export", "sft", "-", "-"],
+        ["fixtures", "-", "-", "-g", "contains", "-o", "made"],
         ["calibrate", "--labels", "-"],
         ["calibrate", "-", "--labels", "-"],
         ["extract", "-", "-s", "-"],

@@ -258,8 +258,8 @@ def test_the_rows_of_every_stage(schemas, assay, made, tmp_path):
 
 
 def test_the_trials_of_an_unfinished_prompt(schemas, assay, made, tmp_path):
-    words = ["trials", made / "p.jsonl", "-s", "demo", "--isolate", "-k", "3", "--max-cost", "0.001"]
-    assert assay(*words, "-o", "t.jsonl").code == 1
+    words = ["trials", made / "p.jsonl", "-s", "demo", "--isolate", "-k", "3"]
+    assert assay(*words, "--max-cost", "0.001", "-o", "t.jsonl").code == 1
     for row in rows_of(tmp_path / "t.jsonl.partial"):
         check(schemas, "FinishedTrial", row)
 

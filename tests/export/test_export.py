@@ -17,6 +17,14 @@ from assay.cli.schemas import all_kinds
 from assay.records.catalogue import json_schema
 from assay.report.table import COLUMNS
 
+SHAPES = {
+    "sft": "SftExample",
+    "dpo": "DpoExample",
+    "kto": "KtoExample",
+    "sharegpt": "ShareGptExample",
+    "table": "TableRow",
+}
+
 
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -33,6 +41,8 @@ def export(assay, results, tmp_path):
         )
         assert done.code == 0, done.stderr
         summary = json.loads(done.stderr.splitlines()[-1])
+        for example in rows(out):
+            jsonschema.validate(example, json_schema(kind, all_kinds()[SHAPES[kind]]))
         return rows(out), summary
 
     return run

@@ -102,6 +102,8 @@ class ReplayAdapter:
             raise InputError(msg, hint=hint)
 
     def command(self, ask: Ask) -> Command:
+        if not ask.text and not ask.prompt_id:  # asked only for the program
+            return Command(argv=("cat",))
         lines = self._lines(ask)
         return Command(argv=("cat",), stdin="".join(f"{line}\n" for line in lines))
 
