@@ -62,6 +62,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's own HOME when it is isolated."""
     scratch: str = ""
     """A folder of this trial for files that the adapter wants written."""
+    prompt_id: str = ""
+    trial: int = 1
+    """Which prompt this is, and which trial of it. Real agents are never told."""
     mcp_servers: dict[str, dict[str, Any]] = {}
     """Servers of the trial's world by name: {"command", "args", "env"}; transport is stdio."""
     sandbox: str = ""
@@ -162,6 +165,8 @@ class Adapter(Protocol):
     An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
     first starts. In a HOME that trials share, the others then wait for the first one's first step.
     And `offers_mcp_servers = True`: the agent gets the servers of Ask.
+    check_trials(specs) is called before anything runs, and raises InputError for trials that cannot
+    work. content_hash replaces the program's version and the options in the identity of trials.
     """
 
     name: str

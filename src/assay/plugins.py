@@ -25,6 +25,7 @@ BUILT_IN = {
         "simple": "assay.adapters.text:SimpleAdapter",
         "shell": "assay.adapters.text:ShellAdapter",
         "acp": "assay.adapters.acp:AcpAdapter",
+        "replay": "assay.adapters.replay:ReplayAdapter",
         "random": "assay_arc.players:random_player",
         "search": "assay_arc.players:search_player",
         "claude": "assay.adapters.claude:ClaudeAdapter",
@@ -109,9 +110,10 @@ _building = threading.RLock()
 def adapter_ref(text: str) -> PluginRef:
     """Read what a user gave to -s: a schema file, a name, or name:argument."""
     path = Path(text)
-    if path.suffix == ".json" or path.is_file():
-        return PluginRef(name="declared", options={"schema": _read_json(path), "source": path.name})
     name, colon, argument = text.partition(":")
+    is_named = colon and name in BUILT_IN["assay.adapters"]  # as in replay:results.json
+    if path.is_file() or (path.suffix == ".json" and not is_named):
+        return PluginRef(name="declared", options={"schema": _read_json(path), "source": path.name})
     return PluginRef(name=name, options={"argument": argument} if colon else {})
 
 

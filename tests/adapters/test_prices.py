@@ -7,7 +7,7 @@ import pytest
 from msgspec import UNSET
 
 from assay.adapters.prices import estimate_cost, price_table, with_cost
-from assay.errors import InputError
+from assay.errors import InputError, UsageError
 from assay.records.capture import Usage
 
 MILLION = 1_000_000
@@ -67,7 +67,7 @@ def test_table_has_a_date_and_positive_prices() -> None:
 def test_users_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "prices.json"
     monkeypatch.setenv("ASSAY_PRICES", str(path))
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(UsageError, match="No such file"):
         price_table()
     path.write_text(json.dumps({"asOf": "2027-01-01", "models": {"m": {"input": 1, "output": 2}}}))
     assert estimate_cost("m", used(output_tokens=MILLION)) == 2

@@ -170,14 +170,22 @@ def test_scores_on_an_edge_belong_to_the_bin_above(tmp_path):
     assert list(bins.values()) == [2, 1, 2, 1, 2]
 
 
-def test_odd_weights_are_not_taken(tmp_path):
+def test_weights_that_are_not_given_have_their_usual_values(tmp_path):
     a = write(tmp_path / "a.jsonl", {"p": 1.0})
     b = write(tmp_path / "b.jsonl", {"p": 0.0})
-    odd = {"COMPARE_QUALITY": "nan", "COMPARE_LATENCY": "-1", "COMPARE_RELIABILITY": "1_0"}
-    told = compared(a, b, env=odd)
-    assert all(any(name in w for w in told.warnings) for name in odd)
-    row = json.loads(next(told.rows())[0])
-    assert row["scores"]["a"] == pytest.approx(0.5 + 0.3 / 1.1 + 0.2)
+    row = json.loads(next(compared(a, b, weights={"COMPARE_QUALITY": 2.0}).rows())[0])
+    assert row["scores"]["a"] == pytest.approx(2.0 + 0.3 / 1.1 + 0.2)
+
+
+def test_the_number_of_resamples_reaches_every_bootstrap(tmp_path):
+    runs = [
+        write(tmp_path / f"{name}.jsonl", scores(60, rate, seed))
+        for seed, (name, rate) in enumerate((("a", 0.4), ("b", 0.6), ("c", 0.5)))
+    ]
+    few, usual = compared(*runs, n_resamples=100).sections, compared(*runs).sections
+    assert few["meta"]["bootstrapIterations"] == 100
+    assert "bootstrapIterations" not in usual["meta"]
+    assert few["ranking"] != usual["ranking"]
 
 
 def test_many_prompts_are_written_once_each_and_in_order(tmp_path):

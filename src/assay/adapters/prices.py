@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.errors import InputError
+from assay.errors import InputError, UsageError
 from assay.records.capture import Usage
 
 _MILLION = 1_000_000
@@ -108,8 +108,8 @@ def _read(path: str) -> PriceTable:
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=PriceTable)
     except OSError as error:
-        msg = f"ASSAY_PRICES: {path}: {error.strerror}"
-        raise InputError(msg, hint="unset ASSAY_PRICES to use the built-in prices") from error
+        msg = f"ASSAY_PRICES={path}: {error.strerror}"
+        raise UsageError(msg, hint="unset ASSAY_PRICES to use the built-in prices") from error
     except msgspec.MsgspecError as error:
         msg = f"{path}: {error}"
         hint = 'a price table is {"asOf": "YYYY-MM-DD", "models": {NAME: {"input", "output"}}}'

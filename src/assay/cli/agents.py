@@ -8,7 +8,7 @@ import msgspec
 
 from assay import plugins
 from assay.adapters.vendor import KNOWN, KnownAgent
-from assay.cli.group import examples
+from assay.cli.group import COLOUR, examples, variables
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.identity import asked_version
@@ -18,7 +18,8 @@ from assay.records.text import visible_line
 
 @click.command(
     short_help="List the known agents: installed or not, and what is captured.",
-    epilog=examples(
+    epilog=variables(*COLOUR)
+    + examples(
         "assay agents",
         "assay agents --json",
     ),

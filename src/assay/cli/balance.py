@@ -6,11 +6,18 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import refuse_same_file, whole_output
-from assay.cli.parameters import Number, debug_option, help_option, output_option, overwrite_option
+from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
+from assay.cli.parameters import (
+    Number,
+    debug_option,
+    help_option,
+    input_argument,
+    output_option,
+    overwrite_option,
+)
 from assay.pipeline.prompts import analyse, category_of
 from assay.records.rows import open_rows
-from assay.records.spec import Prompt
+from assay.records.spec import HINT, Prompt
 from assay.report.summary import balance_lines
 
 
@@ -21,7 +28,7 @@ from assay.report.summary import balance_lines
         "assay balance evals/prompts.jsonl --key category --threshold 80 -o balance.json",
     ),
 )
-@click.argument("prompts", type=click.Path(path_type=Path))
+@input_argument("prompts")
 @output_option
 @click.option(
     "-k",
@@ -43,7 +50,7 @@ from assay.report.summary import balance_lines
 @debug_option
 @help_option
 def command(
-    prompts: Path,
+    prompts: Path | None,
     output: Path | None,
     key: str,
     threshold: float,
@@ -52,12 +59,14 @@ def command(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Count the prompts per category in the file PROMPTS, and report categories with too few.
+    """Count the prompts per category in the file PROMPTS (default: stdin).
 
-    The chart goes to stderr, the counts and suggestions as JSON to the output.
+    Categories with too few prompts are reported. The chart goes to stderr, the counts and
+    suggestions as JSON to the output.
     """
     refuse_same_file(prompts, output)
     with open_rows(prompts) as rows:
+        refuse_empty_stdin(rows, prompts, HINT)
         decoder = msgspec.json.Decoder(Prompt)
         found = analyse((category_of(prompt, key) for prompt in rows.rows(decoder)), threshold)
     if not quiet:

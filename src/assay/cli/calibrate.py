@@ -10,11 +10,15 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
 from assay.cli.parameters import (
+    DASH,
+    InFile,
+    OutFile,
     concurrency_option,
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     quiet_option,
@@ -36,7 +40,7 @@ from assay.report.calibration import label_markdown, sample_markdown
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
-    results: Path
+    results: Path | None
     output: Path | None
     sample: int | None
     seed: int
@@ -60,7 +64,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay calibrate results.jsonl --labels labels.jsonl",
     ),
 )
-@click.argument("results", type=click.Path(path_type=Path))
+@input_argument("results")
 @output_option
 @click.option(
     "-s",
@@ -75,13 +79,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @with_options(grader_options)
 @click.option(
     "--labels",
-    type=click.Path(path_type=Path),
+    type=InFile(stdin=DASH),
     metavar="FILE",
     help="Compare the grader with the human labels in this sheet.",
 )
 @click.option(
     "--export",
-    type=click.Path(path_type=Path),
+    type=OutFile(stdout=DASH),
     metavar="FILE",
     help="Write a sheet for people to label, without the grader's verdicts.",
 )
@@ -100,7 +104,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @debug_option
 @help_option
 def command(**given: Any) -> None:
-    """Check the grader that graded the file RESULTS, or another one (-g).
+    """Check the grader that graded the file RESULTS (default: stdin), or another one (-g).
 
     Without --export and --labels it writes a random sample of failures to read; with -g each is
     graded again. --export writes a sheet in which people fill in "label"; --labels reads that
@@ -114,6 +118,7 @@ def command(**given: Any) -> None:
         refuse_same_file(options.results, target)
         refuse_same_file(options.labels, target)
     with open_rows(options.results) as rows:
+        refuse_empty_stdin(rows, options.results, "calibrate reads what `assay grade` wrote")
         if options.export:
             _export(rows, options)
         elif options.labels:
@@ -176,7 +181,7 @@ def _export(rows: RowFile, options: _Options) -> None:
 def _compare(rows: RowFile, options: _Options) -> None:
     from assay.pipeline.labels import compare_with_labels  # needs numpy, the others do not
 
-    with open_rows(options.labels) as sheet:
+    with open_rows(None if options.labels == DASH else options.labels) as sheet:
         graders = grader_refs(options.graders, options.grader_timeout)
         report = compare_with_labels(rows, sheet, graders, options.concurrency)
     _write(report, label_markdown, options)

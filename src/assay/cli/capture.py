@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import plan_captures
-from assay.cli.group import examples
+from assay.cli.group import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
@@ -24,7 +24,8 @@ from assay.pipeline.batch import run_batch
 @click.command(
     cls=AfterDashes,
     short_help="Run prompts against an agent and record full trajectories.",
-    epilog=examples(
+    epilog=variables(*PRICES, *CACHE)
+    + examples(
         "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl",
         "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl --resume",
         "assay capture evals/prompts.jsonl -j 4 -o acp.jsonl -- assay headless -s demo",

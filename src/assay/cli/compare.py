@@ -1,6 +1,7 @@
 """assay compare: is one run better than another, and how sure is that?"""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 import click
 import msgspec
 
-from assay.cli.group import examples
-from assay.cli.output import open_stdout, refuse_same_file, unguarded, whole_output
+from assay.cli.group import COLOUR, examples, variables
+from assay.cli.output import (
+    open_stdout,
+    refuse_existing,
+    refuse_same_file,
+    unguarded,
+    whole_output,
+)
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -20,6 +27,7 @@ from assay.cli.parameters import (
     labelled_option,
     margin_option,
     output_option,
+    overwrite_option,
     progress_option,
     seed_option,
 )
@@ -41,12 +49,24 @@ if TYPE_CHECKING:
     from assay.stats.verdict import GateName
 
 
+WEIGHTS = (
+    "COMPARE_QUALITY",
+    "COMPARE_LATENCY",
+    "COMPARE_RELIABILITY",
+    "COMPARE_CAPABILITY",
+    "COMPARE_CONSISTENCY",
+)
+ITERATIONS = "COMPARE_BOOTSTRAP_ITERATIONS"
+_NUMBER = re.compile(r"\+?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+
+
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     labelled: tuple[str, ...]
     strategy: str
     grader: str | None
     output: Path | None
+    overwrite: bool
     style: str | None
     input_format: 'Kind | Literal["auto"]'
     category_key: str
@@ -60,7 +80,17 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Compare runs, with confidence intervals and tests.",
-    epilog=examples(
+    epilog=variables(
+        "COMPARE_QUALITY, COMPARE_LATENCY, COMPARE_RELIABILITY",
+        "Weights of --strategy weighted for captures. Default: 0.5, 0.3, 0.2.",
+        "COMPARE_CAPABILITY, COMPARE_RELIABILITY, COMPARE_CONSISTENCY",
+        "Weights of --strategy weighted for trials. Default: 0.4, 0.4, 0.2.",
+        ITERATIONS,
+        "Resamples of each bootstrap interval, 100 to 1000000.",
+        "Default: 5000, or 1000 for the ranking of three and more runs.",
+        *COLOUR,
+    )
+    + examples(
         "assay compare before.jsonl after.jsonl",
         "assay compare before.jsonl after.jsonl -o comparison.md",
         "assay compare old:before.jsonl new:after.jsonl --fail-on regression --margin 0.05",
@@ -79,6 +109,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "-g", "--grader", metavar="FILE", help="Grader file that ranks the runs, for --strategy custom."
 )
 @output_option
+@overwrite_option
 @click.option(
     "-f",
     "--format",
@@ -125,13 +156,37 @@ def command(**given: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as files:
         code = _compare(files, options)
     if code:
         raise click.exceptions.Exit(code)
 
 
+def _weights() -> dict[str, float]:
+    """Read the weights from the environment: those of both kinds of run, used or not."""
+    weights = {}
+    for name in WEIGHTS:
+        value = os.environ.get(name, "")
+        # float() also takes 1_000, other alphabets' digits, nan and inf.
+        if value and not _NUMBER.fullmatch(value):
+            msg = f"{name}={value!r} is not a weight, which is a number of at least 0."
+            raise click.UsageError(msg)
+        if value:
+            weights[name] = float(value)
+    return weights
+
+
+def _iterations() -> int | None:
+    value = os.environ.get(ITERATIONS, "")
+    if value and not (value.isascii() and value.isdigit() and 100 <= int(value) <= 1_000_000):
+        msg = f"{ITERATIONS}={value!r} is not a whole number from 100 to 1000000."
+        raise click.UsageError(msg)
+    return int(value) if value else None
+
+
 def _compare(named: Named, options: _Options) -> int:
+    weights, n_resamples = _weights(), _iterations()  # refused before the files are read
     with _one_thread():  # numpy is imported here, with all that needs it
         from assay.compare.report import CompareOptions, compare, load_runs
 
@@ -144,13 +199,14 @@ def _compare(named: Named, options: _Options) -> int:
         strategy=options.strategy,
         margin=options.margin,
         seed=options.seed,
-        env=os.environ,
+        weights=weights,
+        n_resamples=n_resamples,
         judge=_judge(options.grader) if options.strategy == "custom" and options.grader else None,
     )
     comparison = compare(runs, chosen)
     for warning in comparison.warnings:
         click.echo(f"note: {warning}", err=True)
-    if options.strict and comparison.n_differences:
+    if options.strict and comparison.warnings:
         msg = f"the runs differ: {comparison.warnings[0]}"
         raise InputError(
             msg, hint="compare runs made with the same prompts and settings, or leave out --strict"
@@ -191,7 +247,7 @@ def _write(comparison: "Comparison", options: _Options) -> None:
                 _put(comparison, style, out.buffer)
                 out.buffer.flush()
         return
-    with whole_output(output, overwrite=True) as file:
+    with whole_output(output, overwrite=options.overwrite) as file:
         if style == "table":
             text = TextIOWrapper(file, encoding="utf-8")
             _show(comparison.sections, text)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from assay import plugins
-from assay.cli.group import examples, run_command
+from assay.cli.group import COLOUR, examples, run_command, variables
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
@@ -16,7 +16,8 @@ from assay.records.rows import decode_row, read_lines
 
 @click.command(
     short_help="Run the whole flow with agents that ship with Assay.",
-    epilog=examples(
+    epilog=variables(*COLOUR)
+    + examples(
         "assay demo",
         "assay view demo-out",
     ),

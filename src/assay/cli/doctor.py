@@ -12,7 +12,7 @@ import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
-from assay.cli.group import examples
+from assay.cli.group import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
@@ -35,7 +35,8 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Start an agent with a trivial prompt and report what is wrong.",
-    epilog=examples(
+    epilog=variables(*COLOUR)
+    + examples(
         "assay doctor",
         "assay doctor demo",
         "assay doctor demo --no-start --json",

@@ -6,17 +6,17 @@ from typing import Any
 import click
 
 from assay import plugins
-from assay.cli.group import examples
+from assay.cli.group import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink, refuse_inputs
 from assay.cli.parameters import (
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     progress_option,
     quiet_option,
-    refuse_terminal,
 )
 from assay.errors import InputError
 from assay.pipeline.stages import extract_row
@@ -40,12 +40,13 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Turn raw output into trajectories.",
-    epilog=examples(
+    epilog=variables(*PRICES)
+    + examples(
         "assay extract raw.jsonl -s demo -o trajectories.jsonl",
         "assay run evals/prompts.jsonl -s demo | assay extract -s demo | assay grade -g contains",
     ),
 )
-@click.argument("raw", required=False, type=click.Path(path_type=Path))
+@input_argument("raw")
 @with_options(agent_options)
 @output_option
 @overwrite_option
@@ -65,8 +66,6 @@ def command(**given: Any) -> None:
     refuse_inputs(options.output, options.raw, options.schema)
     adapter = plugins.adapter(agent_ref(options))
     source = options.raw
-    if source is None:
-        refuse_terminal()
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0

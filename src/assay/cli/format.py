@@ -6,16 +6,15 @@ from pathlib import Path
 import click
 
 from assay.cli.group import examples
-from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
 from assay.cli.parameters import (
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     progress_option,
-    refuse_terminal,
 )
-from assay.errors import InputError
 from assay.records.rows import open_rows
 from assay.report.rows import STYLES, Style, write_rows
 
@@ -28,7 +27,7 @@ from assay.report.rows import STYLES, Style, write_rows
         "cat results.jsonl | assay format -f csv",
     ),
 )
-@click.argument("results", required=False, type=click.Path(path_type=Path))
+@input_argument("results")
 @click.option(
     "-f",
     "--style",
@@ -65,13 +64,9 @@ def command(
         msg = "--safe is for CSV only; add -f csv."
         raise click.UsageError(msg)
     refuse_same_file(results, output)
-    if results is None:
-        refuse_terminal()
     generated = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     with open_rows(results) as rows:
-        if results is None and rows.empty:
-            msg = "stdin: no rows"
-            raise InputError(msg, hint="give a file, or pipe the rows in")
+        refuse_empty_stdin(rows, results, "give a file, or pipe the rows in")
         with whole_output(output, overwrite=overwrite) as out:
             write_rows(rows, out, style, generated, safe=safe)
     if progress:

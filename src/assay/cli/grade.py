@@ -17,11 +17,11 @@ from assay.cli.parameters import (
     concurrency_option,
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     progress_option,
     quiet_option,
-    refuse_terminal,
 )
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow, rows_wait
@@ -58,7 +58,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay extract raw.jsonl -s demo | assay grade -g contains",
     ),
 )
-@click.argument("rows", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@input_argument("rows", metavar="[FILE]")
 @with_options(grader_options)
 @output_option
 @click.option(
@@ -89,8 +89,6 @@ def command(**given: Any) -> None:
     mode = output_mode(
         options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
     )
-    if options.rows is None:
-        refuse_terminal()
     refuse_inputs(options.output, options.rows, *options.graders)
     if not options.quiet:
         note_unmasked()

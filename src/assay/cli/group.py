@@ -80,6 +80,20 @@ def _plugin_command(name: str) -> click.Command | None:
     return command
 
 
+COLOUR = ("NO_COLOR", "Any value: print without colours.")
+CACHE = ("XDG_CACHE_HOME", "Cache folder, an absolute path. Default: ~/.cache.")
+PRICES = (
+    "ASSAY_PRICES",
+    "A file with prices to estimate costs from, instead of the built-in table.",
+)
+
+
+def variables(*lines: str) -> str:
+    """A part of a command's help: names of environment variables, and below them what they do."""
+    shown = [f"  {line}" if line.partition(",")[0].isupper() else f"      {line}" for line in lines]
+    return "\n".join(["\b", "Environment variables:", *shown, "", ""])
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: command lines that work as they are."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

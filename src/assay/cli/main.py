@@ -17,6 +17,8 @@ COMMANDS = {
     "calibrate": "Check a grader: sample failures, compare it with human labels.",
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
+    "export": "Export results as training data or as a table.",
+    "fixtures": "Write a test that asserts the verdicts on recorded trials.",
     "compare": "Compare runs, with confidence intervals and tests.",
     "report": "Report on runs as one HTML file, Markdown or JUnit.",
     "view": "Show runs in a browser, live while they are written.",

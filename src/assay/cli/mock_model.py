@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from assay.cli.group import examples
-from assay.cli.parameters import help_option
+from assay.cli.parameters import InFile, OutFile, help_option
 from assay.errors import OutputError
 from assay.testing.model.server import serve
 
@@ -17,7 +17,7 @@ from assay.testing.model.server import serve
         "assay mock-model script.json --port-file port.txt --log requests.jsonl",
     ),
 )
-@click.argument("script", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("script", type=InFile(stdin=Path("/dev/stdin")))
 @click.option(
     "-p",
     "--port",
@@ -28,13 +28,13 @@ from assay.testing.model.server import serve
 )
 @click.option(
     "--port-file",
-    type=click.Path(path_type=Path),
+    type=OutFile(stdout=Path("/dev/stdout")),
     metavar="FILE",
     help="Write the port number to this file.",
 )
 @click.option(
     "--log",
-    type=click.Path(path_type=Path),
+    type=OutFile(stdout=Path("/dev/stdout")),
     metavar="FILE",
     help="Log each request to this file, as JSONL.",
 )

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import msgspec
 
 from assay import plugins
 from assay.cli.parameters import (
+    DASH,
     Decorator,
+    InFile,
     Number,
     append_option,
+    claim_stdin,
     concurrency_option,
     container_option,
     cpus_option,
@@ -33,6 +37,7 @@ from assay.pipeline.prompts import Setting
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import local_machine
 from assay.records.journal import Mode
+from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
 from assay.run.workspace import private_root
 
@@ -108,7 +113,7 @@ agent_options: list[Decorator] = [
     ),
     click.option(
         "--mcp",
-        type=click.Path(path_type=Path),
+        type=InFile(stdin=DASH),
         metavar="FILE",
         help="Give the agent the MCP servers in this file (the common mcpServers JSON).",
     ),
@@ -344,8 +349,12 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
 
 
 def agent_ref(options: AgentOptions) -> PluginRef:
-    """The agent that the options name; checks that it can be built."""
-    ref = plugins.adapter_ref(options.schema or "")
+    """The agent that the options name; checks that it can be built and its cost be estimated."""
+    if os.environ.get("ASSAY_PRICES"):
+        from assay.adapters.prices import price_table  # late: seldom used before a trial ends
+
+        price_table()
+    ref = _schema_on_stdin() if options.schema == "-" else plugins.adapter_ref(options.schema or "")
     more: dict[str, Any] = {
         "model": options.model,
         "args": tuple(options.agent_args),
@@ -357,6 +366,12 @@ def agent_ref(options: AgentOptions) -> PluginRef:
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
     plugins.adapter(ref)
     return ref
+
+
+def _schema_on_stdin() -> PluginRef:
+    claim_stdin()
+    schema = _json(sys.stdin.buffer.read(), "stdin")
+    return PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
 
 
 def _check_supported(name: str, more: dict[str, Any]) -> None:
@@ -375,18 +390,24 @@ def _check_supported(name: str, more: dict[str, Any]) -> None:
 def _mcp_file(path: Path) -> dict[str, Any]:
     """Read an mcpServers file; it is checked again by the adapter that translates it."""
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        data = sys.stdin.buffer.read() if path == DASH else path.read_bytes()
     except OSError as error:
         msg = f"--mcp {path}: {error.strerror}"
         raise InputError(msg) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path}: not JSON: {error}"
-        raise InputError(msg) from error
+    content = _json(data, "stdin" if path == DASH else str(path))
     # Late: only --mcp needs it at start-up.
     from assay.adapters.vendor import parse_mcp, with_full_paths
 
     parse_mcp(content, str(path))
     return dict(with_full_paths(content, lambda name: _found_beside(path, name)))
+
+
+def _json(data: bytes, name: str) -> Any:
+    try:
+        return msgspec.json.decode(data.removeprefix(BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{name}: not JSON: {error}"
+        raise InputError(msg) from error
 
 
 def _found_beside(mcp_file: Path, name: str) -> str | None:

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import io
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 import click
 import msgspec
 
+from assay.cli.parameters import DASH
 from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, temporary_file
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
-from assay.records.rows import decode_line, encode_row, open_rows, read_lines
+from assay.records.rows import RowFile, decode_line, encode_row, open_rows, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.text import visible
 
@@ -31,7 +33,10 @@ _HINT = "check the folder, its permissions and the free space"
 
 def refuse_same_file(source: Path | None, output: Path | None) -> None:
     """Refuse to write over what is being read: results cannot be restored from a view of them."""
-    if not source or not output:
+    if not output or output == DASH:
+        return
+    if source is None or source == DASH:
+        _refuse_own_stdin(output)
         return
     both_exist = os.access(source, os.F_OK) and os.access(output, os.F_OK)
     if both_exist and output.samefile(source):
@@ -39,25 +44,51 @@ def refuse_same_file(source: Path | None, output: Path | None) -> None:
         raise click.UsageError(msg)
 
 
+def _refuse_own_stdin(output: Path) -> None:
+    """Refuse `… < rows.jsonl -o rows.jsonl`; where nothing is read from stdin, that is harmless."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or not a file at all
+        here, there = os.fstat(sys.stdin.fileno()), output.stat()
+        if stat.S_ISREG(here.st_mode) and (here.st_dev, here.st_ino) == (
+            there.st_dev,
+            there.st_ino,
+        ):
+            msg = f"-o is the same file as stdin: {output}"
+            raise click.UsageError(msg)
+
+
+def refuse_empty_stdin(rows: RowFile, source: Path | None, hint: str) -> None:
+    """Refuse a pipe without rows: whatever should have written them has failed."""
+    if source is None and rows.empty:
+        msg = "stdin: no rows"
+        raise InputError(msg, hint=hint)
+
+
 def refuse_inputs(output: Path | None, *given: str | Path | None) -> None:
     """Refuse an output that is what an option names; that may stand behind a colon."""
+    refuse_same_file(None, output)
     for text in given:
         for name in (str(text or ""), str(text or "").partition(":")[2]):
             if name:
                 refuse_same_file(Path(name), output)
 
 
+def refuse_existing(path: Path | None, *, overwrite: bool) -> None:
+    """Refuse to replace a file without being asked to; what takes long asks before it starts."""
+    if path and not overwrite and path.is_file() and path.stat().st_size > 0:
+        msg = f"{path} already exists"
+        raise OutputError(msg, hint="use --overwrite to replace it")
+
+
 @contextmanager
 def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
     """Yield a file to write to; the output appears only when everything went well."""
-    with _explained_errors(path or "to stdout"):
-        if path is None:
+    to_stdout = path is None or path == DASH
+    with _explained_errors("to stdout" if path is None or to_stdout else path):
+        if path is None or to_stdout:
             with _copied_at_end(_stdout().buffer) as file:
                 yield file
             return
-        if path.is_file() and path.stat().st_size > 0 and not overwrite:
-            msg = f"{path} already exists"
-            raise OutputError(msg, hint="use --overwrite to replace it")
+        refuse_existing(path, overwrite=overwrite)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
             with path.open("wb") as target, _copied_at_end(_for_device(target)) as file:

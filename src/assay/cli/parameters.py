@@ -67,6 +67,56 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer v
 _LEAST_MEMORY = 1024**2
 
 
+DASH = Path("-")
+"""Stdin or stdout, where None means that nothing was given."""
+_STDIN = "assay.stdin"
+
+
+class InFile(click.Path):
+    """A file to read. "-" is stdin, which is read once and never from a terminal.
+
+    It comes out as None, or as another value for it.
+    """
+
+    def __init__(self, stdin: Path | None = None) -> None:
+        super().__init__(path_type=Path)
+        self._stdin = stdin
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            claim_stdin()
+            return self._stdin
+        return super().convert(value, param, ctx)
+
+
+class OutFile(click.Path):
+    """A file to write. "-" is stdout and comes out as None, or as another value for it."""
+
+    def __init__(self, stdout: Path | None = None) -> None:
+        super().__init__(path_type=Path)
+        self._stdout = stdout
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._stdout if value == "-" else super().convert(value, param, ctx)
+
+
+def claim_stdin() -> None:
+    """Refuse what cannot work: to read stdin twice, or from somebody who would have to type."""
+    ctx = click.get_current_context()
+    if ctx.meta.get(_STDIN):
+        msg = "stdin can be read only once: use - for one input, and files for the others."
+        raise click.UsageError(msg)
+    ctx.meta[_STDIN] = True
+    if sys.stdin is None or sys.stdin.isatty():
+        msg = "stdin is a terminal. Name a file, or pipe the rows in."
+        raise click.UsageError(msg)
+
+
+def input_argument(name: str, **given: Any) -> Decorator:
+    """An argument that names a file to read; without it, stdin is read."""
+    return click.argument(name, type=InFile(), default="-", **given)
+
+
 def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
     """The prompt file, or None for stdin; exactly one of the two must be given."""
     if from_stdin and arguments:
@@ -77,17 +127,10 @@ def prompt_path(arguments: Sequence[str], *, from_stdin: bool) -> Path | None:
         raise click.UsageError(msg)
     for word in arguments[1:]:
         click.echo(f"Ignored {word!r}: only one prompt file is read.", err=True)
-    if from_stdin:
-        refuse_terminal()
+    if from_stdin or arguments[0] == "-":
+        claim_stdin()
         return None
     return Path(arguments[0])
-
-
-def refuse_terminal() -> None:
-    """Refuse to read from a terminal, which would wait for somebody to type."""
-    if sys.stdin is None or sys.stdin.isatty():
-        msg = "stdin is a terminal. Name a file, or pipe the rows in."
-        raise click.UsageError(msg)
 
 
 def concurrency_option(text: str) -> Decorator:
@@ -106,9 +149,9 @@ debug_option: Decorator = click.option(
 output_option: Decorator = click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutFile(),
     metavar="FILE",
-    help="Write to this file. Default: stdout.",
+    help="Write to this file. Default: stdout, which is also -.",
 )
 overwrite_option: Decorator = click.option(
     "--overwrite", is_flag=True, help="Replace the output file if it exists."

@@ -7,9 +7,16 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import open_stdout
-from assay.cli.parameters import Number, concurrency_option, debug_option, help_option
-from assay.cli.runs import pipes_as_files
+from assay.cli.output import refuse_existing, refuse_same_file, whole_output
+from assay.cli.parameters import (
+    Number,
+    concurrency_option,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+)
+from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
@@ -30,7 +37,7 @@ _PROMPTS = click.IntRange(min=1, max=1_000_000)
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
-    pilot: tuple[Path, ...]
+    pilot: tuple[str, ...]
     difference: float
     power: float
     rate: float | None
@@ -39,6 +46,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     fail_on: GateName | None
     margin: float
+    output: Path | None
+    overwrite: bool
     as_json: bool
     debug: bool
 
@@ -51,7 +60,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay plan --rate 0.7 -n 400 --fail-on regression --margin 0.1",
     ),
 )
-@click.argument("pilot", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("pilot", nargs=-1)
 @click.option(
     "-d",
     "--difference",
@@ -99,7 +108,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metavar="RATE",
     help="Margin of the gate. Default: 0.02.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@output_option
+@overwrite_option
+@click.option("--json", "as_json", is_flag=True, help="Write the plan as JSON.")
 @debug_option
 @help_option
 def command(**given: Any) -> None:
@@ -110,19 +121,25 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     _check_usage(options)
-    with pipes_as_files([(path.stem, path) for path in options.pilot]) as named:
+    pilots = name_runs(options.pilot, ())
+    for _, path in pilots:
+        refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
+    with pipes_as_files(pilots) as named:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
     plan = _plan(runs, options)
     gate = plan.get("gate")
     possible = not gate or (gate["canPass"] and gate["canFail"])
-    with open_stdout():
-        if options.as_json:
-            click.echo(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
-        else:
-            _print_plan(plan)
-            if gate and possible:
-                name = f"Gate {options.fail_on} with margin {options.margin:g}"
-                click.echo(f"{name}: {gate['words']}.")
+    if options.as_json:
+        text = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
+    else:
+        lines = _plan_lines(plan)
+        if gate and possible:
+            name = f"Gate {options.fail_on} with margin {options.margin:g}"
+            lines.append(f"{name}: {gate['words']}.")
+        text = "\n".join(lines)
+    with whole_output(options.output, overwrite=options.overwrite) as out:
+        out.write(text.encode() + b"\n")
     if gate and not possible:
         click.echo(f"Refused: {gate['words']}", err=True)
         raise click.exceptions.Exit(4)
@@ -182,30 +199,31 @@ def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] 
     return power_with(spread, options.difference, n, k)
 
 
-def _print_plan(plan: dict[str, Any]) -> None:
-    click.echo(
+def _plan_lines(plan: dict[str, Any]) -> list[str]:
+    lines = [
         f"To see a difference of {plan['difference']:g} in pass rate with power "
         f"{plan['power']:g} ({plan['source']}):"
-    )
+    ]
     for row in plan["rows"]:
         line = f"  {row['nTrials']:3d} {_trials(row['nTrials'])} a prompt: "
         if row["nPrompts"] is None:
-            click.echo(f"{line}no sensible number of prompts")
+            lines.append(f"{line}no sensible number of prompts")
             continue
         line += f"{row['nPrompts']:,} prompts, {row['nRunsOfAgent']:,} runs of the agents"
         if row["costUsd"] is not None:
             line += f", ${row['costUsd']:,.2f}"
         if row["hours"] is not None:
             line += f", {_duration_text(row['hours'])}"
-        click.echo(line)
+        lines.append(line)
     at_hand = plan["atHand"]
     if at_hand:
-        click.echo(
+        lines.append(
             f"With {at_hand['nPrompts']:,} prompts and {at_hand['nTrials']} "
             f"{_trials(at_hand['nTrials'])} each the chance to see it is {at_hand['power']:.0%}; "
             f"a gate needs a margin of at least {at_hand['narrowestMargin']:.3f}."
         )
-    click.echo("Repeats of a prompt are not new prompts: they only thin out chance within it.")
+    lines.append("Repeats of a prompt are not new prompts: they only thin out chance within it.")
+    return lines
 
 
 def _trials(n: int) -> str:

@@ -80,7 +80,7 @@ class Progress:
         failure, cost, passed = result.failure or None, None, None
         if isinstance(result, Capture):
             usage = result.usage or None
-            cost = (usage.cost_usd or None) if usage else None
+            cost = (usage.spent_usd or None) if usage else None
             passed = result.score.pass_ if result.score else None
             self.tally.n_grader_failures += bool(result.grader_failures)
             if result.grades or result.grader_failures:

@@ -12,6 +12,8 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import (
+    DASH,
+    OutFile,
     category_option,
     debug_option,
     help_option,
@@ -21,7 +23,7 @@ from assay.cli.parameters import (
     quiet_option,
     seed_option,
 )
-from assay.cli.runs import Named, name_runs
+from assay.cli.runs import Named, name_runs, pipes_as_files
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.report.comparison import short_markdown
@@ -58,9 +60,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutFile(stdout=DASH),
     metavar="FILE",
-    help="Write to this file. Default: report.html, or stdout for markdown and junit.",
+    help="Write to this file; - is stdout. Default: report.html, or stdout for markdown and junit.",
 )
 @click.option(
     "-f",
@@ -86,17 +88,18 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     named = name_runs(options.files, options.labelled)
-    _check_files(named, options.output)
     style = options.style or _usual_style(options.output)
     output = options.output
     if style == "html" and output is None:
         output = Path("report.html")
-    with (
-        whole_output(output, overwrite=options.overwrite) as out,
-        _opened(named, options) as shown,
-    ):
-        _write(out, style, shown, options)
-    if output is not None and not options.quiet:
+    with pipes_as_files(named) as files:
+        _check_files(files, options.output)
+        with (
+            whole_output(output, overwrite=options.overwrite) as out,
+            _opened(files, options) as shown,
+        ):
+            _write(out, style, shown, options)
+    if output is not None and output != DASH and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import CommandBatch, prompt_file
-from assay.cli.group import examples
+from assay.cli.group import CACHE, examples, variables
 from assay.cli.options import (
     BatchOptions,
     agent_options,
@@ -31,7 +31,8 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
 @click.command(
     cls=WithSandbox,
     short_help="Run prompts and write the agent's raw output.",
-    epilog=examples(
+    epilog=variables(*CACHE)
+    + examples(
         "assay run evals/prompts.jsonl -s demo -o raw.jsonl",
         "assay run evals/prompts.jsonl --simple 'echo {}' -o echo.jsonl",
         "assay run evals/prompts.jsonl --shell 'echo \"$PROMPT\" | wc -w' -o words.jsonl",

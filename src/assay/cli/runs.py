@@ -1,12 +1,15 @@
 """The runs that a comparison is given: their names, and copies of piped ones."""
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
+from assay.cli.parameters import DASH, claim_stdin
 from assay.errors import InputError
 from assay.records.files import copy_stream, temporary_folder
 
@@ -22,17 +25,20 @@ def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
         msg = f"two runs are labelled {duplicate!r}"
         raise click.UsageError(msg)
     paths = [path for label, path in given if label is None]
-    derived = iter(_distinct(paths, set(labels)))
+    # Without a label, the run on stdin is called so.
+    derived = iter(
+        _distinct([Path("stdin") if path == DASH else path for path in paths], {*labels})
+    )
     return [(next(derived) if label is None else label, path) for label, path in given]
 
 
 def _split(text: str) -> tuple[str | None, Path]:
     """Split off a label, by looking for files: names of models have colons and slashes too."""
-    if _exists(text):
+    if text == "-" or _exists(text):
         return None, Path(text)
     colons = [at for at, sign in enumerate(text) if sign == ":" and 0 < at < len(text) - 1]
     for at in colons:
-        if _exists(text[at + 1 :]):
+        if text[at + 1 :] == "-" or _exists(text[at + 1 :]):
             return text[:at], Path(text[at + 1 :])
     if not colons or "/" in text[: colons[0]]:
         return None, Path(text)
@@ -64,8 +70,11 @@ def _same(path: Path) -> Path:
 
 @contextmanager
 def pipes_as_files(named: Named) -> Iterator[Named]:
-    """Yield the same runs; `<(...)` and /dev/stdin are copied into files, to be read twice."""
-    pipes = {path for _, path in named if _is_pipe(path)}
+    """Yield the same runs; "-", `<(...)` and /dev/stdin are copied into files, to be read twice."""
+    for _, path in named:
+        if path == DASH:
+            claim_stdin()
+    pipes = {path for _, path in named if path == DASH or _is_pipe(path)}
     if not pipes:
         yield named
         return
@@ -80,11 +89,15 @@ def _is_pipe(path: Path) -> bool:
 
 def _copy(path: Path, folder: Path) -> Path:
     folder.mkdir()
-    copy = folder / path.name
+    copy = folder / ("stdin" if path == DASH else path.name)
     try:
-        with path.open("rb") as source, copy.open("wb") as target:
+        with _opened(path) as source, copy.open("wb") as target:
             copy_stream(source, target)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="write the run to a file, and give that file") from error
     return copy
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if path == DASH else path.open("rb")

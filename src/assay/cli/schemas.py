@@ -1,15 +1,15 @@
 """assay schemas: JSON Schema for every file format."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import Sink
-from assay.cli.parameters import help_option
-from assay.errors import InputError, OutputError
+from assay.cli.output import refuse_existing, whole_output
+from assay.cli.parameters import OutFile, help_option, overwrite_option
+from assay.errors import InputError
 from assay.records.catalogue import RECORDS, json_schema
 
 
@@ -25,10 +25,11 @@ from assay.records.catalogue import RECORDS, json_schema
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutFile(),
     metavar="FILE",
-    help="Write to this file, or folder with --split. Default: stdout.",
+    help="Write to this file, or folder with --split. Default: stdout, which is also -.",
 )
+@overwrite_option
 @click.option(
     "-j", "--json", "as_json", is_flag=True, help="Export all schemas as one JSON object."
 )
@@ -40,50 +41,64 @@ from assay.records.catalogue import RECORDS, json_schema
 )
 @help_option
 def command(
-    name: str | None, output: Path | None, *, as_json: bool, split: bool, as_list: bool
+    name: str | None,
+    output: Path | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+    split: bool,
+    as_list: bool,
 ) -> None:
     """List the records that Assay reads and writes, or export their JSON Schema (2020-12).
 
     With NAME, only that schema is exported.
     """
-    if name is not None and name not in RECORDS:
+    kinds = all_kinds()
+    if name is not None and name not in kinds:
         msg = f"unknown schema {name!r}"
-        raise InputError(msg, hint=f"available: {', '.join(RECORDS)}")
+        raise InputError(msg, hint=f"available: {', '.join(kinds)}")
     if split:
-        _split(output, [name] if name else list(RECORDS))
-    elif name is not None:
-        _write(output, json_schema(name))
+        chosen = {name: kinds[name]} if name else kinds
+        _split(output, chosen, overwrite=overwrite)
+        return
+    if name is not None:
+        text = _text(json_schema(name, kinds[name]))
     elif as_json and not as_list:
-        _write(output, {each: json_schema(each) for each in RECORDS})
+        text = _text({each: json_schema(each, kind) for each, kind in kinds.items()})
     else:
-        click.echo("Available schemas (use --json to export):")
-        for each, kind in RECORDS.items():
-            click.echo(f"  - {each.ljust(16)} {_first_line(kind)}")
+        width = max(map(len, kinds))
+        lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in kinds.items()]
+        text = "\n".join(["Available schemas (use --json to export):", *lines, ""])
+    with whole_output(output, overwrite=overwrite) as out:
+        out.write(text.encode())
 
 
-def _split(output: Path | None, names: list[str]) -> None:
+def all_kinds() -> dict[str, Any]:
+    from assay.compare.shapes import REPORTS  # late: it imports numpy
+
+    return {**RECORDS, **REPORTS}
+
+
+def _split(output: Path | None, kinds: dict[str, Any], *, overwrite: bool) -> None:
     if output is None:
         msg = "--split needs -o FOLDER."
         raise click.UsageError(msg)
-    for name in names:
-        _write(output / f"{name}.json", json_schema(name))
-    click.echo(f"wrote {len(names)} schema files to {output}", err=True)
+    files = {name: output / f"{name}.json" for name in kinds}
+    for path in files.values():
+        refuse_existing(path, overwrite=overwrite)
+    for name, path in files.items():
+        with whole_output(path, overwrite=overwrite) as out:
+            out.write(_text(json_schema(name, kinds[name])).encode())
+    click.echo(f"wrote {len(kinds)} schema files to {output}", err=True)
 
 
-def _write(output: Path | None, value: Any) -> None:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    if output is None:
-        Sink(None).append(text.encode())
-        return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot write {output}: {error.strerror}"
-        raise OutputError(msg) from error
+def _text(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def _first_line(kind: Any) -> str:
     kind = kind[0] if isinstance(kind, tuple) else kind
+    if get_origin(kind) is list:
+        kind = get_args(kind)[0]
     doc = getattr(kind, "__doc__", None) if isinstance(kind, type) else None
     return doc.splitlines()[0] if doc else "One step of a trajectory."

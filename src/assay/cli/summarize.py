@@ -5,8 +5,14 @@ from pathlib import Path
 import click
 
 from assay.cli.group import examples
-from assay.cli.output import refuse_same_file, whole_output
-from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
+from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
+from assay.cli.parameters import (
+    debug_option,
+    help_option,
+    input_argument,
+    output_option,
+    overwrite_option,
+)
 from assay.records.rows import open_rows
 from assay.report.summary import write_summary, write_summary_markdown
 
@@ -15,10 +21,11 @@ from assay.report.summary import write_summary, write_summary_markdown
     short_help="Write a short row or section for each result.",
     epilog=examples(
         "assay summarize results.jsonl",
+        "cat results.jsonl | assay summarize -",
         "assay summarize results.jsonl --markdown -o summary.md",
     ),
 )
-@click.argument("results", type=click.Path(path_type=Path))
+@input_argument("results")
 @output_option
 @click.option(
     "-m",
@@ -30,15 +37,18 @@ from assay.report.summary import write_summary, write_summary_markdown
 @debug_option
 @help_option
 def command(
-    results: Path, output: Path | None, *, markdown: bool, overwrite: bool, debug: bool
+    results: Path | None, output: Path | None, *, markdown: bool, overwrite: bool, debug: bool
 ) -> None:
-    """Write one short row per trial in the file RESULTS: id, input, output, toolCalls, duration.
+    """Write one short row per trial in the file RESULTS (default: stdin).
 
-    Where they are known, pass, score and the cause of a failure are added.
+    A row has id, input, output, toolCalls and duration. Where they are known, pass, score and
+    the cause of a failure are added.
     """
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary
-    with open_rows(results) as rows, whole_output(output, overwrite=overwrite) as out:
-        problems = write(rows, out)
+    with open_rows(results) as rows:
+        refuse_empty_stdin(rows, results, "summarize reads what `assay capture` wrote")
+        with whole_output(output, overwrite=overwrite) as out:
+            problems = write(rows, out)
     for line in problems:
         click.echo(f"UNHEALTHY: {line}", err=True)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import plan_captures
-from assay.cli.group import examples
+from assay.cli.group import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
@@ -29,7 +29,8 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
 @click.command(
     cls=AfterDashes,
     short_help="Run every prompt several times, to measure pass@k.",
-    epilog=examples(
+    epilog=variables(*PRICES, *CACHE)
+    + examples(
         "assay trials evals/prompts.jsonl -s demo:flaky -g contains -k 3 -o before.jsonl",
         "assay trials evals/prompts.jsonl -s demo:better -g contains -k 3 -j 4 -o after.jsonl",
     ),

@@ -10,11 +10,12 @@ import msgspec
 
 from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import note_unmasked, open_sink, refuse_inputs
+from assay.cli.output import note_unmasked, open_sink, refuse_empty_stdin, refuse_inputs
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
     help_option,
+    input_argument,
     output_option,
     overwrite_option,
     quiet_option,
@@ -24,7 +25,7 @@ from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
-from assay.records.spec import PluginRef, Prompt
+from assay.records.spec import HINT, PluginRef, Prompt
 from assay.records.text import visible_line
 
 _EXIT_STRICT = 3
@@ -34,7 +35,7 @@ _REPLACE = "use --overwrite to replace it"
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
-    prompts: Path
+    prompts: Path | None
     graders: tuple[str, ...]
     grader_timeout: float
     output: Path | None
@@ -53,7 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay validate-refs evals/prompts.jsonl -g contains --no-op --strict -o refs.jsonl",
     ),
 )
-@click.argument("prompts", type=click.Path(path_type=Path))
+@input_argument("prompts")
 @with_options(grader_options)
 @output_option
 @overwrite_option
@@ -68,7 +69,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @debug_option
 @help_option
 def command(**given: Any) -> None:
-    """Grade the "reference" of each prompt in the file PROMPTS as if it were an agent's answer.
+    """Grade the "reference" of each prompt in the file PROMPTS (default: stdin) as if an agent had
+    answered it.
 
     A reference that fails its own grader means that the task, the grader or the hint is wrong.
     """
@@ -80,6 +82,7 @@ def command(**given: Any) -> None:
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
     with open_rows(options.prompts) as rows:
+        refuse_empty_stdin(rows, options.prompts, HINT)
         n_without, n_with = _count(rows)
         if not n_with:
             click.echo("No prompts with reference solutions found", err=True)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.group import CACHE, examples, variables
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -38,7 +38,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Show runs in a browser, live while they are written.",
-    epilog=examples(
+    epilog=variables(*CACHE)
+    + examples(
         "assay view results.jsonl",
         "assay view before.jsonl after.jsonl --open",
         "assay view .",
@@ -78,6 +79,9 @@ def command(**given: Any) -> None:
         raise PluginError(msg, hint="in a checkout of Assay: pip install '.[view]'") from error
     options = _Options(**given)
     chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    if any(path.rpartition(":")[2] == "-" for path in options.paths):
+        msg = "assay view follows files as they grow; write what comes on stdin to a file first."
+        raise click.UsageError(msg)
     folders = [Path(path) for path in options.paths if Path(path).is_dir()]
     named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
     for _, path in named:

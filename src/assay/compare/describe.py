@@ -10,7 +10,7 @@ from assay.compare.columns import Floats
 from assay.compare.head_to_head import pass_k
 from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
-from assay.stats.means import estimate_mean, estimate_mean_score
+from assay.stats.means import N_RESAMPLES, estimate_mean, estimate_mean_score
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import split_rate_variance
 from assay.stats.rates import Interval, rate_interval, share_interval
@@ -59,7 +59,7 @@ def describe_trial_quality(run: Run) -> dict[str, Any] | None:
     }
 
 
-def describe_performance(run: Run, seed: int) -> dict[str, Any]:
+def describe_performance(run: Run, seed: int, n_resamples: int = N_RESAMPLES) -> dict[str, Any]:
     """How long trials took, and where known what they cost."""
     durations = known(run.duration_ms)
     section: dict[str, Any] = {"latency": _latency(durations)}
@@ -69,7 +69,7 @@ def describe_performance(run: Run, seed: int) -> dict[str, Any]:
     # The interval is over prompts: trials of one prompt are not independent.
     per_prompt = known(run.mean_of(run.duration_ms))
     section["confidenceIntervals"] = _present(
-        latencyMean=_limits(estimate_mean(per_prompt, seed=seed).interval)
+        latencyMean=_limits(estimate_mean(per_prompt, seed=seed, n_resamples=n_resamples).interval)
     )
     for name, column in (("costUsd", run.cost_usd), ("tokens", run.tokens)):
         if (values := known(column)).size:

@@ -1,9 +1,8 @@
 """Who wins which prompt by the chosen strategy, and how often each run beats each other."""
 
-import math
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -202,28 +201,18 @@ _TRIALS_WEIGHTS = {
     "COMPARE_RELIABILITY": 0.4,
     "COMPARE_CONSISTENCY": 0.2,
 }
+type Weights = tuple[float, float, float]
+"""In the order of their formula."""
 
 
-class Weights(NamedTuple):
-    """Three weights in the order of their formula, and what was wrong with the environment."""
-
-    values: tuple[float, float, float]
-    warnings: list[str]
-
-
-def read_weights(env: Mapping[str, str], kind: str) -> Weights:
-    """Read weights from the environment; a value that is no number of at least 0 is ignored."""
-    defaults = _TRIALS_WEIGHTS if kind == "trials" else _CAPTURE_WEIGHTS
-    values, warnings = [], []
-    for name, default in defaults.items():
-        value = _number(env.get(name))
-        if value is None and env.get(name):
-            warnings.append(f"{name}={env[name]!r} is not a weight; using {default}")
-        values.append(default if value is None else value)
-    return Weights((values[0], values[1], values[2]), warnings)
+def weights_of(given: Mapping[str, float], kind: str) -> Weights:
+    """Return the weights of one kind of run, by the seed's names for them."""
+    usual = _TRIALS_WEIGHTS if kind == "trials" else _CAPTURE_WEIGHTS
+    first, second, third = (given.get(name, value) for name, value in usual.items())
+    return first, second, third
 
 
-def weigh(run: Run, weights: tuple[float, float, float]) -> Floats:
+def weigh(run: Run, weights: Weights) -> Floats:
     """Return the seed's total of each prompt; NaN where it was not measured."""
     if run.kind == "trials":
         at_k, exp_k = pass_k(run)
@@ -256,13 +245,3 @@ def pass_k(run: Run) -> tuple[Floats, Floats]:
         at_k = np.where(np.isnan(run.pass_at_k), 1.0 - (1.0 - rate) ** n, run.pass_at_k)
         exp_k = np.where(np.isnan(run.pass_exp_k), rate**n, run.pass_exp_k)
     return np.where(n > 0, at_k, np.nan), np.where(n > 0, exp_k, np.nan)
-
-
-def _number(text: str | None) -> float | None:
-    if not text or "_" in text or not text.isascii():  # float() takes 1_000 and foreign digits
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None

@@ -1,6 +1,7 @@
 """Align several runs by prompt, and compare every two of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from assay.compare.columns import Floats, Ints
 from assay.compare.runs import Run
+from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.rates import bound_difference
 from assay.stats.significance import adjust_holm
@@ -141,9 +143,12 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
     """Prompts whose pass rate went down or up, worst first."""
 
 
-def compare_pairs(aligned: Aligned, *, margin: float, seed: int) -> list[Pair]:
+def compare_pairs(
+    aligned: Aligned, *, margin: float, seed: int, n_resamples: int = N_RESAMPLES
+) -> list[Pair]:
     """Compare every two runs, with p-values adjusted for the number of comparisons (Holm)."""
-    pairs = [_compare(aligned, a, b, seed) for a, b in combinations(range(len(aligned.runs)), 2)]
+    every_two = combinations(range(len(aligned.runs)), 2)
+    pairs = [_compare(aligned, a, b, seed, n_resamples) for a, b in every_two]
     for name, field in (("adjusted_p", "pass_rate"), ("adjusted_p_score", "score")):
         tested = [p for p in pairs if getattr(p, field).p_value is not None]
         adjusted = adjust_holm([getattr(p, field).p_value for p in tested])
@@ -159,7 +164,7 @@ def compare_pairs(aligned: Aligned, *, margin: float, seed: int) -> list[Pair]:
     return pairs
 
 
-def _compare(aligned: Aligned, a: int, b: int, seed: int) -> Pair:
+def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> Pair:
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     _, in_a, in_b = aligned.both(a, b)
     tallies_a = run_a.n_passed[in_a], run_a.n_measured[in_a]
@@ -180,7 +185,9 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int) -> Pair:
         pass_rate=compare_rates(tallies_a, tallies_b, seed=seed),
         score=compare_scores(score_a[scored], score_b[scored], seed=seed),
         bounds=bounds,
-        amounts=_amounts(run_a, run_b, in_a, in_b, seed),
+        amounts=_amounts(
+            run_a, run_b, in_a, in_b, partial(compare_amounts, seed=seed, n_resamples=n_resamples)
+        ),
         regressed=regressed,
         improved=improved,
     )
@@ -198,12 +205,14 @@ def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], lis
     return [run_a.ids[i] for i in down], [run_a.ids[i] for i in up]
 
 
-def _amounts(run_a: Run, run_b: Run, in_a: Any, in_b: Any, seed: int) -> dict[str, Any]:
+def _amounts(
+    run_a: Run, run_b: Run, in_a: Any, in_b: Any, compare: Callable[..., Any]
+) -> dict[str, Any]:
     compared = {}
     for name in _AMOUNTS:
         left = run_a.mean_of(getattr(run_a, name))[in_a]
         right = run_b.mean_of(getattr(run_b, name))[in_b]
         both = ~(np.isnan(left) | np.isnan(right))
         if both.any():
-            compared[_NAMES[name]] = compare_amounts(left[both], right[both], seed=seed)
+            compared[_NAMES[name]] = compare(left[both], right[both])
     return compared

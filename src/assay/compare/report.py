@@ -16,14 +16,15 @@ from assay.compare.head_to_head import (
     pairwise,
     pass_k,
     rank_statistically,
-    read_weights,
     trials_prompts,
     weigh,
+    weights_of,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
 from assay.compare.runs import Run, SetupProblem, load_run
 from assay.errors import InputError
 from assay.records.setup import counted
+from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
@@ -38,7 +39,10 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "weighted"
     margin: float = 0.02
     seed: int = 20_260_101
-    env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    weights: Mapping[str, float] = {}
+    """By the names of the seed's variables; those that are missing have their usual values."""
+    n_resamples: int | None = None
+    """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
 
 
@@ -50,8 +54,7 @@ class Comparison(msgspec.Struct):
     rows_key: tuple[str, ...]
     pairs: list[Pair]
     warnings: list[str]
-    """What to know before reading on; first how the runs differ."""
-    n_differences: int
+    """How the runs differ, which --strict refuses."""
 
     def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; what is unhealthy cannot be judged."""
@@ -92,9 +95,13 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     aligned = align(runs)
     trials = runs[0].kind == "trials"
     warnings = differences(aligned)
-    n_differences = len(warnings)  # what --strict refuses; later warnings are about options
-    totals = _totals(aligned, options, warnings)
-    pairs = compare_pairs(aligned, margin=options.margin, seed=options.seed)
+    totals = _totals(aligned, options)
+    pairs = compare_pairs(
+        aligned,
+        margin=options.margin,
+        seed=options.seed,
+        n_resamples=options.n_resamples or N_RESAMPLES,
+    )
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
     sections: dict[str, Any] = {
         "verdict": [_verdict(pair, health) for pair in pairs],
@@ -110,25 +117,23 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     if any(run.measures for run in runs):
         sections["measures"] = {run.label: run.measures for run in runs}
     if len(runs) >= _FEWEST_RANKED:
-        sections["ranking"] = _ranking(aligned, options.seed)
+        sections["ranking"] = _ranking(aligned, options)
     return Comparison(
         sections=sections,
         rows=lambda: trials_prompts(aligned) if trials else capture_prompts(aligned, totals),
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
-        n_differences=n_differences,
     )
 
 
-def _totals(aligned: Aligned, options: CompareOptions, warnings: list[str]) -> Totals:
+def _totals(aligned: Aligned, options: CompareOptions) -> Totals:
     if options.strategy == "custom" and options.judge is not None:
         return options.judge(aligned)
     if options.strategy == "statistical":
         return [rank_statistically(run) for run in aligned.runs]
-    weights = read_weights(options.env, aligned.runs[0].kind)
-    warnings += weights.warnings
-    return [weigh(run, weights.values) for run in aligned.runs]
+    weights = weights_of(options.weights, aligned.runs[0].kind)
+    return [weigh(run, weights) for run in aligned.runs]
 
 
 def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str, Any]:
@@ -153,6 +158,7 @@ def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str
         "strategy": options.strategy,
         "margin": options.margin,
         "seed": options.seed,
+        **({"bootstrapIterations": options.n_resamples} if options.n_resamples else {}),
         "promptsInAllRuns": int((aligned.where >= 0).all(axis=1).sum()),
         "files": {run.label: run.path.name for run in runs},
         "agents": {run.label: run.agent_names for run in runs},
@@ -178,7 +184,10 @@ def _capture_sections(aligned: Aligned, totals: Totals, options: CompareOptions)
     return {
         "quality": {run.label: describe.describe_quality(run) for run in runs},
         "performance": {
-            run.label: describe.describe_performance(run, options.seed) for run in runs
+            run.label: describe.describe_performance(
+                run, options.seed, options.n_resamples or N_RESAMPLES
+            )
+            for run in runs
         },
         "reliability": {run.label: describe.describe_reliability(run) for run in runs},
         "trajectoryInfo": {run.label: describe.describe_trajectories(run) for run in runs},
@@ -199,7 +208,10 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
     both = [pass_k(run) for run in runs]
     return sections | {
         "performance": {
-            run.label: describe.describe_performance(run, options.seed) for run in runs
+            run.label: describe.describe_performance(
+                run, options.seed, options.n_resamples or N_RESAMPLES
+            )
+            for run in runs
         },
         "headToHead": {
             "capability": pairwise(aligned, [pair[0] for pair in both], strict=True),
@@ -209,14 +221,15 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
     }
 
 
-def _ranking(aligned: Aligned, seed: int) -> list[dict[str, Any]]:
+def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
     """Rank all runs by how often they score higher than the others on the same prompt."""
     table = np.full(aligned.where.shape, np.nan)
     for column, run in enumerate(aligned.runs):
         here = aligned.where[:, column]
         table[here >= 0, column] = run.mean_of(run.score)[here[here >= 0]]
     measured = ~np.isnan(table)
-    ranked = rank_runs(np.nan_to_num(table), seed=seed, measured=measured)
+    draws = {} if options.n_resamples is None else {"n_resamples": options.n_resamples}
+    ranked = rank_runs(np.nan_to_num(table), seed=options.seed, measured=measured, **draws)
     labels = [run.label for run in aligned.runs]
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 

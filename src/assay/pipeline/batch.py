@@ -122,6 +122,8 @@ def check_startable(specs: Sequence[TrialSpec], workers: int) -> None:
     allow_open_files(min(workers, max(1, len(specs))))
     for spec in _by_agent(specs):
         check_program(spec)
+        if check := getattr(plugins.adapter(spec.agent), "check_trials", None):
+            check([each for each in specs if each.agent is spec.agent])
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> Iterable[TrialSpec]:

@@ -39,12 +39,13 @@ def identify(
     template: Path | None = None,
 ) -> Identity:
     """Read everything that makes trials comparable, before the first of them starts."""
-    options = dict(agent.options)
+    content: str | None = getattr(plugins.adapter(agent), "content_hash", None)
+    options = dict(agent.options) if content is None else {}
     mcp = options.pop("mcp", None)
     model = options.pop("model", None)
     return Identity(
         adapter=agent.name,
-        program=_program_version(agent, surroundings, machine),
+        program=content or _program_version(agent, surroundings, machine),
         model=model or "",
         agent=_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
         mcp=_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",

@@ -34,11 +34,12 @@ def read_prompts(ref: PluginRef) -> list[PromptRow]:
 
 def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
     """Keep prompts that fit every filter: an id pattern, or metadata as key=pattern."""
-    kept = [row for row in rows if all(_fits(row[0], text) for text in filters)]
+    kept = [row for row in rows if all(fits(row[0], text) for text in filters)]
     return kept if limit is None else kept[:limit]
 
 
-def _fits(prompt: Prompt, text: str) -> bool:
+def fits(prompt: Prompt, text: str) -> bool:
+    """Whether a prompt fits one filter."""
     key, equals, pattern = text.partition("=")
     if not equals:
         return fnmatchcase(prompt.id, text)

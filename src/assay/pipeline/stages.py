@@ -59,7 +59,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     def cost_usd(self, result: Capture) -> float:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return (result.usage.cost_usd or 0.0) if result.usage else 0.0
+        return result.usage.spent_usd if result.usage else 0.0
 
 
 class RunTrial(msgspec.Struct, frozen=True):

@@ -131,7 +131,13 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     reasoning_tokens: int | UnsetType = UNSET
     cost_usd: float | UnsetType = UNSET
     cost_source: str | UnsetType = UNSET
-    """reported (by the agent) or estimated (from a dated price table)."""
+    """reported (by the agent), estimated (from a dated price table), or replayed: paid when the
+    trial was recorded, and not again."""
+
+    @property
+    def spent_usd(self) -> float:
+        """What this trial itself cost, as far as is known."""
+        return 0.0 if self.cost_source == "replayed" else self.cost_usd or 0.0
 
     def plus(self, other: "Usage") -> "Usage":
         """Add two usages; what neither knows stays unknown."""

@@ -6,9 +6,26 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from assay.records.adapter_schema import AdapterSchema
-from assay.records.capture import AnyStep, Capture, Grade, TrialEntry, TrialResult
+from assay.records.capture import AnyStep, Capture, FinishedTrial, Grade, TrialEntry, TrialResult
 from assay.records.recording import RawOutput
-from assay.records.reports import BalanceAnalysis, CalibrationSample, Summary, Validation
+from assay.records.reports import (
+    AgentStatus,
+    BalanceAnalysis,
+    CalibrationSample,
+    DoctorFinding,
+    DpoExample,
+    ExportSummary,
+    KtoExample,
+    LabelReport,
+    LabelRow,
+    ProgressEvent,
+    SampleReport,
+    SftExample,
+    ShareGptExample,
+    Summary,
+    TableRow,
+    Validation,
+)
 from assay.records.spec import Prompt
 
 type _Id = Annotated[str | int | float, Meta(extra_json_schema={"type": ["string", "number"]})]
@@ -98,6 +115,19 @@ RECORDS: dict[str, Any] = {
     "CalibrationSample": CalibrationSample,
     "ValidationResult": Validation,
     "BalanceAnalysis": BalanceAnalysis,
+    "FinishedTrial": FinishedTrial,
+    "CalibrationReport": SampleReport,
+    "LabelRow": LabelRow,
+    "LabelReport": LabelReport,
+    "AgentsReport": list[AgentStatus],
+    "DoctorReport": list[DoctorFinding],
+    "ProgressEvent": ProgressEvent,
+    "ExportSummary": ExportSummary,
+    "SftExample": SftExample,
+    "DpoExample": DpoExample,
+    "KtoExample": KtoExample,
+    "ShareGptExample": ShareGptExample,
+    "TableRow": TableRow,
     "McpServerConfig": (StdioServer, HttpServer),
     "Session": Session,
     "JsonRpcRequest": JsonRpcRequest,
@@ -109,28 +139,61 @@ RECORDS: dict[str, Any] = {
 
 _ALWAYS = {
     "Capture": ("id", "input", "output", "trajectory", "metadata", "timing", "toolErrors"),
-    "Timing": ("start", "end", "sessionCreation", "total"),
+    "Timing": ("start", "end", "total"),
     "Thought": ("type", "content", "timestamp"),
     "Message": ("type", "content", "timestamp"),
-    "ToolCall": ("type", "name", "status", "timestamp"),
+    "ToolCall": ("type", "name", "status"),
     "Plan": ("type", "entries", "timestamp"),
+    "TrialEntry": ("trialNum", "output"),
     "TrialResult": ("id", "input", "k", "trials"),
-    "Validation": ("id", "reference", "passes", "graderResult"),
+    "Validation": ("id", "reference"),
 }
-"""The fields that the seed promises, where our reader requires fewer or more."""
+"""The fields of every row that the seed prints, where our reader requires fewer or more."""
+_OPEN = frozenset({"Capture", "TrialResult", "RawOutput"})
+"""Rows that carry the unknown fields of a user's prompt."""
 
 
-def json_schema(name: str) -> dict[str, Any]:
+def json_schema(name: str, kind: Any) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of one record, in the form that the seed exports."""
-    kind = RECORDS[name]
     whole = {"anyOf": [_form(one) for one in kind]} if isinstance(kind, tuple) else _form(kind)
     return {"$schema": _DIALECT, **whole, "title": name}
 
 
 def _form(kind: Any) -> dict[str, Any]:
     schema = msgspec.json.schema(kind)
-    form: dict[str, Any] = _seed_form(schema, schema.pop("$defs", {}))
+    defs = schema.pop("$defs", {})
+    for name in _omitting(msgspec.inspect.type_info(kind)) & defs.keys():
+        for field in defs[name].get("properties", {}).values():
+            _drop_null(field)
+    form: dict[str, Any] = _seed_form(schema, defs)
     return form
+
+
+def _omitting(node: Any) -> set[str]:
+    """Name the records that are written without the fields that have their default value."""
+    found: set[str] = set()
+    waiting, seen = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, tuple):
+            waiting += node
+        if not isinstance(node, msgspec.Struct) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if (
+            isinstance(node, msgspec.inspect.StructType)
+            and node.cls.__struct_config__.omit_defaults
+        ):
+            found.add(node.cls.__name__)
+        waiting += [getattr(node, name) for name in node.__struct_fields__]
+    return found
+
+
+def _drop_null(field: dict[str, Any]) -> None:
+    """A field whose default is null is left out of such a record, and never null."""
+    if "default" in field and field["default"] is None:
+        del field["default"]
+        field["anyOf"] = [choice for choice in field["anyOf"] if choice != {"type": "null"}]
 
 
 def _seed_form(node: Any, defs: dict[str, Any]) -> Any:
@@ -160,16 +223,13 @@ def _close(schema: dict[str, Any]) -> None:
         schema["propertyNames"] = {"type": "string"}
         schema.setdefault("additionalProperties", {})
         return
-    schema["additionalProperties"] = False
+    schema["additionalProperties"] = schema.get("title") in _OPEN
     if schema.get("title") in _ALWAYS:
         schema["required"] = list(_ALWAYS[schema["title"]])
 
 
 def _simplest(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a choice of one by that one, and tell kinds apart by their constant alone."""
-    if "default" in schema and schema["default"] is None:  # such a field is left out, never null
-        del schema["default"]
-        schema["anyOf"] = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
     if schema.pop("discriminator", None):
         schema["oneOf"] = schema.pop("anyOf")
     if len(schema.get("enum", ())) == 1:

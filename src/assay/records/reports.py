@@ -1,6 +1,6 @@
 """What the commands over results write: summary, balance, calibration and validation rows."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -120,6 +120,214 @@ class LabelReport(msgspec.Struct, kw_only=True, rename="camel"):
     grader_failures: dict[str, str] | UnsetType = UNSET
     warnings: list[str]
     """What keeps these numbers from being trusted."""
+
+
+class AgentStatus(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A known agent: whether it is installed, and what is captured of it."""
+
+    name: str
+    program: str
+    install: str
+    login: str
+    keys: list[str]
+    tested: list[str]
+    thoughts: str
+    tool_output: str
+    tokens: str
+    cost: str
+    installed: bool
+    path: str | None
+    version: str | None
+    notes: list[str]
+
+
+class DoctorFinding(msgspec.Struct, kw_only=True, frozen=True):
+    """What doctor found out about one agent, or about one thing of this machine."""
+
+    agent: str
+    ok: bool
+    words: str
+    advice: list[str]
+
+
+class ProgressEvent(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """A line of capture, trials, run and arc run with --json, on stderr."""
+
+    event: str
+    t: float
+    """Seconds since the start."""
+    id: str | UnsetType = UNSET
+    trial: int | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    """Of a step."""
+    name: str | UnsetType = UNSET
+    """Of a tool, or the type of another step."""
+    text: str | UnsetType = UNSET
+    """Of a warning."""
+    ms: float | UnsetType = UNSET
+    pass_: bool | UnsetType | None = msgspec.field(name="pass", default=UNSET)
+    cause: str | UnsetType | None = UNSET
+    done: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    passed: int | UnsetType = UNSET
+    measured: int | UnsetType = UNSET
+    tokens: int | UnsetType = UNSET
+    cost_usd: float | UnsetType = UNSET
+    causes: dict[str, int] | UnsetType = UNSET
+
+
+class ExportSummary(msgspec.Struct, kw_only=True, rename="camel"):
+    """What an export took, and what it left out for which reason."""
+
+    files: list[str]
+    trials: int = 0
+    """All that the files hold."""
+    written: int = 0
+    """Examples or rows."""
+    left_out: dict[str, int] = {}
+    masked: int = 0
+    """Examples in which a secret of the environment was covered."""
+    thoughts_dropped: int = 0
+    sub_agent_steps: int = 0
+    """Steps of sub-agents, which are no part of the conversation."""
+    not_passed: int = 0
+    not_graded: int = 0
+    """Of the trials that were taken."""
+    output: str | UnsetType = UNSET
+
+
+class CalledFunction(msgspec.Struct, kw_only=True):
+    """Which tool was called, and with what."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class ChatToolCall(msgspec.Struct, kw_only=True):
+    """A tool call of a chat message."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class ChatMessage(msgspec.Struct, kw_only=True):
+    """One message of a conversation, as chat templates read it."""
+
+    role: Literal["user", "assistant", "tool"]
+    content: str
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ChatToolCall] | UnsetType = UNSET
+    tool_call_id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class FunctionSchema(msgspec.Struct, kw_only=True):
+    """A tool, with the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolSchema(msgspec.Struct, kw_only=True):
+    """A tool that the agent had."""
+
+    type: Literal["function"]
+    function: FunctionSchema
+
+
+class SftExample(msgspec.Struct, kw_only=True):
+    """A conversation, as export sft writes it."""
+
+    messages: list[ChatMessage]
+    tools: list[ToolSchema] | UnsetType = UNSET
+    id: str
+    trial: int
+
+
+class DpoExample(msgspec.Struct, kw_only=True):
+    """Two answers to one prompt, as export dpo writes them."""
+
+    prompt: list[ChatMessage]
+    chosen: list[ChatMessage]
+    rejected: list[ChatMessage]
+    tools: list[ToolSchema] | UnsetType = UNSET
+    id: str
+    chosen_trial: int
+    rejected_trial: int
+
+
+class KtoExample(msgspec.Struct, kw_only=True):
+    """An answer with its verdict, as export kto writes it."""
+
+    prompt: list[ChatMessage]
+    completion: list[ChatMessage]
+    label: bool
+    tools: list[ToolSchema] | UnsetType = UNSET
+    id: str
+    trial: int
+
+
+class ShareGptMessage(msgspec.Struct, kw_only=True):
+    """One message of a conversation, in the form of ShareGPT."""
+
+    speaker: Literal["human", "gpt", "function_call", "observation"] = msgspec.field(name="from")
+    value: str
+
+
+class ShareGptExample(msgspec.Struct, kw_only=True):
+    """A conversation, as export sharegpt writes it."""
+
+    conversations: list[ShareGptMessage]
+    tools: str | UnsetType = UNSET
+    """JSON."""
+    id: str
+    trial: int
+
+
+class TableRow(msgspec.Struct, kw_only=True):
+    """A trial as one flat row, as export table writes it; null is unknown."""
+
+    file: str
+    id: str
+    trial: int
+    input: str
+    """Turns of a conversation are joined with a line feed."""
+    output: str
+    hint: str | None
+    pass_: bool | None = msgspec.field(name="pass")
+    score: float | None
+    reasoning: str | None
+    measured: bool
+    """Whether the trial says anything about the agent."""
+    cause: str | None
+    message: str | None
+    """Of a failure."""
+    duration_ms: float
+    first_response_ms: float | None
+    turns: int
+    steps: int
+    thoughts: int
+    tool_calls: int
+    tool_names: str
+    """Each once, with commas between them."""
+    tool_errors: bool
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    cost_usd: float | None
+    cost_source: str | None
+    adapter: str | None
+    agent_version: str | None
+    model: str | None
+    category: str | None
+    metadata: str
+    """JSON."""
+    grades: str
+    """JSON: the grade of each grader, by its name."""
 
 
 class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):

@@ -109,6 +109,8 @@ class Conversation:
             history=tuple(self._history),
             home=self._places.home,
             scratch=self._places.scratch,
+            prompt_id=self._spec.prompt.id,
+            trial=self._spec.number,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
             repetitive=self.repetitive,

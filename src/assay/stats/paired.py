@@ -1,6 +1,8 @@
 """Compare two runs over the same prompts: difference, interval, test, effect, amounts."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +17,18 @@ from assay.stats.distributions import (
     require_same_length,
     two_sided_t,
 )
-from assay.stats.means import FEWEST_FOR_BCA, bca_ratio_interval, estimate_mean
+from assay.stats.means import (
+    FEWEST_FOR_BCA,
+    N_RESAMPLES,
+    MeanEstimate,
+    bca_ratio_interval,
+    estimate_mean,
+)
 from assay.stats.planning import smallest_difference
 from assay.stats.rates import Interval, make_interval, wilson_interval
 from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
+
+type Estimate = Callable[[Floats], MeanEstimate]
 
 
 class Effect(msgspec.Struct, frozen=True, rename="camel"):
@@ -262,7 +272,12 @@ class AmountDifference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def compare_amounts(
-    amounts_a: ArrayLike, amounts_b: ArrayLike, *, seed: int, level: float = 0.95
+    amounts_a: ArrayLike,
+    amounts_b: ArrayLike,
+    *,
+    seed: int,
+    level: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
 ) -> AmountDifference:
     """Compare amounts of at least 0, one per prompt (a mean over its trials), in the same order."""
     a, b = as_values(amounts_a, "amounts of A"), as_values(amounts_b, "amounts of B")
@@ -272,8 +287,10 @@ def compare_amounts(
     if min(a.min(), b.min()) < 0.0:
         msg = "cost, tokens and latency cannot be negative"
         raise ValueError(msg)
-    difference = estimate_mean(b - a, seed=seed, level=level)
-    typical, typical_interval = _typical_ratio(a, b, seed, level)
+    estimate = partial(estimate_mean, seed=seed, level=level, n_resamples=n_resamples)
+    difference = estimate(b - a)
+    typical, typical_interval = _typical_ratio(a, b, estimate, level)
+    drawn = partial(bca_ratio_interval, seed=seed, level=level, n_resamples=n_resamples)
     mean_a, mean_b = float(a.mean()), float(b.mean())
     return AmountDifference(
         n_prompts=int(a.size),
@@ -282,19 +299,21 @@ def compare_amounts(
         difference=mean_b - mean_a,
         difference_interval=difference.interval,
         ratio=mean_b / mean_a if mean_a > 0.0 else None,
-        ratio_interval=_ratio_interval(a, b, seed, level),
+        ratio_interval=_ratio_interval(a, b, estimate, drawn, level),
         typical_ratio=typical,
         typical_ratio_interval=typical_interval,
         note=difference.note,
     )
 
 
-def _ratio_interval(a: Floats, b: Floats, seed: int, level: float) -> Interval | None:
+def _ratio_interval(
+    a: Floats, b: Floats, estimate: Estimate, drawn: Callable[..., Interval | None], level: float
+) -> Interval | None:
     if a.size >= FEWEST_FOR_BCA or a.mean() == 0.0:
-        return bca_ratio_interval(b, a, seed=seed, level=level)
+        return drawn(b, a)
     ratio = float(b.mean() / a.mean())
     # With few prompts the error of linearising the ratio is small beside the sampling error.
-    moved = estimate_mean((b - ratio * a) / a.mean(), seed=seed, level=level).interval
+    moved = estimate((b - ratio * a) / a.mean()).interval
     if moved is None:
         return None
     limits = (ratio + moved.low, ratio + moved.high)
@@ -302,12 +321,12 @@ def _ratio_interval(a: Floats, b: Floats, seed: int, level: float) -> Interval |
 
 
 def _typical_ratio(
-    a: Floats, b: Floats, seed: int, level: float
+    a: Floats, b: Floats, estimate: Estimate, level: float
 ) -> tuple[float | None, Interval | None]:
     """Return the geometric mean of per-prompt ratios; a zero amount has no ratio."""
     if min(a.min(), b.min()) <= 0.0:
         return None, None
-    logs = estimate_mean(np.log(b) - np.log(a), seed=seed, level=level)
+    logs = estimate(np.log(b) - np.log(a))
     value = math.exp(logs.mean) if logs.mean is not None else None
     if logs.interval is None:
         return value, None

@@ -354,6 +354,8 @@ def _beside(path: Path) -> Path:
 
 
 def _cached(path: Path) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    root = os.environ.get("XDG_CACHE_HOME") or ""
+    if not Path(root).is_absolute():  # the XDG specification says to ignore such a value
+        root = str(Path.home() / ".cache")
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
     return Path(root, "assay", "index", name)

@@ -1,0 +1,193 @@
+"""assay export: results in, training data or a table out."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from assay.cli.group import examples
+from assay.cli.output import note_unmasked, refuse_existing, refuse_same_file, whole_output
+from assay.cli.parameters import (
+    InFile,
+    Number,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+    quiet_option,
+)
+from assay.errors import InputError
+from assay.pipeline.export import Chosen, Example, Export, Format, Only
+from assay.records.reports import ExportSummary
+from assay.records.rows import open_rows
+from assay.records.trials import HINT
+from assay.report.messages import Thoughts
+from assay.report.table import SUFFIXES, check_parquet, write_table
+
+_FORMATS = ("sft", "dpo", "kto", "sharegpt", "table")
+_GRADED = ("dpo", "kto")
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Format
+    files: tuple[Path | None, ...]
+    output: Path | None
+    overwrite: bool
+    only: Only | None
+    min_score: float | None
+    filters: tuple[str, ...]
+    thoughts: Thoughts
+    as_json: bool
+    quiet: bool
+    debug: bool
+
+
+@click.command(
+    short_help="Export results as training data or as a table.",
+    epilog=examples(
+        "assay export sft results.jsonl --only passed -o sft.jsonl",
+        "assay export dpo before.jsonl after.jsonl -o pairs.jsonl",
+        "assay export table before.jsonl after.jsonl -o trials.csv",
+    ),
+)
+@click.argument("kind", type=click.Choice(_FORMATS), metavar="sft|dpo|kto|sharegpt|table")
+@click.argument("files", nargs=-1, type=InFile())
+@output_option
+@overwrite_option
+@click.option(
+    "--only",
+    type=click.Choice(["passed", "failed", "graded"]),
+    help="Take only trials that passed, that failed, or that have a grade. Default: all.",
+)
+@click.option(
+    "--min-score",
+    type=Number(0, 1),
+    metavar="SCORE",
+    help="Take only trials with at least this score, from 0 to 1. Default: any.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="ID|KEY=VALUE",
+    help="Take only matching prompts, by id or metadata; * matches any text. "
+    "May be repeated: all must match.",
+)
+@click.option(
+    "--thoughts",
+    type=click.Choice(["drop", "field", "tags"]),
+    default="drop",
+    help="What becomes of the agent's thoughts: drop them, keep them as the field "
+    "reasoning_content of the message, or write them into its text between the tags <think> and "
+    "</think>. Default: drop.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary on stderr as one JSON object."
+)
+@quiet_option
+@debug_option
+@help_option
+def command(**given: Any) -> None:
+    """Export the trials in FILES, results of `assay capture`, `grade` or `trials` (- is stdin).
+
+    \b
+      sft       conversations with tool calls: {"messages", "tools"}
+      dpo       a passed and a failed trial of one prompt: {"prompt", "chosen", "rejected"}
+      kto       single trials with a verdict: {"prompt", "completion", "label"}
+      sharegpt  conversations as {"from", "value"} pairs
+      table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
+
+    The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
+    left out, and why, is printed to stderr; the exit code is 1 if nothing was left.
+    """
+    options = _Options(**given)
+    if not options.files:
+        msg = "No files given. Name one or more result files, or - for stdin."
+        raise click.UsageError(msg)
+    suffix = _suffix(options)
+    for path in options.files:
+        refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
+    if suffix == ".parquet":
+        check_parquet()
+    if not options.quiet:
+        note_unmasked()
+    summary = _export(options, suffix)
+    if options.as_json:
+        click.echo(msgspec.json.encode(summary).decode(), err=True)
+    elif not options.quiet:
+        for line in _lines(summary, options):
+            click.echo(line, err=True)
+
+
+def _suffix(options: _Options) -> str:
+    if options.kind != "table" or options.output is None:
+        return ".jsonl"
+    suffix = options.output.suffix.lower()
+    if suffix not in SUFFIXES:
+        msg = f"-o {options.output}: name a table with one of {', '.join(SUFFIXES)}."
+        raise click.UsageError(msg)
+    return suffix
+
+
+def _export(options: _Options, suffix: str) -> ExportSummary:
+    chosen = Chosen(only=options.only, min_score=options.min_score, filters=options.filters)
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
+        export = Export(files, chosen, options.thoughts)
+        summary = export.summary
+        if options.output is not None:
+            summary.output = str(options.output)
+        with whole_output(options.output, overwrite=options.overwrite) as out:
+            _write(export.examples(options.kind), out, suffix, table=options.kind == "table")
+            if not summary.written:  # an error here leaves no file behind
+                raise _nothing(summary, options)
+    return summary
+
+
+def _write(made: Iterator[Example], out: BinaryIO, suffix: str, *, table: bool) -> None:
+    if table:
+        write_table(made, out, suffix)
+        return
+    for example in made:
+        out.write(msgspec.json.encode(example) + b"\n")
+
+
+def _nothing(summary: ExportSummary, options: _Options) -> InputError:
+    if not summary.trials:
+        return InputError(f"{', '.join(summary.files)}: no trials", hint=HINT)
+    msg = f"none of the {summary.trials} trials can be exported as {options.kind}: {_why(summary)}"
+    hint = ""
+    if "not graded" in summary.left_out:
+        hint = "grade them first: assay grade FILE -g GRADER -o graded.jsonl"
+    elif options.kind == "dpo":
+        hint = "dpo needs a prompt with a passed and a failed trial: run assay trials with -k"
+    return InputError(msg, hint=hint)
+
+
+def _why(summary: ExportSummary) -> str:
+    parts = sorted(summary.left_out.items(), key=lambda item: -item[1])
+    return ", ".join(f"{n} {why}" for why, n in parts)
+
+
+def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
+    noun = "rows" if options.kind == "table" else "examples"
+    target = f" -> {options.output}" if options.output else ""
+    yield f"{summary.written} {noun} from {summary.trials} trials{target}"
+    if summary.left_out:
+        yield f"Left out: {_why(summary)}"
+    if summary.masked:
+        yield f"Masked secrets of the environment in {summary.masked} {noun}"
+    if options.kind == "table":
+        return
+    if summary.thoughts_dropped:
+        yield f"Dropped {summary.thoughts_dropped} thoughts (--thoughts keeps them)"
+    if summary.sub_agent_steps:
+        yield f"Left out {summary.sub_agent_steps} steps of sub-agents"
+    if options.kind not in _GRADED and summary.not_passed:
+        yield f"{summary.not_passed} examples did not pass (--only passed leaves them out)"
+    if options.kind not in _GRADED and summary.not_graded:
+        yield f"{summary.not_graded} examples are not graded"

@@ -1,0 +1,223 @@
+"""assay fixtures: recorded trials in, a test that asserts their verdicts out."""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.group import examples
+from assay.cli.options import grader_options, grader_refs, with_options
+from assay.cli.output import note_unmasked, refuse_existing, whole_output
+from assay.cli.parameters import (
+    InFile,
+    debug_option,
+    help_option,
+    overwrite_option,
+    quiet_option,
+)
+from assay.errors import InputError
+from assay.pipeline.export import Chosen, Only
+from assay.pipeline.fixtures import (
+    Differing,
+    Fixture,
+    choose_fixtures,
+    grader_words,
+    judged_otherwise,
+)
+from assay.records.rows import open_rows
+from assay.records.text import visible_line
+from assay.records.trials import HINT
+
+_MOST_SHOWN = 10
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    files: tuple[Path | None, ...]
+    folder: Path
+    graders: tuple[str, ...]
+    grader_timeout: float
+    only: Only | None
+    ids: tuple[str, ...]
+    overwrite: bool
+    quiet: bool
+    debug: bool
+
+
+@click.command(
+    short_help="Write a test that asserts the verdicts on recorded trials.",
+    epilog=examples(
+        "assay fixtures results.jsonl -g contains -o tests/evals --only passed",
+        "assay fixtures results.jsonl -g contains -o tests/sums --id sum --id product",
+    ),
+)
+@click.argument("files", nargs=-1, type=InFile())
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Write the test and its data to this folder.",
+)
+@with_options(grader_options)
+@click.option(
+    "--only",
+    type=click.Choice(["passed", "failed", "graded"]),
+    help="Take only trials that passed, that failed, or that have a grade. Default: graded.",
+)
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Take only trials of this prompt; * matches any text. May be repeated. Default: all.",
+)
+@overwrite_option
+@quiet_option
+@debug_option
+@help_option
+def command(**given: Any) -> None:
+    """Write a pytest file from chosen trials in FILES, results of capture, grade or trials.
+
+    The test replays the trials (-s replay:FILE) through the graders given with -g, and asserts
+    that each verdict is the one that FILES hold. It needs no agent, no key and no network: commit
+    the folder, and run it with pytest. Graders that look at the agent's folder cannot be used.
+    """
+    options = _Options(**given)
+    if not options.files:
+        msg = "No files given. Name one or more result files, or - for stdin."
+        raise click.UsageError(msg)
+    if not options.graders:
+        msg = "No grader given. Use -g GRADER, the one that judged these trials."
+        raise click.UsageError(msg)
+    if options.folder.exists() and not options.folder.is_dir():
+        msg = f"-o {options.folder} is a file; the test and its data need a folder."
+        raise click.UsageError(msg)
+    paths = _paths(options.folder)
+    for path in paths.values():
+        refuse_existing(path, overwrite=options.overwrite)
+    if not options.quiet:
+        note_unmasked()
+    refs = grader_refs(options.graders, options.grader_timeout)
+    left_out: dict[str, int] = {}
+    fixtures = _chosen(options, left_out)
+    if differing := list(judged_otherwise(fixtures, refs)):
+        raise _refusal(differing, len(fixtures))
+    words = [
+        grader_words(text, ref, options.folder)
+        for text, ref in zip(options.graders, refs, strict=True)
+    ]
+    _write(fixtures, words, paths, overwrite=options.overwrite)
+    if not options.quiet:
+        why = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
+        click.echo(f"{len(fixtures)} trials -> {paths['test']}", err=True)
+        click.echo(f"Left out: {why}", err=True) if why else None
+        click.echo(f"Run them with: pytest {paths['test']}", err=True)
+
+
+def _paths(folder: Path) -> dict[str, Path]:
+    # Pytest wants test files of different names, so it is called after its folder.
+    name = re.sub(r"\W+", "_", folder.resolve().name.removeprefix("test_")).strip("_") or "trials"
+    return {
+        "test": folder / f"test_{name}.py",
+        "prompts": folder / "prompts.jsonl",
+        "trials": folder / "trials.jsonl",
+    }
+
+
+def _chosen(options: _Options, left_out: dict[str, int]) -> list[Fixture]:
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
+        chosen = Chosen(only=options.only)
+        fixtures = choose_fixtures(files, chosen, options.ids, left_out)
+        names = ", ".join(file.name for file in files)
+    if not fixtures:
+        why = ", ".join(f"{n} {reason}" for reason, n in left_out.items()) or "no trials"
+        msg = f"{names}: nothing to make fixtures of: {why}"
+        hint = "grade them first: assay grade FILE -g GRADER -o graded.jsonl"
+        raise InputError(msg, hint=hint if "not graded" in left_out else HINT)
+    return fixtures
+
+
+def _refusal(differing: list[Differing], n_all: int) -> InputError:
+    shown = []
+    for one in differing[:_MOST_SHOWN]:
+        now = f"{one.now.score:g}" if one.now else "no grade"
+        why = f" ({visible_line(one.why.splitlines()[0])})" if one.why else ""
+        shown.append(f"{visible_line(one.id)}: {one.recorded.score:g} recorded, {now} now{why}")
+    more = len(differing) - len(shown)
+    lines = "\n  ".join([*shown, *([f"and {more} more"] if more else [])])
+    msg = f"these graders judge {len(differing)} of {n_all} trials otherwise:\n  {lines}"
+    hint = "grade the results with these graders first: assay grade FILE -g GRADER -o graded.jsonl"
+    return InputError(msg, hint=hint)
+
+
+def _write(
+    fixtures: list[Fixture],
+    graders: list[tuple[str, str]],
+    paths: dict[str, Path],
+    *,
+    overwrite: bool,
+) -> None:
+    encoder = msgspec.json.Encoder()
+    for key, data in {
+        "prompts": encoder.encode_lines([one.prompt for one in fixtures]),
+        "trials": encoder.encode_lines([one.row for one in fixtures]),
+        "test": _TEST.replace("@GRADERS@", _listed(graders)).encode(),
+    }.items():
+        with whole_output(paths[key], overwrite=overwrite) as out:
+            out.write(data)
+
+
+def _listed(graders: list[tuple[str, str]]) -> str:
+    return "\n".join(f"    ({words!r}, {file!r})," for words, file in graders)
+
+
+_TEST = '''"""Recorded trials get the verdicts that they got when this was written.
+
+Written by `assay fixtures`. The trials are replayed, so no agent is started and nothing is paid.
+After a change of the prompts or of the graders that is meant, write the folder again.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+GRADERS = [
+@GRADERS@
+]
+"""For -g: words, and a file beside this one."""
+TRIALS = [json.loads(line) for line in (HERE / "trials.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replayed")
+    command = [sys.executable, "-m", "assay", "capture", str(HERE / "prompts.jsonl"), "-q"]
+    command += ["-s", f"replay:{HERE / 'trials.jsonl'}", "-o", str(folder / "results.jsonl")]
+    for words, file in GRADERS:
+        command += ["-g", words + (str(HERE / file) if file else "")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_bytes().splitlines()]
+    return {row["id"]: row for row in rows}
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=[trial["id"] for trial in TRIALS])
+def test_verdict(trial, replayed):
+    row = replayed[trial["id"]]
+    assert row["output"] == trial["output"]
+    assert row["trajectory"] == trial["trajectory"]
+    assert "score" in row, row.get("graderFailures", row.get("failure"))
+    reasoning = row["score"].get("reasoning")
+    assert row["score"]["pass"] == trial["score"]["pass"], reasoning
+    assert row["score"]["score"] == pytest.approx(trial["score"]["score"]), reasoning
+'''

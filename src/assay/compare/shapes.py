@@ -1,0 +1,370 @@
+"""The shapes of what compare and plan write as JSON, for `assay schemas`.
+
+What the seed's report lacks is optional, so that a report of the reference harness is valid too.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from assay.compare.pairs import Pair
+from assay.stats.passk import PassK
+from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
+from assay.stats.rates import Bounds, Interval
+from assay.stats.verdict import GateReach, VerdictCode
+
+type Limits = tuple[float, float]
+type ByRun[T] = dict[str, T]
+"""The keys are the labels of the runs."""
+
+
+class _Shape(msgspec.Struct, kw_only=True, rename="camel"):
+    """Base of all shapes."""
+
+
+class ReportMeta(_Shape, kw_only=True):
+    """What was compared, and how."""
+
+    generated_at: str
+    """Age of the newest input, ISO 8601."""
+    runs: list[str]
+    prompt_count: int
+    prompts_with_all_runs: int | UnsetType = UNSET
+    strategy: str | UnsetType = UNSET
+    margin: float | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    bootstrap_iterations: int | UnsetType = UNSET
+    prompts_in_all_runs: int | UnsetType = UNSET
+    files: ByRun[str] | UnsetType = UNSET
+    agents: ByRun[list[str]] | UnsetType = UNSET
+    graders: ByRun[dict[str, list[str]]] | UnsetType = UNSET
+
+
+class TrialsReportMeta(ReportMeta, kw_only=True):
+    """The same for trials."""
+
+    trials_per_prompt: int | None
+    """null where runs or prompts differ in it."""
+    input_format: Literal["trials"]
+
+
+class QualityIntervals(_Shape, kw_only=True):
+    """95 % intervals, as far as the data can give them."""
+
+    avg_score: Limits | UnsetType = UNSET
+    pass_rate: Limits | UnsetType = UNSET
+
+
+class QualityMetrics(_Shape, kw_only=True):
+    """Scores and passes of single trials; null where nothing was measured."""
+
+    avg_score: float | None
+    pass_rate: float | None
+    type: Literal["run"] | UnsetType = UNSET
+    pass_count: int | UnsetType = UNSET
+    fail_count: int | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    score_distribution: dict[str, int] | UnsetType = UNSET
+    confidence_intervals: QualityIntervals | UnsetType = UNSET
+
+
+class TrialsQualityMetrics(_Shape, kw_only=True):
+    """Scores of all trials of a run."""
+
+    avg_score: float
+    median_score: float | UnsetType = UNSET
+    p25_score: float | UnsetType = msgspec.field(name="p25Score", default=UNSET)
+    p75_score: float | UnsetType = msgspec.field(name="p75Score", default=UNSET)
+    type: Literal["trial"] | UnsetType = UNSET
+    confidence_intervals: QualityIntervals | UnsetType = UNSET
+
+
+class LatencyStats(_Shape, kw_only=True):
+    """Milliseconds."""
+
+    p50: float | UnsetType = UNSET
+    p90: float | UnsetType = UNSET
+    p99: float | UnsetType = UNSET
+    mean: float | UnsetType = UNSET
+    min: float | UnsetType = UNSET
+    max: float | UnsetType = UNSET
+
+
+class Amount(_Shape, kw_only=True):
+    """Tokens or money of a run."""
+
+    total: float
+    mean: float | None
+    n: int
+    """How many trials say it."""
+
+
+class LatencyIntervals(_Shape, kw_only=True):
+    """95 % intervals over prompts."""
+
+    latency_mean: Limits | UnsetType = UNSET
+
+
+class PerformanceMetrics(_Shape, kw_only=True):
+    """How long trials took and, where known, what they cost."""
+
+    latency: LatencyStats | None
+    first_response: LatencyStats | UnsetType | None = UNSET
+    total_duration: float | UnsetType = UNSET
+    confidence_intervals: LatencyIntervals | UnsetType = UNSET
+    cost_usd: Amount | UnsetType = UNSET
+    tokens: Amount | UnsetType = UNSET
+
+
+class ReliabilityMetrics(_Shape, kw_only=True):
+    """How often tools failed, time ran out, and trials completed."""
+
+    type: Literal["run"]
+    tool_errors: int
+    completion_rate: float
+    tool_error_rate: float | UnsetType = UNSET
+    timeouts: int | UnsetType = UNSET
+    timeout_rate: float | UnsetType = UNSET
+
+
+class TrialsReliabilityIntervals(_Shape, kw_only=True):
+    """95 % intervals, as far as the data can give them."""
+
+    avg_pass_exp_k: Limits | UnsetType = UNSET
+
+
+class TrialsReliabilityMetrics(_Shape, kw_only=True):
+    """How surely a prompt is solved every time."""
+
+    type: Literal["trial"]
+    avg_pass_exp_k: float | None
+    median_pass_exp_k: float | UnsetType | None = UNSET
+    p25_pass_exp_k: float | UnsetType | None = msgspec.field(name="p25PassExpK", default=UNSET)
+    p75_pass_exp_k: float | UnsetType | None = msgspec.field(name="p75PassExpK", default=UNSET)
+    confidence_intervals: TrialsReliabilityIntervals | UnsetType = UNSET
+
+
+class CapabilityIntervals(_Shape, kw_only=True):
+    """95 % intervals, as far as the data can give them."""
+
+    avg_pass_at_k: Limits | UnsetType = UNSET
+
+
+class CapabilityMetrics(_Shape, kw_only=True):
+    """How surely a prompt is solved at least once, by the seed's formula and for every k."""
+
+    avg_pass_at_k: float | None
+    median_pass_at_k: float | UnsetType | None = UNSET
+    p25_pass_at_k: float | UnsetType | None = msgspec.field(name="p25PassAtK", default=UNSET)
+    p75_pass_at_k: float | UnsetType | None = msgspec.field(name="p75PassAtK", default=UNSET)
+    confidence_intervals: CapabilityIntervals | UnsetType = UNSET
+    per_k: list[PassK] | UnsetType = UNSET
+
+
+class FlakyPrompt(_Shape, kw_only=True):
+    """A prompt that is solved now and then."""
+
+    id: str
+    flakiness: float
+
+
+class FlakinessMetrics(_Shape, kw_only=True):
+    """The gap between capability and reliability."""
+
+    avg_flakiness: float | None
+    flaky_prompt_count: int
+    median_flakiness: float | UnsetType | None = UNSET
+    top_flaky_prompts: list[FlakyPrompt] | UnsetType = UNSET
+
+
+class TrajectoryInfo(_Shape, kw_only=True):
+    """How much of the agent's work can be seen."""
+
+    richness: str
+    avg_step_count: float
+
+
+class PairwiseComparison(_Shape, kw_only=True):
+    """Prompts won by either of two runs."""
+
+    run_a: str
+    run_b: str
+    a_wins: int
+    b_wins: int
+    ties: int | UnsetType = UNSET
+    not_measured: int | UnsetType = UNSET
+
+
+class PromptComparison(_Shape, kw_only=True):
+    """One prompt in all runs that have it."""
+
+    id: str
+    winner: str | None
+    scores: ByRun[float | None]
+    latencies: ByRun[float | None]
+    had_errors: ByRun[bool]
+
+
+class TrialsPromptComparison(_Shape, kw_only=True):
+    """One prompt in all runs that have it."""
+
+    id: str
+    capability_winner: str | None
+    reliability_winner: str | None
+    pass_at_k: ByRun[float | None]
+    pass_exp_k: ByRun[float | None]
+    flakiness: ByRun[float | None]
+
+
+class HeadToHead(_Shape, kw_only=True):
+    """Who wins how many prompts."""
+
+    pairwise: list[PairwiseComparison]
+    prompts: list[PromptComparison] | UnsetType = UNSET
+
+
+class TrialsHeadToHead(_Shape, kw_only=True):
+    """Who wins how many prompts, by three measures."""
+
+    capability: list[PairwiseComparison]
+    reliability: list[PairwiseComparison]
+    overall: list[PairwiseComparison]
+
+
+class PairVerdict(_Shape, kw_only=True):
+    """Whether run B is better than run A, in a word and in words."""
+
+    run_a: str
+    run_b: str
+    code: VerdictCode | UnsetType = UNSET
+    words: str | UnsetType = UNSET
+    n_more_prompts: int | UnsetType | None = UNSET
+    healthy: bool
+
+
+class SetupTrouble(_Shape, kw_only=True):
+    """What agents lacked of the set-up that was asked for."""
+
+    problem: str
+    trials: int
+    n_prompts: int
+    prompts: list[str]
+
+
+class RunHealth(_Shape, kw_only=True):
+    """Whether the measurement of a run can be believed."""
+
+    planned: int
+    run: int
+    graded: int
+    not_measured: dict[str, int]
+    agent_failures: dict[str, int]
+    grader_failures: int
+    permission_denials: int
+    setup_problems: list[SetupTrouble]
+    healthy: bool
+    problems: list[str]
+
+
+class CategoryRate(_Shape, kw_only=True):
+    """Pass rate of a category."""
+
+    n: int
+    n_measured: int
+    pass_rate: float | None
+    interval: Limits | None
+
+
+class RankedRun(_Shape, kw_only=True):
+    """The place of a run among three or more."""
+
+    run: str
+    rank: int
+    strength: float
+    interval: Interval | None
+    win_chance: float
+
+
+class PairReport(Pair, kw_only=True, rename="camel"):
+    """Run B against run A, over the prompts both have."""
+
+    bounds: Bounds | None = None
+
+
+class _Report(_Shape, kw_only=True):
+    verdict: list[PairVerdict] | UnsetType = UNSET
+    health: ByRun[RunHealth] | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
+    pairs: list[PairReport] | UnsetType = UNSET
+    variance: ByRun[VarianceSplit] | UnsetType = UNSET
+    categories: ByRun[dict[str, CategoryRate]] | UnsetType = UNSET
+    ranking: list[RankedRun] | UnsetType = UNSET
+
+
+class ComparisonReport(_Report, kw_only=True):
+    """What compare writes about runs of single trials."""
+
+    meta: ReportMeta
+    quality: ByRun[QualityMetrics]
+    performance: ByRun[PerformanceMetrics]
+    reliability: ByRun[ReliabilityMetrics]
+    trajectory_info: ByRun[TrajectoryInfo] | UnsetType = UNSET
+    head_to_head: HeadToHead
+
+
+class TrialsComparisonReport(_Report, kw_only=True):
+    """What compare writes about runs of several trials of each prompt."""
+
+    meta: TrialsReportMeta
+    capability: ByRun[CapabilityMetrics]
+    reliability: ByRun[TrialsReliabilityMetrics]
+    flakiness: ByRun[FlakinessMetrics]
+    quality: ByRun[TrialsQualityMetrics | None] | UnsetType = UNSET
+    performance: ByRun[PerformanceMetrics]
+    head_to_head: TrialsHeadToHead
+    per_prompt: list[TrialsPromptComparison] | UnsetType = UNSET
+
+
+class PlannedRow(PlanRow, kw_only=True, frozen=True, rename="camel"):
+    """One way to see the difference, with what it costs."""
+
+    cost_usd: float | None
+    hours: float | None
+
+
+class AtHand(_Shape, kw_only=True):
+    """What the prompts at hand can show."""
+
+    n_prompts: int
+    n_trials: int
+    power: float
+    fewest_prompts: int
+    narrowest_margin: float
+
+
+class PlanReport(_Shape, kw_only=True):
+    """What plan --json writes."""
+
+    source: str
+    difference: float
+    power: float
+    spread: PairedSpread
+    rows: list[PlannedRow]
+    at_hand: AtHand | None
+    gate: GateReach | UnsetType = UNSET
+
+
+REPORTS: dict[str, Any] = {
+    "ComparisonReport": ComparisonReport,
+    "TrialsComparisonReport": TrialsComparisonReport,
+    "QualityMetrics": QualityMetrics,
+    "TrialsQualityMetrics": TrialsQualityMetrics,
+    "PerformanceMetrics": PerformanceMetrics,
+    "ReliabilityMetrics": ReliabilityMetrics,
+    "TrialsReliabilityMetrics": TrialsReliabilityMetrics,
+    "CapabilityMetrics": CapabilityMetrics,
+    "FlakinessMetrics": FlakinessMetrics,
+    "PairwiseComparison": PairwiseComparison,
+    "PlanReport": PlanReport,
+}

@@ -1,0 +1,223 @@
+"""Training data and tables from results: which trials are taken, and what becomes of each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from assay.pipeline.prompts import fits
+from assay.records.reports import ExportSummary
+from assay.records.rows import RowFile, Spot
+from assay.records.spec import Prompt
+from assay.records.trials import FinishedTrialRow, trial_at, trials_of
+from assay.report.messages import (
+    ChatMessage,
+    Thoughts,
+    ToolBook,
+    conversation,
+    is_answered,
+    sharegpt,
+)
+from assay.report.table import TableRow, table_row
+from assay.run.workspace import our_secrets
+
+type Format = Literal["sft", "dpo", "kto", "sharegpt", "table"]
+type Only = Literal["passed", "failed", "graded"]
+type Example = dict[str, Any]
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Which trials are wanted."""
+
+    only: Only | None = None
+    min_score: float | None = None
+    filters: tuple[str, ...] = ()
+
+    def why_not(self, trial: FinishedTrialRow) -> str | None:
+        """Say why a trial is left out, if it is."""
+        prompt = Prompt(id=trial.id, input=trial.input, metadata=trial.metadata)
+        if not all(fits(prompt, text) for text in self.filters):
+            return "another prompt than --filter names"
+        if (self.only or self.min_score is not None) and trial.passed is None:
+            return _unmeasured(trial) or "not graded"
+        if self.only == "passed" and not trial.passed:
+            return "did not pass"
+        if self.only == "failed" and trial.passed:
+            return "passed"
+        if self.min_score is not None and (trial.score or 0.0) < self.min_score:
+            return f"score below {self.min_score:g}"
+        return None
+
+
+class Export:
+    """One export: reads files, counts what is left out and why."""
+
+    def __init__(self, files: Sequence[RowFile], chosen: Chosen, thoughts: Thoughts) -> None:
+        self._files = files
+        self._chosen = chosen
+        self._thoughts: Thoughts = thoughts
+        self._tools = ToolBook()
+        self._secrets = our_secrets()
+        self.summary = ExportSummary(files=[file.name for file in files])
+
+    def examples(self, kind: Format) -> Iterator[Example]:
+        """Yield examples of one format; files are read twice, and only one row is in memory."""
+        if kind == "table":
+            yield from self._counted(self._table())
+            return
+        for file in self._files:  # first, so that a tool has one description in all examples
+            for trial in trials_of(file):
+                self._tools.add(trial.steps)
+        make: dict[str, Callable[[], Iterator[Example]]] = {
+            "sft": self._sft,
+            "sharegpt": self._sharegpt,
+            "kto": self._kto,
+            "dpo": self._dpo,
+        }
+        yield from self._counted(make[kind]())
+
+    def _counted(self, examples: Iterator[Example]) -> Iterator[Example]:
+        for example in examples:
+            masked = self._secrets.mask_record(example)
+            self.summary.masked += masked is not example
+            self.summary.written += 1
+            yield masked
+
+    def _table(self) -> Iterator[TableRow]:
+        for _, file, trial in self._trials():
+            yield table_row(trial, file.name)
+
+    def _sft(self) -> Iterator[Example]:
+        for trial, messages in self._conversations():
+            yield self._example(trial, {"messages": messages})
+
+    def _sharegpt(self) -> Iterator[Example]:
+        for trial, messages in self._conversations():
+            example = self._example(trial, {"conversations": sharegpt(messages)})
+            if "tools" in example:  # its readers want a string
+                described = [tool["function"] for tool in example["tools"]]
+                example["tools"] = msgspec.json.encode(described).decode()
+            yield example
+
+    def _kto(self) -> Iterator[Example]:
+        for trial, messages in self._conversations(single=True, graded=True):
+            pair = {"prompt": messages[:1], "completion": messages[1:], "label": trial.passed}
+            yield self._example(trial, pair)
+
+    def _dpo(self) -> Iterator[Example]:
+        """Pair the best passes of a prompt with its worst failures, each trial used once."""
+        groups: dict[tuple[str, str], _Group] = {}
+        for number, _, trial in self._trials():
+            if self._messages(trial, single=True, graded=True) is not None:
+                key = trial.id, trial.turns[0]
+                place = _Place(trial.score or 0.0, number, trial.spot, trial.number)
+                group = groups.setdefault(key, _Group([], []))
+                (group.passed if trial.passed else group.failed).append(place)
+        for group in groups.values():
+            yield from self._pairs(group)
+
+    def _pairs(self, group: "_Group") -> Iterator[Example]:
+        passed = sorted(group.passed, key=lambda place: -place.score)
+        failed = sorted(group.failed, key=lambda place: place.score)
+        n_pairs = min(len(passed), len(failed))
+        lacking = "passed" if not passed else "failed" if not failed else ""
+        for _ in (*passed[n_pairs:], *failed[n_pairs:]):
+            self._leave_out(f"no {lacking} trial of the prompt" if lacking else "no partner left")
+        for good, bad in zip(passed, failed, strict=False):
+            better, worse = self._read(good), self._read(bad)
+            chosen, rejected = self._conversation(better), self._conversation(worse)
+            if chosen == rejected:  # nothing can be learnt from it, but that the grader is in doubt
+                self._leave_out("the same as its partner, but graded otherwise")
+                self._leave_out("the same as its partner, but graded otherwise")
+                continue
+            self._note(better)
+            self._note(worse)
+            pair = {"prompt": chosen[:1], "chosen": chosen[1:], "rejected": rejected[1:]}
+            yield self._example(better, pair, worse)
+
+    def _read(self, place: "_Place") -> FinishedTrialRow:
+        return trial_at(self._files[place.file], place.spot, place.trial)
+
+    def _conversations(
+        self, *, single: bool = False, graded: bool = False
+    ) -> Iterator[tuple[FinishedTrialRow, list[ChatMessage]]]:
+        for _, _, trial in self._trials():
+            messages = self._messages(trial, single=single, graded=graded)
+            if messages is not None:
+                self._note(trial)
+                yield trial, messages
+
+    def _messages(
+        self, trial: FinishedTrialRow, *, single: bool, graded: bool
+    ) -> list[ChatMessage] | None:
+        """Return the conversation of a trial that can be learnt from; count any other."""
+        why = _unmeasured(trial)
+        if why is None and not trial.is_finished and trial.failure is not None:
+            why = f"not finished ({trial.failure.cause})"
+        if why is None and graded and trial.passed is None:
+            why = "not graded"
+        if why is None and single and len(trial.turns) != 1:
+            why = "several turns"
+        messages = self._conversation(trial) if why is None else []
+        if why is None and not is_answered(messages):
+            why = "no answer" if len(trial.turns) == 1 else "a turn without an answer"
+        if why is not None:
+            self._leave_out(why)
+            return None
+        return messages
+
+    def _conversation(self, trial: FinishedTrialRow) -> list[ChatMessage]:
+        return conversation(trial.turns, trial.steps, trial.output, self._thoughts)
+
+    def _trials(self) -> Iterator[tuple[int, RowFile, FinishedTrialRow]]:
+        """Yield the wanted trials with their file and its number."""
+        for number, file in enumerate(self._files):
+            for trial in trials_of(file):
+                self.summary.trials += 1
+                why = self._chosen.why_not(trial)
+                if why is None:
+                    yield number, file, trial
+                else:
+                    self._leave_out(why)
+
+    def _example(
+        self, trial: FinishedTrialRow, example: Example, other: FinishedTrialRow | None = None
+    ) -> Example:
+        if self._tools:  # in all examples or in none: a data set has one list of columns
+            steps = [*trial.steps, *(other.steps if other else ())]
+            example["tools"] = self._tools.offered(steps, trial.setup)
+        if other is None:
+            return example | {"id": trial.id, "trial": trial.number}
+        numbers = {"chosen_trial": trial.number, "rejected_trial": other.number}
+        return example | {"id": trial.id} | numbers
+
+    def _note(self, trial: FinishedTrialRow) -> None:
+        kinds = [type(step).__name__ for step in trial.steps]
+        if self._thoughts == "drop":
+            self.summary.thoughts_dropped += kinds.count("Thought")
+        self.summary.sub_agent_steps += sum(bool(step.parent) for step in trial.steps)
+        self.summary.not_passed += trial.passed is False
+        self.summary.not_graded += trial.passed is None
+
+    def _leave_out(self, why: str) -> None:
+        self.summary.left_out[why] = self.summary.left_out.get(why, 0) + 1
+
+
+class _Place(NamedTuple):
+    score: float
+    file: int
+    spot: Spot
+    trial: int
+
+
+class _Group(NamedTuple):
+    """The trials of one prompt that can be paired."""
+
+    passed: list[_Place]
+    failed: list[_Place]
+
+
+def _unmeasured(trial: FinishedTrialRow) -> str | None:
+    if trial.is_measured or trial.failure is None:
+        return None
+    return f"did not measure the agent ({trial.failure.cause})"

@@ -1,0 +1,155 @@
+"""One flat row for each trial, as Parquet, CSV or JSONL."""
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import PluginError
+from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall
+from assay.records.files import named_temporary_file, temporary_folder
+from assay.records.trials import FinishedTrialRow
+
+COLUMNS = {
+    "file": "VARCHAR",
+    "id": "VARCHAR",
+    "trial": "INTEGER",
+    "input": "VARCHAR",
+    "output": "VARCHAR",
+    "hint": "VARCHAR",
+    "pass": "BOOLEAN",
+    "score": "DOUBLE",
+    "reasoning": "VARCHAR",
+    "measured": "BOOLEAN",
+    "cause": "VARCHAR",
+    "message": "VARCHAR",
+    "duration_ms": "DOUBLE",
+    "first_response_ms": "DOUBLE",
+    "turns": "INTEGER",
+    "steps": "INTEGER",
+    "thoughts": "INTEGER",
+    "tool_calls": "INTEGER",
+    "tool_names": "VARCHAR",
+    "tool_errors": "BOOLEAN",
+    "input_tokens": "BIGINT",
+    "output_tokens": "BIGINT",
+    "cache_read_tokens": "BIGINT",
+    "cache_write_tokens": "BIGINT",
+    "reasoning_tokens": "BIGINT",
+    "cost_usd": "DOUBLE",
+    "cost_source": "VARCHAR",
+    "adapter": "VARCHAR",
+    "agent_version": "VARCHAR",
+    "model": "VARCHAR",
+    "category": "VARCHAR",
+    "metadata": "VARCHAR",
+    "grades": "VARCHAR",
+}
+"""Columns in their order, with their types in SQL. metadata and grades are JSON."""
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+type TableRow = dict[str, Any]
+
+
+def table_row(trial: FinishedTrialRow, file: str) -> TableRow:
+    """Return one trial as a flat row; None is unknown."""
+    calls = [step.name for step in trial.steps if isinstance(step, ToolCall)]
+    agent, failure = trial.agent, trial.failure
+    category = trial.metadata.get("category")
+    usage = {name: _known(getattr(trial.usage, name)) for name in USAGE_NUMBERS}
+    return {
+        "file": file,
+        "id": trial.id,
+        "trial": trial.number,
+        "input": "\n".join(trial.turns),
+        "output": trial.output,
+        "hint": trial.hint,
+        "pass": trial.passed,
+        "score": trial.score,
+        "reasoning": trial.reasoning,
+        "measured": trial.is_measured,
+        "cause": str(failure.cause) if failure else None,
+        "message": failure.message if failure else None,
+        "duration_ms": trial.duration_ms,
+        "first_response_ms": trial.first_response_ms,
+        "turns": len(trial.turns),
+        "steps": len(trial.steps),
+        "thoughts": sum(isinstance(step, Thought) for step in trial.steps),
+        "tool_calls": len(calls),
+        "tool_names": ",".join(dict.fromkeys(calls)),
+        "tool_errors": trial.tool_errors,
+        **usage,
+        "cost_source": _known(trial.usage.cost_source),
+        "adapter": agent.adapter if agent else None,
+        "agent_version": _known(agent.version) if agent else None,
+        "model": _known(agent.model) if agent else None,
+        "category": category if isinstance(category, str) else None,
+        "metadata": msgspec.json.encode(trial.metadata).decode(),
+        "grades": msgspec.json.encode(trial.grades).decode(),
+    }
+
+
+def write_table(rows: Iterable[TableRow], out: BinaryIO, suffix: str) -> None:
+    """Write the rows in the format of a suffix."""
+    if suffix == ".parquet":
+        _write_parquet(rows, out)
+    elif suffix == ".csv":
+        _write_csv(rows, out)
+    else:
+        for row in rows:
+            out.write(msgspec.json.encode({name: row[name] for name in COLUMNS}) + b"\n")
+
+
+def check_parquet() -> None:
+    """Refuse to start without what writes Parquet."""
+    _duckdb()
+
+
+def _write_csv(rows: Iterable[TableRow], out: BinaryIO) -> None:
+    text = io.TextIOWrapper(out, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_cell(row[name]) for name in COLUMNS])
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _write_parquet(rows: Iterable[TableRow], out: BinaryIO) -> None:
+    """Let DuckDB convert a file of JSON lines: rows are never all in memory."""
+    duckdb = _duckdb()
+    with named_temporary_file() as lines, temporary_folder("assay-table-") as folder:
+        write_table(rows, lines, ".jsonl")
+        lines.flush()
+        target = Path(folder, "table.parquet")
+        columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
+        with duckdb.connect() as database:
+            database.execute(
+                f"COPY (SELECT * FROM read_json($source, columns = {{{columns}}}, "
+                "format = 'newline_delimited', maximum_object_size = 1073741824)) "
+                f"TO '{str(target).replace("'", "''")}' (FORMAT parquet, COMPRESSION zstd)",
+                {"source": lines.name},
+            )
+        with target.open("rb") as made:
+            while block := made.read(1 << 20):
+                out.write(block)
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb  # late: an extra, and slow to load
+    except ImportError as error:
+        msg = f"Parquet needs {error.name}"
+        hint = "in a checkout of Assay: pip install '.[query]'; or write .csv or .jsonl"
+        raise PluginError(msg, hint=hint) from error
+    return duckdb
+
+
+def _known(value: Any) -> Any:
+    return None if value is UNSET else value

@@ -1,0 +1,271 @@
+"""`-` is stdin or stdout in every command that takes a file, and -o treats existing files alike."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from assay.cli.group import cli
+from assay.cli.parameters import InFile, OutFile
+
+READERS = {
+    "capture": (["capture", "{}", "-s", "demo", "-q"], "p.jsonl"),
+    "trials": (["trials", "{}", "-s", "demo", "-k", "1", "-q"], "p.jsonl"),
+    "run": (["run", "{}", "-s", "demo", "-q"], "p.jsonl"),
+    "extract": (["extract", "{}", "-s", "demo", "-q"], "raw.jsonl"),
+    "grade": (["grade", "{}", "-g", "contains", "-q"], "r.jsonl"),
+    "summarize": (["summarize", "{}"], "r.jsonl"),
+    "format": (["format", "{}", "-f", "csv"], "r.jsonl"),
+    "calibrate": (["calibrate", "{}", "--json"], "r.jsonl"),
+    "calibrate sheet": (["calibrate", "{}", "--export", "-", "-q"], "r.jsonl"),
+    "calibrate labels": (["calibrate", "r.jsonl", "--labels", "{}", "--json"], "labels.jsonl"),
+    "validate-refs": (["validate-refs", "{}", "-g", "contains", "-q"], "p.jsonl"),
+    "balance": (["balance", "{}", "-q"], "p.jsonl"),
+    "compare": (["compare", "old:r.jsonl", "new:{}", "-f", "markdown"], "r.jsonl"),
+    "compare --run": (["compare", "r.jsonl", "--run", "n:{}", "-f", "markdown"], "r.jsonl"),
+    "report": (["report", "a:{}", "-f", "junit"], "r.jsonl"),
+    "plan": (["plan", "{}"], "r.jsonl"),
+    "export": (["export", "sft", "{}", "-q"], "r.jsonl"),
+    "export kto": (["export", "kto", "{}", "-q"], "r.jsonl"),
+    "schema": (["extract", "raw.jsonl", "-s", "{}", "-q"], "agent.json"),
+}
+"""Each command, with {} for the file, and a file to give it."""
+WITHOUT_FILE = ["extract", "grade", "summarize", "format", "calibrate", "validate-refs", "balance"]
+WRITERS = {name: words for name, (words, _) in READERS.items() if name != "calibrate sheet"}
+WRITERS |= {"schemas": ["schemas", "--json"], "schemas list": ["schemas"]}
+WRITERS |= {"schemas name": ["schemas", "CaptureResult"], "plan json": ["plan", "--rate", "0.5"]}
+ARE_NOT_DATA = {
+    ("view", "--labels"),  # grows while the page is open, so it must be a file
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of every kind."""
+    folder = tmp_path_factory.mktemp("made")
+    prompts = [
+        {"id": f"p{n}", "input": f"What is {i} + 40?", "hint": "42", "reference": "42"}
+        for n, i in enumerate((2, 3, 2, 4))
+    ]
+    (folder / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in prompts))
+    run(folder, "capture", "p.jsonl", "-s", "demo", "-g", "contains", "-o", "r.jsonl", "-q")
+    run(folder, "run", "p.jsonl", "-s", "demo", "-o", "raw.jsonl", "-q")
+    run(folder, "calibrate", "r.jsonl", "--export", "labels.jsonl", "-q")
+    labelled = (folder / "labels.jsonl").read_text().replace('"label":null', '"label":"pass"')
+    (folder / "labels.jsonl").write_text(labelled)
+    (folder / "agent.json").write_text(
+        json.dumps(
+            {
+                "version": 1,
+                "name": "x",
+                "command": ["x"],
+                "sessionMode": "stream",
+                "prompt": {},
+                "output": {"flag": "", "value": ""},
+                "result": {
+                    "matchPath": "$.type",
+                    "matchValue": "result",
+                    "contentPath": "$.result",
+                },
+            }
+        )
+    )
+    return folder
+
+
+def run(
+    folder: Path, *words: str, stdin: bytes = b"", check: bool = True
+) -> "subprocess.CompletedProcess[bytes]":
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", *words],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+def words_with(words: list[str], file: str) -> list[str]:
+    return [word.replace("{}", file) for word in words]
+
+
+def steady(output: bytes) -> Any:
+    """Leave out what differs between two runs of one command: clocks, versions and folders."""
+    if output.startswith((b'{"id"', b'{"messages"')):
+        rows = [json.loads(line) for line in output.splitlines()]
+        return [(row["id"], row.get("output"), row.get("score"), row.get("label")) for row in rows]
+    return b"\n".join(line for line in output.splitlines() if b"Generated" not in line)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_dash_reads_stdin_as_the_file_is_read(name, made):
+    words, file = READERS[name]
+    from_file = run(made, *words_with(words, file))
+    from_stdin = run(made, *words_with(words, "-"), stdin=(made / file).read_bytes())
+    assert from_file.stdout
+    assert steady(from_stdin.stdout) == steady(from_file.stdout)
+
+
+@pytest.mark.parametrize("name", WITHOUT_FILE)
+def test_without_a_file_stdin_is_read(name, made):
+    words, file = READERS[name]
+    data = (made / file).read_bytes()
+    implied = run(made, *(word for word in words if word != "{}"), stdin=data)
+    assert steady(implied.stdout) == steady(run(made, *words_with(words, "-"), stdin=data).stdout)
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_FILE, "capture", "run", "trials", "plan", "compare"])
+def test_stdin_without_rows_is_refused(name, made):
+    done = run(made, *words_with(READERS[name][0], "-"), check=False)
+    assert done.returncode == 1
+    assert b"stdin" in done.stderr
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_terminal_as_stdin_is_refused(name, made):
+    terminal, other_end = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "assay", *words_with(READERS[name][0], "-")],
+            cwd=made,
+            stdin=other_end,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(terminal)
+        os.close(other_end)
+    assert done.returncode == 2, done.stderr
+    assert b"stdin is a terminal" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "a:-", "b:-"],
+        ["compare", "-", "--run", "b:-"],
+        ["report", "a:-", "b:-", "-o", "-"],
+        ["plan", "-", "-"],
+        ["export", "sft", "-", "-"],
+        ["fixtures", "-", "-", "-g", "contains", "-o", "made"],
+        ["calibrate", "--labels", "-"],
+        ["calibrate", "-", "--labels", "-"],
+        ["extract", "-", "-s", "-"],
+        ["capture", "-", "-s", "-"],
+        ["capture", "-", "-s", "claude", "--mcp", "-"],
+    ],
+)
+def test_stdin_is_read_only_once(words, made):
+    done = run(made, *words, stdin=b'{"a": 1}\n', check=False)
+    assert done.returncode == 2
+    assert b"stdin can be read only once" in done.stderr
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_dash_writes_to_stdout(name, made):
+    words = words_with(WRITERS[name], READERS.get(name, ("", ""))[1])
+    plain = run(made, *words)
+    dashed = run(made, *words, "-o", "-")
+    assert steady(dashed.stdout) == steady(plain.stdout)
+    assert not (made / "-").exists()
+
+
+def test_report_writes_its_page_to_stdout_only_when_asked(made):
+    assert run(made, "report", "r.jsonl", "-o", "-").stdout.startswith(b"<!doctype html>")
+    assert not (made / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_existing_output_is_replaced_only_when_asked(name, made, tmp_path):
+    output = tmp_path / "out.json"
+    output.write_text("mine")
+    words = [*words_with(WRITERS[name], READERS.get(name, ("", ""))[1]), "-o", str(output)]
+    refused = run(made, *words, check=False)
+    assert (refused.returncode, output.read_text()) == (1, "mine")
+    assert b"already exists" in refused.stderr
+    assert b"--overwrite" in refused.stderr
+    run(made, *words, "--overwrite")
+    assert "mine" not in output.read_text()
+    fresh = tmp_path / "new" / "out.json"
+    run(made, *words[:-1], str(fresh))
+    assert fresh.stat().st_size
+
+
+def test_split_schemas_are_replaced_only_when_asked(made, tmp_path):
+    (tmp_path / "Session.json").write_text("mine")
+    words = ["schemas", "--split", "-o", str(tmp_path)]
+    assert run(made, *words, check=False).returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["Session.json"]
+    run(made, *words, "--overwrite")
+    assert "mine" not in (tmp_path / "Session.json").read_text()
+
+
+@pytest.mark.parametrize("words", [["grade", "-g", "contains"], ["summarize"], ["format", "-"]])
+def test_what_comes_on_stdin_is_not_written_over(words, made, tmp_path):
+    rows = tmp_path / "r.jsonl"
+    rows.write_bytes((made / "r.jsonl").read_bytes())
+    with rows.open("rb") as stdin:
+        done = subprocess.run(
+            [sys.executable, "-m", "assay", *words, "-o", rows, "--overwrite"],
+            stdin=stdin,
+            capture_output=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert b"same file as stdin" in done.stderr
+    assert rows.read_bytes() == (made / "r.jsonl").read_bytes()
+
+
+def test_view_says_why_it_does_not_read_stdin(made):
+    for path in ("-", "new:-"):
+        done = run(made, "view", path, stdin=b"{}", check=False)
+        assert done.returncode == 2
+        assert b"write what comes on stdin to a file first" in done.stderr
+
+
+def all_options() -> list[tuple[str, click.Parameter]]:
+    context = click.Context(cli)
+    found = []
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        found += [(name, parameter) for parameter in command.params]
+    return found
+
+
+def test_every_parameter_that_is_a_file_knows_the_dash():
+    files = 0
+    for command, parameter in all_options():
+        is_file = isinstance(parameter.type, click.Path) and parameter.metavar != "DIR"
+        if (
+            not is_file
+            or parameter.name == "folder"
+            or (command, parameter.opts[0]) in ARE_NOT_DATA
+        ):
+            continue
+        files += 1
+        assert isinstance(parameter.type, InFile | OutFile), (command, parameter.opts)
+    assert files >= 20
+
+
+def test_every_command_with_an_output_file_can_overwrite_it():
+    options = all_options()
+    overwriting = {command for command, parameter in options if "--overwrite" in parameter.opts}
+    writing = {
+        command
+        for command, parameter in options
+        if "--output" in parameter.opts and parameter.metavar == "FILE"
+    }
+    assert writing == overwriting
+    assert {"capture", "compare", "report", "schemas", "plan", "calibrate"} <= writing
