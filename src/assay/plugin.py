@@ -248,8 +248,11 @@ class Machine(Protocol):
         """Run a program to its end; nothing of it is left alive."""
         ...
 
-    def serve(self, argv: Sequence[str]) -> Served:
-        """Return this thread's running copy of a program; start it when there is none."""
+    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> Served:
+        """Return this thread's running copy of a program; start it when there is none.
+
+        With show_stderr, what it writes to stderr is copied to ours.
+        """
         ...
 
     def serve_function(self, function: str, argument: str) -> Served:

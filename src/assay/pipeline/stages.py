@@ -199,6 +199,9 @@ def grade_all(
     if workers > 1:
         allow_open_files(workers)
         _prepare(graders)
+    for grader in map(plugins.grader, graders):
+        if load := getattr(grader, "load", None):
+            load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:
