@@ -23,6 +23,7 @@ from assay.errors import InputError
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
+    Drawn,
     draw_failures,
     draw_sheet,
     read_samples,
@@ -31,7 +32,7 @@ from assay.pipeline.sampling import (
 )
 from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
-from assay.records.rows import RowFile, open_rows
+from assay.records.rows import RowFile, open_rows, open_trials
 from assay.report.calibration import label_markdown, sample_markdown
 
 
@@ -100,7 +101,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @debug_option
 @help_option
 def command(**given: Any) -> None:
-    """Check the grader that graded the file RESULTS, or another one (-g).
+    """Check the grader that graded the file RESULTS of capture, grade or trials, or another (-g).
 
     Without --export and --labels it writes a random sample of failures to read; with -g each is
     graded again. --export writes a sheet in which people fill in "label"; --labels reads that
@@ -113,7 +114,7 @@ def command(**given: Any) -> None:
     for target in (options.output, options.export):
         refuse_same_file(options.results, target)
         refuse_same_file(options.labels, target)
-    with open_rows(options.results) as rows:
+    with open_trials(options.results) as rows:
         if options.export:
             _export(rows, options)
         elif options.labels:
@@ -128,6 +129,9 @@ def _sample(rows: RowFile, options: _Options) -> None:
     drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
         _note(options, f"{drawn.n_undecided} trials failed before grading and are left out")
+    _refuse_ungraded(rows, drawn)
+    if drawn.n_ungraded:
+        _note(options, f"{drawn.n_ungraded} rows are not graded and are left out")
     if not drawn.n_rows:
         click.echo("No failures found in results", err=True)
         return
@@ -150,6 +154,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
     if n_broken:
         click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _refuse_ungraded(rows: RowFile, drawn: Drawn) -> None:
+    if not drawn.n_graded and drawn.n_ungraded:
+        what = "trials" if rows.has_trials else "rows"
+        msg = f"{rows.name}: none of the {drawn.n_ungraded} {what} is graded"
+        raise InputError(msg, hint=f"grade them first: assay grade {rows.name} -g GRADER -o FILE")
 
 
 def _export(rows: RowFile, options: _Options) -> None:

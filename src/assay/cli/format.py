@@ -16,7 +16,7 @@ from assay.cli.parameters import (
     refuse_terminal,
 )
 from assay.errors import InputError
-from assay.records.rows import open_rows
+from assay.records.rows import open_rows, open_trials
 from assay.report.rows import STYLES, Style, write_rows
 
 
@@ -59,7 +59,8 @@ def command(
 ) -> None:
     """Convert the file RESULTS (default: stdin) to JSONL, Markdown or CSV.
 
-    JSONL keeps every field. CSV has score columns only if some rows are graded.
+    JSONL keeps every row and field. CSV and Markdown have one line or section per trial, also for
+    a file of `assay trials`. CSV has score columns only if some rows are graded.
     """
     if safe and style != "csv":
         msg = "--safe is for CSV only; add -f csv."
@@ -68,7 +69,9 @@ def command(
     if results is None:
         refuse_terminal()
     generated = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    with open_rows(results) as rows:
+    # As JSONL, a row of trials stays one row.
+    opened = open_rows if style == "jsonl" else open_trials
+    with opened(results) as rows:
         if results is None and rows.empty:
             msg = "stdin: no rows"
             raise InputError(msg, hint="give a file, or pipe the rows in")

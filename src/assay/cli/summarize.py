@@ -7,7 +7,7 @@ import click
 from assay.cli.group import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
-from assay.records.rows import open_rows
+from assay.records.rows import open_trials
 from assay.report.summary import write_summary, write_summary_markdown
 
 
@@ -34,11 +34,12 @@ def command(
 ) -> None:
     """Write one short row per trial in the file RESULTS: id, input, output, toolCalls, duration.
 
-    Where they are known, pass, score and the cause of a failure are added.
+    Where they are known, pass, score and the cause of a failure are added. RESULTS is a file of
+    capture, grade or trials; rows of trials have a trialNum.
     """
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary
-    with open_rows(results) as rows, whole_output(output, overwrite=overwrite) as out:
+    with open_trials(results) as rows, whole_output(output, overwrite=overwrite) as out:
         problems = write(rows, out)
     for line in problems:
         click.echo(f"UNHEALTHY: {line}", err=True)

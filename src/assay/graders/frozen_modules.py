@@ -97,8 +97,8 @@ def _link_others(root: Path, folders: set[Path], absent: Sequence[Path]) -> None
             link = root / entry.path.lstrip("/")
             if Path(entry.path) not in left_out and not (link.exists() or link.is_symlink()):
                 link.symlink_to(entry.path)
-    for folder in {above for folder in folders for above in folder.parents}:
-        packages, link = folder / "node_modules", root / str(folder).lstrip("/") / "node_modules"
+    for above in {above for folder in folders for above in folder.parents}:
+        packages, link = above / "node_modules", root / str(above).lstrip("/") / "node_modules"
         if packages.is_dir() and not link.is_symlink():
             link.symlink_to(packages)
 

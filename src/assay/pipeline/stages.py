@@ -11,7 +11,7 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, grade_rows, judge
+from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -110,6 +110,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         score=verdict.score or UNSET,
         outcome=verdict.score.outcome if verdict.score else UNSET,
         grades=verdict.grades or UNSET,
+        earlier_grades=earlier_grades(captured, verdict.grades) or UNSET,
         grader_failures=verdict.broken or UNSET,
         errors=errors or UNSET,
         warnings=[*(captured.warnings or []), *changes] or UNSET,

@@ -107,6 +107,12 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """Of the grader: its code and its options."""
 
 
+class EarlierGrade(Grade, kw_only=True, frozen=True, rename="camel"):
+    """The verdict of an earlier grading, by another grader or another version of it."""
+
+    grader: str
+
+
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):
     """Clock readings in ms; start and end since the epoch, the others as lengths."""
 
@@ -215,6 +221,8 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
     """The grade of each grader, by its name; score is all of them together."""
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
+    """What graders said that do not count any more: the row was graded again. Oldest first."""
     grader_failures: dict[str, str] | UnsetType = UNSET
     """Graders that broke on this trial, and how; the trial is not graded then."""
     usage: Usage | UnsetType = UNSET
@@ -254,6 +262,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     tool_errors: bool = False
     grades: dict[str, Grade] | UnsetType = UNSET
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
     grader_failures: dict[str, str] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     failure: Failure | UnsetType = UNSET
