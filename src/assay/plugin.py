@@ -271,6 +271,10 @@ class Machine(Protocol):
         """Keep a file of a trial's world beside the raw streams; outside a trial, do nothing."""
         ...
 
+    def is_unchanged(self, folder: str, tree: str) -> bool:
+        """Whether a folder is as an agent left it; tree is from the `changes` of its row."""
+        ...
+
 
 class Host(Machine, Protocol):
     """What graders may ask for in addition: an agent's answer."""
@@ -307,6 +311,9 @@ class Grader(Protocol):
     A grader that uses files may have two other methods. freeze(host) is called before the first
     agent starts, to read them. changes(trial) returns a list of sentences for the `warnings` of a
     trial: which of them have changed since.
+
+    With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
+    folder.
     """
 
     name: str

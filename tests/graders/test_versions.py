@@ -27,7 +27,7 @@ VERSIONS = {
     "numeric": "1",
     "json-schema": "1",
     "command": "1",
-    "git": "1",
+    "git": "2",
     "tools": "1",
     "judge": "1",
 }

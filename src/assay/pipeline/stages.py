@@ -101,7 +101,7 @@ def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> Tri
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    verdict, changes = judge_again(spec, captured, captured.metadata.get("workspaceDir"), graders)
+    verdict, changes = judge_again(spec, captured, graders)
     outdated = (captured.grader_failures or {}).values()
     errors = [error for error in captured.errors or [] if error not in outdated]
     errors += verdict.broken.values()
@@ -120,7 +120,6 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
 def judge_again(
     spec: TrialSpec,
     captured: Capture | TrialEntry,
-    worked_in: str | None,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders about what was captured of a trial; also return warnings about them."""
@@ -131,7 +130,7 @@ def judge_again(
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=worked_in or spec.surroundings.cwd,
+        cwd=captured.cwd or None,
         reference=spec.prompt.reference,
         row=row,
     )

@@ -76,7 +76,7 @@ def grade_entry_again(
     spec: TrialSpec, entry: TrialEntry, graders: Sequence[PluginRef]
 ) -> TrialEntry:
     """Return one trial with the verdict of other graders."""
-    verdict, changes = judge_again(spec, entry, entry.workspace_dir or None, graders)
+    verdict, changes = judge_again(spec, entry, graders)
     grade = verdict.score
     return msgspec.structs.replace(
         entry,

@@ -205,6 +205,24 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """The version of each grader, by its name."""
 
 
+class WorkspaceChanges(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """What the agent changed in its working folder, found by a snapshot taken before it started.
+
+    Paths are from the root of the repository that the folder is in, or else from the folder.
+    """
+
+    created: list[str] = []
+    modified: list[str] = []
+    deleted: list[str] = []
+    n_files: int = 0
+    """How many there are; the lists above may be cut."""
+    insertions: int = 0
+    """Lines, also those of new files; binary files have none."""
+    deletions: int = 0
+    tree: str = ""
+    """Hash of the folder as the agent left it."""
+
+
 class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
 
@@ -241,6 +259,10 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """The end of the agent's standard error; all of it is in raw."""
     raw: str | UnsetType = UNSET
     """Folder of the raw streams, relative to the folder of this file."""
+    cwd: str | UnsetType = UNSET
+    """The folder that the agent worked in; graders look at it, also later."""
+    changes: WorkspaceChanges | UnsetType = UNSET
+    """What the agent changed there; known if a grader asked for it (`git`)."""
     spec_hash: str | UnsetType = UNSET
     """Fingerprint of prompt and identity; --resume refuses a file made from others."""
     identity: Identity | UnsetType = UNSET
@@ -278,6 +300,8 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET
     workspace_dir: str | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
+    changes: WorkspaceChanges | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
 
 

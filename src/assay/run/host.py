@@ -85,6 +85,12 @@ class LocalHost:
     def keep_file(self, path: Path) -> None:
         """Outside a trial there is nowhere to keep it."""
 
+    def is_unchanged(self, folder: str, tree: str) -> bool:
+        """Whether a folder is as an agent left it."""
+        from assay.run.snapshot import is_unchanged  # late: it needs this module
+
+        return is_unchanged(folder, tree)
+
 
 class StartedProgram:
     """A program beside a trial; stdout and stderr go into one file that has no name."""

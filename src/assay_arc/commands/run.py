@@ -452,7 +452,8 @@ class _MovedRows:
             workspace = self._move(WORK, Path(worked_in).name)
             if workspace is not None and any(workspace.iterdir()):
                 metadata["workspaceDir"] = str(workspace)
-        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata))
+        cwd = metadata.get("workspaceDir", msgspec.UNSET)
+        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata, cwd=cwd))
 
     def _move(self, kind: str, name: str) -> Path | None:
         source, target = self._source / kind / name, self._target / kind / name
