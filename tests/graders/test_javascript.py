@@ -266,7 +266,8 @@ def test_what_a_module_prints_goes_to_stderr_only(assay, rows, module, runtime) 
         "import { writeSync } from 'node:fs'\nimport { spawnSync } from 'node:child_process'\n"
         "console.log('at load')\n"
         "export const grade = () => {\n"
-        "  console.log('{\"value\": 1}'); process.stdout.write('plain'); writeSync(1, 'direct\\n')\n"
+        "  console.log('{\"value\": 1}'); process.stdout.write('plain')\n"
+        "  writeSync(1, 'direct\\n')\n"
         "  spawnSync('sh', ['-c', 'echo from a child; cat'], { stdio: 'inherit' })\n"
         "  return { pass: true, score: 1 }\n}\n"
     )
@@ -456,10 +457,8 @@ def test_a_comparison_gets_the_seeds_fields_and_its_faults_are_named(
     files = ("compare", "x.jsonl", "y.jsonl", "--strategy", "custom", "-g", "./judge.ts")
     done = assay(*files, env=runtime)
     assert done.code == 1
-    assert (
-        '["a","say paris","paris",["x","y"],["output","trajectory","score","duration","toolErrors"]]'
-        in done.stderr
-    )
+    fields = '["output","trajectory","score","duration","toolErrors"]'
+    assert f'["a","say paris","paris",["x","y"],{fields}]' in done.stderr
     module("export const grade = () => ({ rankings: 'first' })", "judge.ts")
     done = assay(*files, env=runtime)
     assert done.code == 1
