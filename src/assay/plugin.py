@@ -264,8 +264,11 @@ class Machine(Protocol):
         """Run a program to its end; nothing of it is left alive."""
         ...
 
-    def serve(self, argv: Sequence[str]) -> Served:
-        """Return this thread's running copy of a program; start it when there is none."""
+    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> Served:
+        """Return this thread's running copy of a program; start it when there is none.
+
+        With show_stderr, what it writes to stderr is copied to ours.
+        """
         ...
 
     def serve_function(self, function: str, argument: str) -> Served:
@@ -292,6 +295,10 @@ class Machine(Protocol):
 
     def keep_file(self, path: Path) -> None:
         """Keep a file of a trial's world beside the raw streams; outside a trial, do nothing."""
+        ...
+
+    def is_unchanged(self, folder: str, tree: str) -> bool:
+        """Whether a folder is as an agent left it; tree is from the `changes` of its row."""
         ...
 
 
@@ -330,6 +337,9 @@ class Grader(Protocol):
     A grader that uses files may have two other methods. freeze(host) is called before the first
     agent starts, to read them. changes(trial) returns a list of sentences for the `warnings` of a
     trial: which of them have changed since.
+
+    With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
+    folder.
     """
 
     name: str

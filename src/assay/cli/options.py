@@ -448,6 +448,8 @@ def setting(
     )
     token = _run_token(options.output)
     surroundings = _surroundings(options, token, keep_raw=keep_raw)
+    wanted = (getattr(plugins.grader(ref), "wants_snapshot", False) for ref in graders)
+    surroundings = msgspec.structs.replace(surroundings, snapshot=any(wanted))
     check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
@@ -516,7 +518,14 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
+        ours=_written(output, raw),
     )
+
+
+def _written(output: Path | None, raw: Path | None) -> tuple[str, ...]:
+    """Return what this run writes: the output, its journal and the raw streams."""
+    files = [output, output.with_name(f"{output.name}.partial")] if output else []
+    return tuple(str(path.resolve()) for path in (*files, raw) if path)
 
 
 def _run_token(output: Path | None) -> str:

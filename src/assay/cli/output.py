@@ -290,7 +290,7 @@ class Sink:
             if (spec := by_id.get(key.id)) is None:
                 continue
             resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
-            if resume.regrade and resume.is_outdated(key.identity, spec):
+            if resume.grades_again(key.identity, spec, key.attempts):
                 outdated.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)

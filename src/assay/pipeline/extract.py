@@ -49,6 +49,8 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         retried=list(recording.retried) or UNSET,
         stderr=recording.stderr or UNSET,
         raw=recording.raw or UNSET,
+        cwd=recording.cwd or UNSET,
+        changes=recording.changes or UNSET,
         warnings=list(recording.warnings) or UNSET,
     )
 

@@ -13,6 +13,7 @@ from assay.records.capture import Grade
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
+from assay.records.text import with_trial
 from assay.records.views import JudgedView
 from assay.stats.agreement import Agreement, Share, correct_rate, measure_agreement
 from assay.stats.rates import Interval, wilson_interval
@@ -26,7 +27,7 @@ class Labels(msgspec.Struct, kw_only=True):
     """A labelling sheet that people have filled in."""
 
     rows: dict[str, LabelRow] = {}
-    """Labelled ones, by id; label is true or false in each."""
+    """Labelled ones, by id and trial; label is true or false in each."""
     n_rows: int = 0
     n_unlabelled: int = 0
     n_ambiguous: int = 0
@@ -69,11 +70,12 @@ def read_labels(sheet: RowFile) -> Labels:
             msg = f'{sheet.place(spot)}: "label" is {row.label!r}'
             raise InputError(msg, hint='give "pass", "fail", "ambiguous", true, false or null')
         else:
-            earlier = labels.rows.get(row.id)
+            name = with_trial(row.id, row.trial_num)
+            earlier = labels.rows.get(name)
             if earlier is not None and earlier.label != label:
-                msg = f'{sheet.place(spot)}: "{row.id}" has a different label on an earlier line'
+                msg = f'{sheet.place(spot)}: "{name}" has a different label on an earlier line'
                 raise InputError(msg, hint="keep one label for each row")
-            labels.rows[row.id] = msgspec.structs.replace(row, label=label)
+            labels.rows[name] = msgspec.structs.replace(row, label=label)
     return labels
 
 
@@ -86,21 +88,22 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
         if verdict is not None:
             matches.n_graded += 1
             matches.n_passed += verdict.pass_
-        label = labels.rows.get(row.id)
+        name = with_trial(row.id, row.trial_num)
+        label = labels.rows.get(name)
         if label is None:
             continue
-        if row.id in matches.found:
+        if name in matches.found:
             if label.output is UNSET:
-                matches.repeated.add(row.id)
+                matches.repeated.add(name)
         elif label.output is not UNSET and label.output != row.output:
             # An id may occur again with the right output: do not overwrite "not graded".
-            seen.setdefault(row.id, "other output")
+            seen.setdefault(name, "other output")
         elif verdict is None:
-            seen[row.id] = "not graded"
+            seen[name] = "not graded"
         else:
             version = grader_version(verdict, row.grades or {})
-            matches.found[row.id] = Match(
-                id=row.id, label=label.label, spot=spot, verdict=verdict, version=version
+            matches.found[name] = Match(
+                id=name, label=label.label, spot=spot, verdict=verdict, version=version
             )
     missing = [row_id for row_id in labels.rows if row_id not in matches.found]
     matches.not_graded = [row_id for row_id in missing if seen.get(row_id) == "not graded"]

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, grade_rows, judge
+from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -101,7 +101,7 @@ def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> Tri
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    verdict, changes = judge_again(spec, captured, captured.metadata.get("workspaceDir"), graders)
+    verdict, changes = judge_again(spec, captured, graders)
     outdated = (captured.grader_failures or {}).values()
     errors = [error for error in captured.errors or [] if error not in outdated]
     errors += verdict.broken.values()
@@ -110,6 +110,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         score=verdict.score or UNSET,
         outcome=verdict.score.outcome if verdict.score else UNSET,
         grades=verdict.grades or UNSET,
+        earlier_grades=earlier_grades(captured, verdict.grades) or UNSET,
         grader_failures=verdict.broken or UNSET,
         errors=errors or UNSET,
         warnings=[*(captured.warnings or []), *changes] or UNSET,
@@ -119,7 +120,6 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
 def judge_again(
     spec: TrialSpec,
     captured: Capture | TrialEntry,
-    worked_in: str | None,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders about what was captured of a trial; also return warnings about them."""
@@ -130,7 +130,7 @@ def judge_again(
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=worked_in or spec.surroundings.cwd,
+        cwd=captured.cwd or None,
         reference=spec.prompt.reference,
         row=row,
     )
@@ -199,6 +199,9 @@ def grade_all(
     if workers > 1:
         allow_open_files(workers)
         _prepare(graders)
+    for grader in map(plugins.grader, graders):
+        if load := getattr(grader, "load", None):
+            load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Cause, Failure, Identity
+from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
 from assay.records.spec import Prompt
 
 
@@ -71,6 +71,9 @@ class Recording(msgspec.Struct, frozen=True):
     """Folder with the agent's own session files."""
     raw: str | None = None
     workspace: str | None = None
+    cwd: str | None = None
+    """Where the agent worked: its workspace, or a folder that trials share."""
+    changes: WorkspaceChanges | None = None
     evidence: dict[str, Any] = {}
     retried: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -111,6 +114,7 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     files: dict[str, str] | UnsetType = UNSET
     """The agent's own session files, base64, where no raw folder keeps them."""
     workspace_dir: str | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     spec_hash: str | UnsetType = UNSET
@@ -149,6 +153,7 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         raw=recording.raw or UNSET,
         files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
         workspace_dir=recording.workspace or UNSET,
+        cwd=recording.cwd or UNSET,
         evidence=recording.evidence or UNSET,
         warnings=list(recording.warnings) or UNSET,
     )
@@ -172,6 +177,7 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
         kept=kept if kept.is_dir() else None,
         raw=row.raw or None,
         workspace=row.workspace_dir or None,
+        cwd=row.cwd or None,
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
         warnings=tuple(row.warnings or ()),

@@ -31,6 +31,7 @@ from assay.run.workspace import keep_files, make_workspace
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
+    from assay.run.snapshot import Snapshot
 
 
 @contextmanager
@@ -108,6 +109,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
+    before = _snapshot(spec, workspace)
     with ExitStack() as stack:
         scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
@@ -132,9 +134,19 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
+        cwd=str(workspace),
+        changes=before.changes() if before is not None else None,
         evidence=evidence,
         secrets=conversation.secrets,
     )
+
+
+def _snapshot(spec: TrialSpec, workspace: Path) -> "Snapshot | None":
+    if not spec.surroundings.snapshot:
+        return None
+    from assay.run.snapshot import Snapshot  # late: few runs need it
+
+    return Snapshot(workspace, spec.surroundings)
 
 
 _SECRET = os.urandom(12).hex()

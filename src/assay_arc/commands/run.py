@@ -558,7 +558,9 @@ class _MovedRows:
             workspace = self._move(spec, place, WORK, Path(worked_in).name)
             if workspace is not None and any(workspace.iterdir()):
                 metadata["workspaceDir"] = str(workspace)
-        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata, raw=raw))
+        cwd = metadata.get("workspaceDir", msgspec.UNSET)
+        moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
+        self._sink.add(spec, moved_row)
         shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
 
     def _move(self, spec: TrialSpec, place: str | None, kind: str, name: str) -> Path | None:
