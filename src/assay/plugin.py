@@ -156,6 +156,9 @@ class Adapter(Protocol):
 
     An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
     first starts. In a HOME that trials share, the others then wait for the first one's first step.
+    `plain_text = True`: the agent prints text, not events, so that blank lines count and its rows
+    can be read without this adapter. `forgets(session_id)` returns whether a turn after the first
+    would know nothing of the earlier ones; the id is that of the session so far, if there is one.
     """
 
     name: str

@@ -72,10 +72,13 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
         """Do the trial; its lines are interpreted only where a failure may be retried."""
+        adapter = plugins.adapter(spec.agent)
+        text_agent = adapter.name if getattr(adapter, "plain_text", False) else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
             with recorded(attempt) as recording:
-                row = _secrets(recording).mask_record(raw_output(spec.prompt, recording))
+                raw = raw_output(spec.prompt, recording, text_agent)
+                row = _secrets(recording).mask_record(raw)
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)

@@ -113,17 +113,20 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     workspace_dir: str | UnsetType = UNSET
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
+    """Name of the agent, where output_mode says how to read it."""
+    output_mode: str | UnsetType = UNSET
+    """text: the lines are the answer itself; absent, an adapter must read them."""
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
 
 
-def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
-    """Return a recording as a row of raw.jsonl."""
+def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = None) -> RawOutput:
+    """Return a recording as a row of raw.jsonl; text_agent names an agent that prints no events."""
     lines: list[RawLine] = []
     ends: list[TurnEnd] = []
     for turn in recording.turns:
-        own = [line for line in turn.lines() if line.text.strip()]
+        own = [line for line in turn.lines() if text_agent is not None or line.text.strip()]
         lines += own
         ends.append(msgspec.structs.replace(turn.end, lines=len(own)))
     cut = [i for i, line in enumerate(lines) if line.oversized]
@@ -150,6 +153,8 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
         workspace_dir=recording.workspace or UNSET,
         evidence=recording.evidence or UNSET,
+        agent=UNSET if text_agent is None else text_agent,
+        output_mode=UNSET if text_agent is None else "text",
         warnings=list(recording.warnings) or UNSET,
     )
 

@@ -77,6 +77,8 @@ class Conversation:
         self.stderr = b""
         self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        """What a reader of the trial should know."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -110,6 +112,8 @@ class Conversation:
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
         dialogue = self._dialogue
+        if self.turns and forgets_turns(self._adapter, self.session_id):
+            self.warnings = (FORGETS,)
         if dialogue is None:
             self._run_process(ask, watch, end, last=last)
         else:
@@ -323,6 +327,18 @@ class Conversation:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
+
+
+FORGETS = (
+    "the turns of a prompt do not remember each other: each goes to a new process of the agent, "
+    "without a session and without the turns before it"
+)
+
+
+def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
+    """Whether a turn after the first would know nothing of the earlier ones."""
+    forgets = getattr(adapter, "forgets", None)
+    return forgets is not None and bool(forgets(session_id))
 
 
 def _ended_badly(end: TurnEnd) -> bool:

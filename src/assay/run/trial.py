@@ -134,6 +134,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         evidence=evidence,
+        warnings=conversation.warnings,
         secrets=conversation.secrets,
     )
 

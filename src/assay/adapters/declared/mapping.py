@@ -275,9 +275,11 @@ class Mapping:
         ]
         passthrough = schema.output_mode == "passthrough"
         self._types = schema.passthrough_type_map if passthrough else None
-        self._result_match = Match(path=schema.result.match_path, value=schema.result.match_value)
+        result = schema.result
+        assert result is not None  # only a schema for plain text has none
+        self._result_match = Match(path=result.match_path, value=result.match_value)
         self._result = Matcher(self._result_match, f"{source}: result.matchPath")
-        self._content = compile_value(schema.result.content_path, f"{source}: result.contentPath")
+        self._content = compile_value(result.content_path, f"{source}: result.contentPath")
         end = schema.terminal.match
         self._terminal = Matcher(end, f"{source}: terminal.match") if end else None
         self._ignored = [Matcher(m, f"{source}: ignore[{i}]") for i, m in enumerate(schema.ignore)]
