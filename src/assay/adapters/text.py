@@ -197,8 +197,9 @@ def _fill(template: str, prompt: str, answer: str) -> str:
 
 def _program_name(words: Sequence[str]) -> str:
     """Return what people call the agent: the script given to an interpreter, or the program."""
-    script = next((word for word in words[:3] if _SCRIPT.fullmatch(word)), words[0])
-    return PurePath(script).name or script
+    first = next((word for word in words[1:] if not word.startswith("-")), "")
+    name = first if _SCRIPT.fullmatch(first) else words[0]
+    return PurePath(name).name or name
 
 
 def _too_long() -> Failure:

@@ -213,7 +213,7 @@ def _say_program(ctx: click.Context) -> None:
     program, ours = shlex.join(ctx.meta["program"]), ", ".join(ctx.meta["taken_back"])
     click.echo(
         f"The agent is the program: {visible_line(program)}\n"
-        f"Assay itself takes {ours} from behind it. Put -- before the program to pass it everything.",
+        f"Assay itself takes {ours} from behind it. Put -- before the program to pass it all.",
         err=True,
     )
 

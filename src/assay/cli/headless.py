@@ -23,6 +23,7 @@ from assay.cli.options import (
     AgentOptions,
     agent_options,
     agent_ref,
+    text_agent_options,
     with_options,
 )
 from assay.cli.parameters import help_option
@@ -51,7 +52,7 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
         "assay capture evals/prompts.jsonl -o served.jsonl -- assay headless -s demo",
     ),
 )
-@with_options(agent_options)
+@with_options(agent_options, text_agent_options)
 @click.option(
     "-t",
     "--timeout",
@@ -71,9 +72,6 @@ def command(**values: Any) -> None:
     It runs until stdin ends or a signal such as Ctrl-C, and then stops all its agents.
     """
     options = HeadlessOptions(**values)
-    if not options.schema:
-        msg = "No agent given. Use -s SCHEMA."
-        raise click.UsageError(msg)
     agent = agent_ref(options)
     adapter = plugins.adapter(agent)
     timeout_ms = options.timeout or adapter.timeout_ms or DEFAULT_TIMEOUT_MS

@@ -517,9 +517,8 @@ def _absolute(word: Any, folder: str) -> Any:
 
 
 _SCRIPT = re.compile(
-    r"(?<![^\s;|&])(?:[\w.+-]+/)*[\w.+-]+\.(?:py|js|mjs|cjs|ts|mts|sh|rb|pl|php)\b"
+    r"(?<![^\s;|&])(?:\.{1,2}/[\w./+-]+|[\w.+-][\w./+-]*\.(?:py|js|mjs|cjs|ts|mts|sh|rb|pl|php)\b)"
 )
-_RELATIVE = re.compile(r"(?<![^\s;|&])\.{1,2}/[\w./+-]+")
 
 
 def _absolute_scripts(template: str, folder: str) -> str:
@@ -528,7 +527,7 @@ def _absolute_scripts(template: str, folder: str) -> str:
     def absolute(found: re.Match[str]) -> str:
         return shlex.quote(_file_in(found[0], Path(folder)) or found[0])
 
-    return _RELATIVE.sub(absolute, _SCRIPT.sub(absolute, template))
+    return _SCRIPT.sub(absolute, template)
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
