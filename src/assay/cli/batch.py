@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.cli.debug import debug_trace
 from assay.cli.options import (
     BatchOptions,
     CaptureOptions,
@@ -200,7 +201,7 @@ def plan_captures(
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
     graders += grader_refs(options.graders, options.grader_timeout)
-    work = CaptureTrial(graders, options.retries)
+    work = CaptureTrial(graders, options.retries, debug_trace(options))
     batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
     freeze(graders)
     if ctx.meta["taken_back"] and not options.quiet:

@@ -41,6 +41,11 @@ from assay.records.spec import Limits, PluginRef, Surroundings
 from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
+DEBUG_HELP = (
+    "Print to stderr, besides progress, the command line of each agent and the names of its "
+    "variables, each line that it prints and what that was mapped to, and how it ended; and a "
+    "traceback if the command fails."
+)
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,11 +294,7 @@ run_options: list[Decorator] = [
     click.option(
         "--json", "as_json", is_flag=True, help="Print progress as JSON events to stderr."
     ),
-    click.option(
-        "--debug",
-        is_flag=True,
-        help="Print progress to stderr, and a traceback if the command fails.",
-    ),
+    click.option("--debug", is_flag=True, help=DEBUG_HELP),
 ]
 
 

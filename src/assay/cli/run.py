@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import CommandBatch, prompt_file
+from assay.cli.debug import debug_trace
 from assay.cli.group import examples
 from assay.cli.options import (
     BatchOptions,
@@ -44,7 +45,6 @@ def command(**values: Any) -> None:
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
     planned = CommandBatch(options, agent, source, keep_raw=False, turns_alone=True)
     with open_sink(options.output, planned.mode, kind="run", resume=planned.resume) as sink:
-        progress = run_batch(
-            planned.batch, RunTrial(options.retries), sink, planned.show, planned.place()
-        )
+        work = RunTrial(options.retries, debug_trace(options))
+        progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
     planned.conclude(progress)

@@ -19,7 +19,7 @@ from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Conversation:
         """Servers of the trial's world, for the adapter."""
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
+        self.trace: Trace | None = None
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -198,7 +199,10 @@ class Conversation:
 
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
-        return TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        if self.trace is not None:
+            made.on_line = partial(self.trace.took, self._spec)
+        return made
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
@@ -215,6 +219,9 @@ class Conversation:
         if confinement is not None and confinement.secrets:
             self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
+        if self.trace is not None:
+            argv = [*map(secrets.mask_text, command.argv)]
+            self.trace.started(self._spec, argv, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
@@ -303,6 +310,9 @@ class Conversation:
                 self._places.raw.forget(f"{self._n_processes}.{name}")
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
+        if self.trace is not None:
+            answer = self.secrets.mask_text(watcher.watch.output())
+            self.trace.ended(self._spec, watcher.watch, end, answer, streams.stderr_tail)
         if self.confinement is not None and over:
             self.failure = self.confinement.note(end, self.stderr) or self.failure
 
