@@ -303,8 +303,9 @@ class Tally(msgspec.Struct):
     def short_info(self) -> str:
         """Failures and cost, if there are any."""
         failed = sum(self.causes.values())
-        parts = [f"{failed} failed" if failed else "", f"${self.cost_usd:.2f}"]
-        return "  ".join(["", *filter(None, parts)]) if self.cost_usd or failed else ""
+        cost = f"${self.cost_usd:.2f}" if self.cost_usd else ""
+        parts = [f"{failed} failed" if failed else "", cost]
+        return "".join(f"  {part}" for part in parts if part)
 
 
 def rate_text(passes: Passes) -> str:
