@@ -112,6 +112,8 @@ class Reading(msgspec.Struct, kw_only=True):
     """How often the agent asked its provider again."""
     terminal_required: bool = True
     """Whether ending without the terminal event is a failure."""
+    warnings: list[str] = []
+    """What a reader should know before trusting this trial."""
 
 
 class Watch(Protocol):

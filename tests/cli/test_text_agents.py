@@ -248,6 +248,26 @@ def test_a_stream_schema_without_resume_says_once_that_turns_forget(
     assert all(len(entry["warnings"]) == 1 for entry in trials["trials"])
 
 
+def test_headless_in_capture_says_that_turns_forget(
+    assay: Callable, prompts: Callable, agent: Callable
+) -> None:
+    file = prompts(["one", "two"], "single")
+    done = assay("capture", file, "headless", "--schema", agent(resume=None))
+    several, single = done.rows
+    assert len(several["warnings"]) == 1
+    assert "warnings" not in single
+    assert done.stderr.count("do not remember each other") == 1
+    kept = assay("capture", file, "headless", "--schema", agent())
+    assert "remember" not in kept.stderr + kept.stdout
+
+
+def test_extract_shows_a_failed_trial_as_failed(assay: Callable, prompts: Callable) -> None:
+    raw = assay("run", prompts("exit 7", "true"), "--shell", 'echo x; eval "$PROMPT"')
+    shown = assay("extract", "--progress", stdin=raw.stdout).stderr.splitlines()
+    assert shown[0] == "! p0: 1 steps - agent_crash: ended with exit code 7"
+    assert shown[1] == "✓ p1: 1 steps"
+
+
 def test_a_stream_schema_whose_session_was_not_found_says_so(
     assay: Callable, prompts: Callable, agent: Callable
 ) -> None:

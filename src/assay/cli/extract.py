@@ -23,7 +23,7 @@ from assay.cli.parameters import (
 )
 from assay.errors import InputError
 from assay.pipeline.stages import extract_row
-from assay.records.capture import Events
+from assay.records.capture import Capture, Events
 from assay.records.journal import DERIVED, Mode
 from assay.records.recording import RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
@@ -83,7 +83,7 @@ def command(**given: Any) -> None:
             if captured.events:
                 _add(events, captured.events)
             if options.progress:
-                click.echo(f"✓ {visible_line(row.id)}: {len(captured.trajectory)} steps", err=True)
+                click.echo(_progress(captured), err=True)
     if not n_rows and source is None:
         msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)
@@ -118,6 +118,12 @@ def _readable(rows: Iterator[_Row]) -> Iterator[_Row]:
 def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
     """Keep the error of a row that another harness made; ours have a failure."""
     return {**extra, "error": row.error} if row.error and not row.turns else extra
+
+
+def _progress(row: Capture) -> str:
+    line = f"{visible_line(row.id)}: {len(row.trajectory)} steps"
+    failure = row.failure or None
+    return f"! {line} - {failure.cause}: {failure.message}" if failure else f"✓ {line}"
 
 
 def _add(total: Events, more: Events) -> None:

@@ -48,7 +48,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         retried=list(recording.retried) or UNSET,
         stderr=recording.stderr or UNSET,
         raw=recording.raw or UNSET,
-        warnings=list(recording.warnings) or UNSET,
+        warnings=[*recording.warnings, *reading.warnings] or UNSET,
     )
 
 

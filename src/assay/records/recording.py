@@ -81,6 +81,13 @@ class Recording(msgspec.Struct, frozen=True):
     """Made by another harness that did not keep the turns apart: they are all in one."""
 
 
+FORGETS = (
+    "the turns of a prompt do not remember each other: each goes to a new process of the agent, "
+    "without a session and without the turns before it"
+)
+"""A warning of a trial; see Recording.warnings."""
+
+
 class RawTiming(msgspec.Struct, kw_only=True):
     """Clock readings of a raw row, in ms since the epoch."""
 

@@ -12,7 +12,7 @@ import msgspec
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
-from assay.records.recording import RawLine, Turn, TurnEnd
+from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
@@ -337,12 +337,6 @@ class Conversation:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
-
-
-FORGETS = (
-    "the turns of a prompt do not remember each other: each goes to a new process of the agent, "
-    "without a session and without the turns before it"
-)
 
 
 def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
