@@ -120,6 +120,8 @@ class Reading(msgspec.Struct, kw_only=True):
     """How often the agent asked its provider again."""
     terminal_required: bool = True
     """Whether ending without the terminal event is a failure."""
+    warnings: list[str] = []
+    """What a reader should know before trusting this trial."""
 
 
 class Watch(Protocol):
@@ -167,6 +169,9 @@ class Adapter(Protocol):
     And `offers_mcp_servers = True`: the agent gets the servers of Ask.
     check_trials(specs) is called before anything runs, and raises InputError for trials that cannot
     work. content_hash replaces the program's version and the options in the identity of trials.
+    `plain_text = True`: the agent prints text, not events, so that blank lines count and its rows
+    can be read without this adapter. `forgets(session_id)` returns whether a turn after the first
+    would know nothing of the earlier ones; the id is that of the session so far, if there is one.
     """
 
     name: str

@@ -23,6 +23,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
+from assay.run.turn import Trace
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -36,6 +37,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     graders: Sequence[PluginRef] = ()
     retries: int = 0
+    trace: Trace | None = None
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -48,7 +50,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         while attempt is not None:
             if on_attempt_step is not None:
                 on_attempt_step(None)
-            with recorded(attempt, on_attempt_step) as recording:
+            with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
         return grade_capture(spec, captured, self.graders) if self.graders else captured
@@ -66,16 +68,20 @@ class RunTrial(msgspec.Struct, frozen=True):
     """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
 
     retries: int = 0
+    trace: Trace | None = None
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
         """Do the trial; its lines are interpreted only where a failure may be retried."""
+        adapter = plugins.adapter(spec.agent)
+        text_agent = adapter.name if getattr(adapter, "plain_text", False) else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
-            with recorded(attempt) as recording:
-                row = _secrets(recording).mask_record(raw_output(spec.prompt, recording))
+            with recorded(attempt, trace=self.trace) as recording:
+                raw = raw_output(spec.prompt, recording, text_agent)
+                row = _secrets(recording).mask_record(raw)
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)

@@ -84,6 +84,13 @@ class Recording(msgspec.Struct, frozen=True):
     """Made by another harness that did not keep the turns apart: they are all in one."""
 
 
+FORGETS = (
+    "the turns of a prompt do not remember each other: each goes to a new process of the agent, "
+    "without a session and without the turns before it"
+)
+"""A warning of a trial; see Recording.warnings."""
+
+
 class RawTiming(msgspec.Struct, kw_only=True):
     """Clock readings of a raw row, in ms since the epoch."""
 
@@ -117,17 +124,20 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     cwd: str | UnsetType = UNSET
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
+    """Name of the agent, where output_mode says how to read it."""
+    output_mode: str | UnsetType = UNSET
+    """text: the lines are the answer itself; absent, an adapter must read them."""
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
 
 
-def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
-    """Return a recording as a row of raw.jsonl."""
+def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = None) -> RawOutput:
+    """Return a recording as a row of raw.jsonl; text_agent names an agent that prints no events."""
     lines: list[RawLine] = []
     ends: list[TurnEnd] = []
     for turn in recording.turns:
-        own = [line for line in turn.lines() if line.text.strip()]
+        own = [line for line in turn.lines() if text_agent is not None or line.text.strip()]
         lines += own
         ends.append(msgspec.structs.replace(turn.end, lines=len(own)))
     cut = [i for i, line in enumerate(lines) if line.oversized]
@@ -155,6 +165,8 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         workspace_dir=recording.workspace or UNSET,
         cwd=recording.cwd or UNSET,
         evidence=recording.evidence or UNSET,
+        agent=UNSET if text_agent is None else text_agent,
+        output_mode=UNSET if text_agent is None else "text",
         warnings=list(recording.warnings) or UNSET,
     )
 

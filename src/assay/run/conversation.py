@@ -13,14 +13,14 @@ import msgspec
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
-from assay.records.recording import RawLine, Turn, TurnEnd
+from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Conversation:
         """As in Ask."""
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
+        self.trace: Trace | None = None
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -82,6 +83,8 @@ class Conversation:
         self.stderr = b""
         self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        """What a reader of the trial should know."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -118,6 +121,8 @@ class Conversation:
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
         dialogue = self._dialogue
+        if self.turns and forgets_turns(self._adapter, self.session_id):
+            self.warnings = (FORGETS,)
         if dialogue is None:
             self._run_process(ask, watch, end, last=last)
         else:
@@ -202,7 +207,10 @@ class Conversation:
 
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
-        return TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        if self.trace is not None:
+            made.on_line = partial(self.trace.took, self._spec)
+        return made
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
@@ -219,6 +227,9 @@ class Conversation:
         if confinement is not None and confinement.secrets:
             self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
+        if self.trace is not None:
+            argv = [*map(secrets.mask_text, command.argv)]
+            self.trace.started(self._spec, argv, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
@@ -319,6 +330,9 @@ class Conversation:
                 self._places.raw.forget(f"{self._n_processes}.{name}")
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
+        if self.trace is not None:
+            answer = self.secrets.mask_text(watcher.watch.output())
+            self.trace.ended(self._spec, watcher.watch, end, answer, streams.stderr_tail)
         if self.confinement is not None and over:
             self.failure = self.confinement.note(end, self.stderr) or self.failure
 
@@ -343,6 +357,12 @@ class Conversation:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
+
+
+def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
+    """Whether a turn after the first would know nothing of the earlier ones."""
+    forgets = getattr(adapter, "forgets", None)
+    return forgets is not None and bool(forgets(session_id))
 
 
 def _ended_badly(end: TurnEnd) -> bool:

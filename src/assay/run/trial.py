@@ -26,7 +26,7 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.turn import OnStep
+from assay.run.turn import OnStep, Trace
 from assay.run.workspace import keep_files, make_workspace
 
 if TYPE_CHECKING:
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
+def recorded(
+    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
     Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
     and OutOfResources or OutputError when the run cannot go on.
     """
     with RawStreams(spec.surroundings.raw_dir) as raw:
-        yield _record(spec, raw, on_step)
+        yield _record(spec, raw, on_step, trace)
 
 
 def check_program(spec: TrialSpec) -> None:
@@ -76,11 +78,13 @@ def lost_trial(why: str) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
-def _record(spec: TrialSpec, raw: RawStreams, on_step: OnStep | None) -> Recording:
+def _record(
+    spec: TrialSpec, raw: RawStreams, on_step: OnStep | None, trace: Trace | None
+) -> Recording:
     start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
         with needed():
-            recording = _run(spec, raw, start_ms, on_step)
+            recording = _run(spec, raw, start_ms, on_step, trace)
     except (Interrupted, OutOfResources, OutputError):
         raise
     except _WorldError as error:
@@ -105,7 +109,13 @@ def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
     return Recording(start_ms=start_ms, end_ms=start_ms, failure=failure)
 
 
-def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None) -> Recording:
+def _run(
+    spec: TrialSpec,
+    raw: RawStreams,
+    start_ms: int,
+    on_step: OnStep | None,
+    trace: Trace | None,
+) -> Recording:
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
@@ -121,6 +131,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         conversation.mcp_servers = mcp_servers
         conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
         conversation.repetitive = getattr(world, "repetitive", False)
+        conversation.trace = trace
         conversation.confinement = _confinement(spec, places, world, stack)
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
@@ -137,6 +148,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         cwd=str(workspace),
         changes=before.changes() if before is not None else None,
         evidence=evidence,
+        warnings=conversation.warnings,
         secrets=conversation.secrets,
     )
 

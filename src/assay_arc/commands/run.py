@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -426,7 +425,7 @@ class ArcRun:
         began_s = time.monotonic()
         shared = self._setting()
         check_confinement(shared.surroundings, shared.limits)
-        show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
+        plain = options.progress or options.debug
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
@@ -438,7 +437,13 @@ class ArcRun:
         hide_process()
         with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
             rows = _MovedRows(sink, self._names, self.folder)
-            progress = run_batch(batch, work, rows, show, self._private_folder())
+            progress = run_batch(
+                batch,
+                work,
+                rows,
+                lambda missing: Progress(len(missing), plain=plain, quiet=options.quiet),
+                self._private_folder(),
+            )
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
