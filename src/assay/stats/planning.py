@@ -305,9 +305,11 @@ def prompts_to_decide(
     """
     needs = []
     reach = normal_quantile(1.0 - 0.5 * alpha) + normal_quantile(power)
-    for distance in (abs(difference), margin - abs(difference)):
+    # To clear the margin takes the variance that verdict.margin_limits assumes.
+    assumed = max(variance, margin * (1.0 - margin))
+    for distance, spread in ((abs(difference), variance), (margin - abs(difference), assumed)):
         if distance > 1e-9:
-            needs.append(math.ceil(variance * (reach / distance) ** 2))
+            needs.append(math.ceil(spread * (reach / distance) ** 2))
     best = max(min(needs, default=_MOST_PROMPTS), fewest_prompts(alpha))
     return best if best < _MOST_PROMPTS else None
 
