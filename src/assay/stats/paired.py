@@ -18,7 +18,13 @@ from assay.stats.distributions import (
     t_cdf,
     two_sided_t,
 )
-from assay.stats.means import FEWEST_FOR_BCA, bca_ratio_interval, estimate_mean
+from assay.stats.means import (
+    FEWEST_FOR_BCA,
+    bca_ratio_interval,
+    estimate_mean,
+    lognormal_means,
+    widen_to_draws,
+)
 from assay.stats.planning import smallest_difference
 from assay.stats.rates import Interval, make_interval, wilson_interval
 from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
@@ -294,7 +300,7 @@ def paired_interval(
 
 def unseen_share(n: int, level: float) -> float:
     """Return what share of all prompts may behave unlike all n that were seen (rule of three)."""
-    return 1.0 - (1.0 - level) ** (1.0 / n)
+    return 1.0 - math.pow(1.0 - level, 1.0 / n)
 
 
 def score_difference_interval(differences: Floats, level: float = 0.95) -> tuple[Interval, float]:
@@ -362,6 +368,11 @@ def compare_amounts(
         msg = "cost, tokens and latency cannot be negative"
         raise ValueError(msg)
     difference = estimate_mean(b - a, seed=seed, level=level)
+    difference_interval, ratio_interval = difference.interval, _ratio_interval(a, b, seed, level)
+    draws = lognormal_means(np.stack((a, b), axis=1), seed)
+    if draws is not None:
+        difference_interval = widen_to_draws(difference_interval, draws[:, 1] - draws[:, 0])
+        ratio_interval = widen_to_draws(ratio_interval, draws[:, 1] / draws[:, 0])
     typical, typical_interval = _typical_ratio(a, b, seed, level)
     mean_a, mean_b = float(a.mean()), float(b.mean())
     return AmountDifference(
@@ -369,9 +380,9 @@ def compare_amounts(
         mean_a=mean_a,
         mean_b=mean_b,
         difference=mean_b - mean_a,
-        difference_interval=difference.interval,
+        difference_interval=difference_interval,
         ratio=mean_b / mean_a if mean_a > 0.0 else None,
-        ratio_interval=_ratio_interval(a, b, seed, level),
+        ratio_interval=ratio_interval,
         typical_ratio=typical,
         typical_ratio_interval=typical_interval,
         note=difference.note,

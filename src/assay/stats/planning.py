@@ -129,6 +129,23 @@ def _unsplit(
     )
 
 
+def advise_on_difference(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:
+    """Say whether new prompts or more trials would make a difference surer.
+
+    Each run is (passes, measured trials) of the prompts that both measured. What both runs find
+    hard cancels out of the difference, so that its advice may be another than that of one run.
+    """
+    splits = [split_rate_variance(*run) for run in (run_a, run_b)]
+    within = [split.within for split in splits]
+    if splits[0].n_prompts < 2 or within[0] is None or within[1] is None:
+        return splits[0].words
+    seen = float(np.var(run_b[0] / run_b[1] - run_a[0] / run_a[1], ddof=1))
+    per_trial = float((within[0] / run_a[1] + within[1] / run_b[1]).mean())
+    share = None if seen <= 0.0 else min(1.0, per_trial / seen)
+    per_prompt = 0.5 * (splits[0].trials_per_prompt + splits[1].trials_per_prompt)
+    return _advise(share, per_prompt)[1]
+
+
 class PairedSpread(msgspec.Struct, frozen=True, rename="camel"):
     """Variance of one prompt's difference between two runs; repeats reduce only `within`."""
 

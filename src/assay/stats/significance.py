@@ -29,6 +29,20 @@ def mcnemar_p(n_only_a: int, n_only_b: int, *, mid_p: bool = False) -> float:
     return min(1.0, tail)
 
 
+@lru_cache(maxsize=65_536)
+def chance_of_drop(passed_a: int, n_a: int, passed_b: int, n_b: int) -> float:
+    """Return the chance that B passes so few of its trials, or fewer, if it is as good as A.
+
+    Fisher's exact test of one prompt, one-sided: all ways to share out the passes are as likely.
+    """
+    passed, n = passed_a + passed_b, n_a + n_b
+    fewest = max(0, passed - n_a)
+    ways = sum(
+        math.comb(passed, x) * math.comb(n - passed, n_b - x) for x in range(fewest, passed_b + 1)
+    )
+    return ways / math.comb(n, n_b)
+
+
 def smallest_p(n_prompts: int) -> float:
     """Return the smallest p that n prompts can ever give: all of them differ, one way.
 
