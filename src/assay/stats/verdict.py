@@ -5,20 +5,15 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from assay.stats.distributions import Ints, as_tallies, two_sided_t
-from assay.stats.paired import (
-    PairedDifference,
-    compare_rates,
-    paired_interval,
-    pseudo_size_of_rates,
-)
-from assay.stats.planning import PairedSpread, prompts_to_decide
+from assay.stats.distributions import normal_quantile, two_sided_t
+from assay.stats.paired import PairedDifference, compare_rates
+from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, prompts_to_decide
 from assay.stats.rates import Bounds, Interval
-from assay.stats.significance import fewest_prompts, smallest_p
+from assay.stats.significance import fewest_prompts
 
 _ALPHA = 0.05
+_MOST_ROUNDS = 100
 _MOST_MORE_PROMPTS = 10_000
 """Nobody has more prompts than this to add."""
 type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
@@ -205,58 +200,111 @@ def _judge_not_better(interval: Interval, margin: float, *, better: bool) -> Gat
     return GateResult("not-better", "cannot-judge", f"an improvement is not shown: {seen}")
 
 
-class GateReach(msgspec.Struct, frozen=True, rename="camel"):
-    """Which outcomes the most extreme run B could bring about, and an equal one."""
+class GateChances(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a gate is right, found by simulation with the gate itself.
 
-    can_pass: bool
-    can_fail: bool
-    if_identical: Outcome
-    smallest_p: float
+    For `regression` a good run is as good as A and a bad one is worse by `difference`; for
+    `not-better` a good run is better by it and a bad one is as good as A.
+    """
+
+    n_prompts: int
+    n_trials: int
+    difference: float
+    good_passes: float
+    bad_fails: float
+    bad_stopped: float
+    """Fails, or cannot be judged."""
     words: str
+    prompts_for_80: int | None = None
 
 
-def reach_of_gate(
+def simulate_gate(
     gate: GateName,
-    passes: ArrayLike,
-    measured: ArrayLike,
+    difficulty: Difficulty,
+    size: tuple[int, int],
     *,
     margin: float,
+    difference: float,
     alpha: float = 0.05,
-) -> GateReach:
-    """Try the real gate on run A against a B that passes all, fails all, or repeats A."""
-    passed, trials = as_tallies(passes, measured)
+    n_repeats: int = 300,
+) -> GateChances:
+    """Run a gate on simulated runs of (prompts, trials), and count what it says."""
+    n_prompts, n_trials = size
+    change = -difference if gate == "regression" else difference
 
-    def outcome(passes_b: Ints) -> Outcome:
-        pair = compare_rates((passed, trials), (passes_b, trials), seed=0, level=1.0 - alpha)
-        return judge_gate(gate, pair, margin=margin, alpha=alpha).outcome
+    def outcomes(change: float) -> list[Outcome]:
+        rng, trials = np.random.default_rng(1), np.full(n_prompts, n_trials)
+        found: list[Outcome] = []
+        for easy in difficulty.draw((n_repeats, n_prompts), rng):
+            runs = (
+                rng.binomial(n_trials, easy),
+                rng.binomial(n_trials, difficulty.moved(easy, change)),
+            )
+            pair = compare_rates((runs[0], trials), (runs[1], trials), seed=0, level=1.0 - alpha)
+            found.append(judge_gate(gate, pair, margin=margin, alpha=alpha).outcome)
+        return found
 
-    best, worst, equal = outcome(trials), outcome(np.zeros_like(trials)), outcome(passed)
-    n = int((trials > 0).sum())
-    can_pass, can_fail = "pass" in (best, equal), "fail" in (worst, equal)
-    words = _describe_reach(n, can_pass=can_pass, can_fail=can_fail, alpha=alpha)
-    return GateReach(can_pass, can_fail, equal, smallest_p(n), words)
+    equal, changed = outcomes(0.0), outcomes(change)
+    good, bad = (equal, changed) if gate == "regression" else (changed, equal)
+    chances = good.count("pass"), bad.count("fail"), n_repeats - bad.count("pass")
+    passes, fails, stopped = (count / n_repeats for count in chances)
+    return GateChances(
+        n_prompts=n_prompts,
+        n_trials=n_trials,
+        difference=difference,
+        good_passes=passes,
+        bad_fails=fails,
+        bad_stopped=stopped,
+        words=_describe_chances(gate, difference, passes, fails, stopped),
+        prompts_for_80=_prompts_for_80(gate, difficulty, n_trials, margin, difference, alpha),
+    )
+
+
+def _describe_chances(
+    gate: GateName, difference: float, passes: float, fails: float, stopped: float
+) -> str:
+    good, bad = "an unchanged agent", f"one that is worse by {difference:g}"
+    if gate == "not-better":
+        good, bad = f"an agent that is better by {difference:g}", "an unchanged one"
+    return (
+        f"{good} passes in {passes:.0%} of builds; {bad} is stopped in {stopped:.0%}, "
+        f"in {fails:.0%} of builds because the gate fails, otherwise because it cannot be judged"
+    )
+
+
+def _prompts_for_80(
+    gate: GateName,
+    difficulty: Difficulty,
+    n_trials: int,
+    margin: float,
+    difference: float,
+    alpha: float,
+) -> int | None:
+    """Return how many prompts a good run needs to pass in four of five builds."""
+    spread = difficulty.spread()
+    if gate == "not-better":
+        return prompts_needed(spread, difference, n_trials=n_trials, alpha=alpha)
+    if margin == 0.0:
+        return None  # no run that is merely as good shows that it is not worse
+    variance = spread.variance(n_trials)
+    assumed = max(variance, margin * (1.0 - margin))
+    reach = normal_quantile(1.0 - 0.5 * alpha) * math.sqrt(assumed)
+    reach += normal_quantile(0.8) * math.sqrt(variance)
+    return max(math.ceil((reach / margin) ** 2), fewest_prompts(alpha))
 
 
 def narrowest_margin(spread: PairedSpread, n_prompts: int, n_trials: int = 1) -> float:
     """Return the margin that a run exactly as good as A would clear about half the time.
 
-    A smaller margin asks `regression` for more than this many prompts can promise.
+    Such a run differs by chance within each prompt only. A smaller margin asks `regression` for
+    more than this many prompts can promise.
     """
     if n_prompts < 1:
         msg = "a margin needs at least one prompt"
         raise ValueError(msg)
-    # A made-up sample of this variance and mean zero goes through the gate's own interval.
-    size = spread.variance(n_trials) ** 0.5
-    signs = np.where(np.arange(n_prompts) % 2 == 0, 1.0, -1.0) * min(size, 1.0)
-    interval, _ = paired_interval(signs - signs.mean(), pseudo_size_of_rates(n_trials))
-    return -interval.low
-
-
-def _describe_reach(n: int, *, can_pass: bool, can_fail: bool, alpha: float) -> str:
-    if can_pass and can_fail:
-        return f"{n} prompts can both pass and fail this gate"
-    least = f"the smallest possible p with {n} prompts is {smallest_p(n):.4g}, alpha is {alpha:g}"
-    if not can_pass and not can_fail:
-        return f"this gate can neither pass nor fail: {least}"
-    never = "fail" if can_pass else "pass"
-    return f"this gate can never {never} with these {n} prompts"
+    t = two_sided_t(0.95, max(n_prompts - 1, 1))
+    margin = 0.5
+    for _ in range(_MOST_ROUNDS):  # the variance that is assumed depends on the margin
+        variance = max(spread.within / n_trials, margin * (1.0 - margin))
+        margin = min(0.5, t * math.sqrt(variance / n_prompts))
+    return margin
