@@ -54,7 +54,7 @@ def test_from_an_assumed_rate(plan: Callable):
     done = plan("--rate", 0.7, "-d", 0.1)
     assert done.code == 0
     assert "To see a difference of 0.1 in pass rate with power 0.8 (assumed: rate" in done.stdout
-    assert "1 trial a prompt: 238 prompts, 476 runs of the agents\n" in done.stdout
+    assert "1 trial a prompt: 221 prompts, 442 runs of the agents\n" in done.stdout
     assert "Repeats of a prompt are not new prompts" in done.stdout
     assert "$" not in done.stdout
 
@@ -81,7 +81,7 @@ def test_two_pilots(plan: Callable, pilot: Callable):
 @pytest.mark.parametrize(
     ("n", "rate", "gate", "code", "said"),
     [
-        (800, 0.6, "regression", 0, "an unchanged agent passes in 9"),
+        (800, 0.6, "regression", 0, "an unchanged agent passes in 100%"),
         (5, 0.6, "regression", 4, "an unchanged agent passes in 0% of builds"),
         (60, 0.0, "regression", 4, "in 0% of builds because the gate fails"),
         (60, 1.0, "not-better", 4, "better by 0.1 passes in 0% of builds"),
