@@ -58,10 +58,16 @@ class Comparison(msgspec.Struct):
 
     def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; what is unhealthy cannot be judged."""
-        for pair in self.pairs:
-            if pair.run_a != self.sections["meta"]["runs"][0]:
-                continue
-            result = judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
+        judged = [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+        for pair in judged:
+            result = judge_gate(
+                gate,
+                pair.pass_rate,
+                margin=margin,
+                adjusted_p=pair.adjusted_p,
+                n_judged=len(judged),
+                bounds=pair.gate_bounds,
+            )
             health = self.sections["health"]
             unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
             if unhealthy and result.outcome != "cannot-judge":
@@ -214,8 +220,8 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
             for run in runs
         },
         "headToHead": {
-            "capability": pairwise(aligned, [pair[0] for pair in both], strict=True),
-            "reliability": pairwise(aligned, [pair[1] for pair in both], strict=True),
+            "capability": pairwise(aligned, [pair[0] for pair in both]),
+            "reliability": pairwise(aligned, [pair[1] for pair in both]),
             "overall": pairwise(aligned, totals),
         },
     }

@@ -12,7 +12,7 @@ from assay.compare.pairs import Pair
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
 from assay.stats.rates import Bounds, Interval
-from assay.stats.verdict import GateReach, VerdictCode
+from assay.stats.verdict import GateChances, VerdictCode
 
 type Limits = tuple[float, float]
 type ByRun[T] = dict[str, T]
@@ -343,6 +343,12 @@ class AtHand(_Shape, kw_only=True):
     narrowest_margin: float
 
 
+class PlannedGate(GateChances, kw_only=True, frozen=True, rename="camel"):
+    """How often a gate is right, and what that rests on."""
+
+    source: str
+
+
 class PlanReport(_Shape, kw_only=True):
     """What plan --json writes."""
 
@@ -352,7 +358,7 @@ class PlanReport(_Shape, kw_only=True):
     spread: PairedSpread
     rows: list[PlannedRow]
     at_hand: AtHand | None
-    gate: GateReach | UnsetType = UNSET
+    gate: PlannedGate | UnsetType = UNSET
 
 
 REPORTS: dict[str, Any] = {

@@ -144,16 +144,12 @@ function runNumbers(sections, charts, name, n) {
   const quality = sections.quality?.[name] ?? {};
   const performance = sections.performance[name];
   const perK = sections.capability?.[name]?.perK ?? [];
-  const once = perK.find((row) => row.k === 1);
-  const onceInterval = once?.passAtKInterval;
   return {
     name,
     hue: n,
     perK,
-    quality: once ? once.passAtK : quality.passRate,
-    interval: once
-      ? onceInterval && [onceInterval.low, onceInterval.high]
-      : quality.confidenceIntervals?.passRate,
+    quality: quality.passRate,
+    interval: quality.confidenceIntervals?.passRate,
     score: quality.avgScore,
     scoreInterval: quality.confidenceIntervals?.avgScore,
     cost: performance.costUsd?.mean,
