@@ -7,8 +7,9 @@ from itertools import chain
 import pytest
 
 from assay.compare.columns import detect_kind
-from assay.compare.report import CompareOptions, compare
+from assay.compare.report import CompareOptions, compare, load_runs
 from assay.compare.runs import load_run
+from assay.errors import InputError
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):
@@ -261,3 +262,32 @@ def test_absent_prompts_count_against_a_pass(tmp_path):
     assert "-0.090" in words
     ((_, outcome, _),) = compared(b, a).judge("regression", 0.05)
     assert outcome == "pass"  # new prompts are no regression
+
+
+def test_clusters_of_prompts_widen_every_interval(tmp_path):
+    before = {f"p{i}": 1.0 for i in range(100)}
+    after = {id_: 0.0 if i // 10 in (0, 3) else 1.0 for i, id_ in enumerate(before)}
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, marks in zip(paths, (before, after), strict=True):
+        rows = [json.loads(line) for line in write(path, marks).read_text().splitlines()]
+        for i, row in enumerate(rows):
+            row["metadata"] = {"repository": f"r{i // 10}"}
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def compared_by(key):
+        named = [(path.stem, path) for path in paths]
+        runs = load_runs(named, "auto", "category", lambda *_: None, key)
+        return compare(runs, CompareOptions())
+
+    alone, together = compared_by(None), compared_by("repository")
+    assert alone.pairs[0].verdict.code == "worse"
+    assert together.pairs[0].verdict.code == "not-enough-data"
+    assert together.pairs[0].pass_rate.n_units == 10
+    widths = [
+        high - low
+        for c in (alone, together)
+        for low, high in [c.sections["quality"]["b"]["confidenceIntervals"]["passRate"]]
+    ]
+    assert widths[1] > 1.5 * widths[0]
+    with pytest.raises(InputError, match="no row has 'colour'"):
+        compared_by("colour")

@@ -10,7 +10,7 @@ from assay.compare.columns import Floats
 from assay.compare.head_to_head import pass_k
 from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
-from assay.stats.means import N_RESAMPLES, estimate_mean, estimate_mean_score
+from assay.stats.means import N_RESAMPLES, MeanEstimate, estimate_mean, estimate_mean_score
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import split_rate_variance
 from assay.stats.rates import Interval, rate_interval
@@ -24,9 +24,9 @@ _MOST_FLAKY = 10
 def describe_quality(run: Run) -> dict[str, Any]:
     """Scores and passes of single trials; null where nothing was measured."""
     scores = known(run.score)
-    rate, interval = rate_interval(run.n_passed, run.n_measured)
+    rate, interval = rate_interval(run.n_passed, run.n_measured, clusters=run.clusters)
     n_passed = int(np.nansum(run.passed))
-    per_prompt = estimate_mean_score(known(run.mean_of(run.score)))
+    per_prompt = _mean_score(run)
     return {
         "type": "run",
         "avgScore": per_prompt.mean,
@@ -48,10 +48,10 @@ def describe_trial_quality(run: Run) -> dict[str, Any] | None:
     Averages are over prompts, however many trials each has, as are their intervals.
     """
     summary = summarize_values(known(run.score))
-    rate, interval = rate_interval(run.n_passed, run.n_measured)
+    rate, interval = rate_interval(run.n_passed, run.n_measured, clusters=run.clusters)
     if summary is None and rate is None:
         return None
-    per_prompt = estimate_mean_score(known(run.mean_of(run.score)))
+    per_prompt = _mean_score(run)
     return {
         "type": "trial",
         "passRate": rate,
@@ -146,7 +146,10 @@ def describe_categories(run: Run) -> dict[str, Any]:
         zip(run.category_names, range(len(run.category_names)), strict=True)
     ):
         chosen = run.categories == number
-        rate, interval = rate_interval(run.n_passed[chosen], run.n_measured[chosen])
+        clusters = None if run.clusters is None else run.clusters[chosen]
+        rate, interval = rate_interval(
+            run.n_passed[chosen], run.n_measured[chosen], clusters=clusters
+        )
         section[name] = {
             "n": int(chosen.sum()),
             "nMeasured": int(run.n_measured[chosen].sum()),
@@ -154,6 +157,13 @@ def describe_categories(run: Run) -> dict[str, Any]:
             "interval": _limits(interval),
         }
     return section
+
+
+def _mean_score(run: Run) -> MeanEstimate:
+    scores = run.mean_of(run.score)
+    seen = ~np.isnan(scores)
+    clusters = None if run.clusters is None else run.clusters[seen]
+    return estimate_mean_score(scores[seen], clusters=clusters)
 
 
 def known(column: Floats) -> Floats:

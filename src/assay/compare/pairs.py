@@ -181,17 +181,19 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
     tallies_b = run_b.n_passed[in_b], run_b.n_measured[in_b]
     score_a, score_b = run_a.mean_of(run_a.score)[in_a], run_b.mean_of(run_b.score)[in_b]
     scored = ~(np.isnan(score_a) | np.isnan(score_b))
+    clusters = None if run_a.clusters is None else run_a.clusters[in_a]
     flips = _Flips(run_a, run_b, in_a, in_b)
     return Pair(
         run_a=run_a.label,
         run_b=run_b.label,
         n_shared=len(in_a),
-        pass_rate=compare_rates(tallies_a, tallies_b, seed=seed),
+        pass_rate=compare_rates(tallies_a, tallies_b, seed=seed, clusters=clusters),
         score=compare_scores(
             score_a[scored],
             score_b[scored],
             seed=seed,
             equal_trials=bool(np.array_equal(tallies_a[1], tallies_b[1])),
+            clusters=None if clusters is None else clusters[scored],
         ),
         bounds=_bounds(aligned, a, b, new_prompts=True),
         gate_bounds=_bounds(aligned, a, b, new_prompts=False),

@@ -21,7 +21,7 @@ from assay.compare.head_to_head import (
     weights_of,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
-from assay.compare.runs import Run, SetupProblem, load_run
+from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import counted
 from assay.stats.means import N_RESAMPLES
@@ -82,8 +82,12 @@ def load_runs(
     wanted: Kind | Literal["auto"],
     category_key: str,
     announce: Callable[[str, Path], None],
+    cluster_key: str | None = None,
 ) -> list[Run]:
-    """Read the files of all runs, which must be of one kind."""
+    """Read the files of all runs, which must be of one kind.
+
+    cluster_key names what prompts that are not independent have in common in their metadata.
+    """
     kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
@@ -92,7 +96,10 @@ def load_runs(
     runs = []
     for label, path in named:
         announce(label, path)
-        runs.append(load_run(label, path, kinds[0], category_key))
+        run = load_run(label, path, kinds[0], category_key)
+        if cluster_key is not None:
+            run.clusters = number_clusters(run, cluster_key)
+        runs.append(run)
     return runs
 
 

@@ -205,7 +205,9 @@ class MeanEstimate(msgspec.Struct, frozen=True, rename="camel"):
     note: str | None = None
 
 
-def estimate_mean_score(scores: ArrayLike, level: float = 0.95) -> MeanEstimate:
+def estimate_mean_score(
+    scores: ArrayLike, level: float = 0.95, clusters: ArrayLike | None = None
+) -> MeanEstimate:
     """Estimate the mean of per-prompt scores in 0..1.
 
     The effective-size Wilson interval, not BCa: near 1 with few prompts BCa covers 66-85 %
@@ -218,7 +220,7 @@ def estimate_mean_score(scores: ArrayLike, level: float = 0.95) -> MeanEstimate:
     if np.ptp(values) == 0.0:
         interval = constant_share_interval(mean, int(values.size), level)
         return MeanEstimate(int(values.size), mean, interval, "every prompt has the same score")
-    return MeanEstimate(int(values.size), mean, share_interval(values, level))
+    return MeanEstimate(int(values.size), mean, share_interval(values, level, clusters=clusters))
 
 
 def estimate_mean(

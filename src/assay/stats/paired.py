@@ -169,8 +169,9 @@ def compare_rates(
         exact_p = mcnemar_p(only_a, only_b)
         effects = (*effects, matched_odds_ratio(only_a, only_b, level))
     else:
-        size = pseudo_size_of_rates(k)
-        test = _test_units(units, size, equal_trials=bool((n_a == n_b).all()), seed=seed)
+        test = flip_test(_cluster_sums(b - a, groups), seed=seed)
+        if (n_a != n_b).any():
+            test = studentised_test(units, pseudo_size_of_rates(k))
     interval, variance = paired_interval(units, pseudo_size_of_rates(k), level)
     reach = smallest_difference(variance, int(units.size), n_trials=k, alpha=1.0 - level)
     numbers = _Numbers(
@@ -194,10 +195,13 @@ def compare_scores(
     if a.size == 0:
         return _not_compared("score", 0)
     d = b - a
-    units = cluster_differences(d, None if clusters is None else as_counts(clusters, "clusters"))
+    groups = None if clusters is None else as_counts(clusters, "clusters")
+    units = cluster_differences(d, groups)
     interval, variance = score_difference_interval(units, level)
     reach = smallest_difference(variance, int(units.size), alpha=1.0 - level)
-    test = _test_units(units, pseudo_size_of_scores(d), equal_trials=equal_trials, seed=seed)
+    test = flip_test(_cluster_sums(d, groups), seed=seed)
+    if not equal_trials:
+        test = studentised_test(units, pseudo_size_of_scores(d))
     effects = (standardised_difference(d, level),)
     return _record(
         a, b, _Numbers("score", 0, None, interval, variance, test, effects, reach, units.size, None)
@@ -218,13 +222,12 @@ def cluster_differences(differences: Floats, clusters: Ints | None) -> Floats:
     return units
 
 
-def _test_units(
-    units: Floats, pseudo_size: float, *, equal_trials: bool, seed: int
-) -> PermutationTest:
-    """Flip signs where that is valid: runs with as many trials of each prompt are exchangeable."""
-    if equal_trials:
-        return flip_test(units, seed=seed)
-    return studentised_test(units, pseudo_size)
+def _cluster_sums(differences: Floats, clusters: Ints | None) -> Floats:
+    """Return the sum of each cluster, whose sign is a coin toss where both agents are the same."""
+    if clusters is None:
+        return differences
+    _, where = np.unique(clusters, return_inverse=True)
+    return np.bincount(where, weights=differences)
 
 
 def studentised_test(differences: Floats, pseudo_size: float) -> PermutationTest:
