@@ -15,7 +15,13 @@ from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
 from assay.records.text import with_trial
 from assay.records.views import JudgedView
-from assay.stats.agreement import Agreement, Share, correct_rate, measure_agreement
+from assay.stats.agreement import (
+    Agreement,
+    Share,
+    correct_rate,
+    measure_agreement,
+    stratified_rate,
+)
 from assay.stats.rates import Interval, wilson_interval
 
 _YES = (True, 1, "pass", "true", "yes")
@@ -151,7 +157,8 @@ def compare_with_labels(
     )
     report = _report(labels, matches, found, agreement)
     report.grader_failures = broken or UNSET
-    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
+    drawn = all(labels.rows[m.id].grader_version == m.version is not None for m in found)
+    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches, drawn=drawn)
     report.warnings = [*_warnings(report, agreement, matches), *notes]
     return report
 
@@ -247,8 +254,13 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
     )
 
 
-def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches) -> list[str]:
-    """Set the observed and corrected pass rate of the whole file; return notes on them."""
+def _set_pass_rates(
+    report: LabelReport, agreement: Agreement, matches: Matches, *, drawn: bool
+) -> list[str]:
+    """Set the observed and corrected pass rate of the whole file; return notes on them.
+
+    drawn says that the labelled rows were drawn by the verdicts they are compared with.
+    """
     rate = matches.n_passed / matches.n_graded
     report.observed_pass_rate = Estimate(
         value=rate,
@@ -257,6 +269,9 @@ def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches)
         total=matches.n_graded,
     )
     corrected = correct_rate(rate, matches.n_graded, agreement)
+    if drawn:
+        stratified = stratified_rate(matches.n_passed, matches.n_graded, agreement)
+        corrected = stratified if stratified.rate is not None else corrected
     report.corrected_pass_rate = Estimate(
         value=corrected.rate, interval=_limits(corrected.interval)
     )
