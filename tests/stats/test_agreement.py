@@ -98,7 +98,11 @@ def test_labels_drawn_by_verdict_narrow_the_corrected_rate():
     for _ in range(300):
         truth = rng.random(400) < 0.8
         verdicts = np.where(truth, rng.random(400) < 0.9, rng.random(400) < 0.3)
-        chosen = [rng.choice(np.flatnonzero(verdicts == v), 30, replace=False) for v in (1, 0)]
+        n_pass = round(60 * verdicts.mean())
+        chosen = [
+            rng.choice(np.flatnonzero(verdicts == v), n, replace=False)
+            for v, n in ((1, n_pass), (0, 60 - n_pass))
+        ]
         some = np.concatenate(chosen)
         agreement = measure_agreement(truth[some], verdicts[some])
         ours = stratified_rate(int(verdicts.sum()), 400, agreement).interval
