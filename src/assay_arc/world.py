@@ -321,7 +321,7 @@ def player_path(search: str, links: Path) -> str:
 
     A folder in which they are is replaced by links to all the other programs in it.
     """
-    folders = []
+    folders: list[str] = []
     for folder in search.split(os.pathsep):
         own = os.path.realpath(folder or ".") == os.path.realpath(Path(sys.prefix, "bin"))
         if (own and sys.prefix != sys.base_prefix) or Path(folder, "assay").exists():
