@@ -33,6 +33,7 @@ from assay_arc.scoring import (
 )
 from assay_arc.store import (
     CARD,
+    META,
     RECORDED,
     SCORES,
     EnvironmentScore,
@@ -386,10 +387,10 @@ def write_scores(
     *,
     not_measured: dict[str, str] | None = None,
 ) -> Scorecard:
-    """Write both files; without not_measured, the card says what an earlier one said of it."""
+    """Write both files; without not_measured, the card has what run-meta.json says of it."""
     card = build_card(run_id, played, formula)
-    if not_measured is None and (folder / CARD).is_file():
-        not_measured = read_json(folder / CARD, Scorecard).not_measured or {}
+    if not_measured is None and (folder / META).is_file():
+        not_measured = read_json(folder / META, RunMeta).not_measured
     card.not_measured = not_measured or UNSET
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))

@@ -318,3 +318,114 @@ def test_the_log_of_another_seed_is_not_gone_on_with(tmp_path, folder):
     assert done.returncode == 1
     assert "its seed is 0, here it is 7" in done.stderr
     assert (folder / "sessions" / "ky01-v1.jsonl").read_bytes() == (tmp_path / "copy").read_bytes()
+
+
+SECTIONS = {
+    "codex": ["Sandbox Awareness", "Execution Model", "Running Codex", "Prompt Template"],
+    "gemini": ["Tool Use", "Running Gemini CLI", "Execution Model", "Prompt Structure"],
+    "opencode": ["Configuration", "Running OpenCode", "Backend Flexibility", "Execution Model"],
+}
+MORE = {"codex": [], "gemini": ["Multi-Turn Context"], "opencode": ["Session Management"]}
+
+
+@pytest.mark.parametrize("harness", SECTIONS)
+def test_the_sections_of_the_reference_are_there_with_the_limitations(games, harness):
+    text = instructions(make_plan(games, harness=harness))
+    titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
+    for title in (*SECTIONS[harness], *MORE[harness], "Limitations"):
+        assert titles.count(title) == 1, title
+    for title in ("Automated Collection", "Manual Result File", "Result Template"):
+        assert titles.count(title) == 1, title
+
+
+def test_the_result_template_writes_a_valid_result(folder, monkeypatch, capsys):
+    text = (folder / "instructions.md").read_text()
+    program = text.partition("### Result Template")[2].partition("```python\n")[2]
+    subprocess.run([sys.executable, "-c", program.partition("```")[0]], cwd=folder, check=True)
+    result = json.loads((folder / "result.json").read_text())
+    assert [game["game_id"] for game in result["games"]] == ["ky01-v1"]
+    assert (result["harness"], result["seed"]) == ("codex", 0)
+    assert collect_results.main(["--results-file", str(folder / "result.json")]) == 0
+
+
+def shell(folder: Path, command: str, path: str = "/usr/bin:/bin") -> "subprocess.CompletedProcess":
+    """Run a command as a harness does: in the folder, without the user's PATH."""
+    env = {"PATH": path, "HOME": str(folder)}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=60
+    )
+
+
+def block_after(text: str, title: str) -> str:
+    return text.partition(title)[2].partition("```bash\n")[2].partition("```")[0].strip()
+
+
+def test_the_driver_line_of_games_that_are_not_copied_names_their_folder(tmp_path, games, arc):
+    place = tmp_path / "my games"
+    info = arc.write_game(place, [3, 3, 3, 3])
+    plan = make_plan({"zz01-v1": info}, ["zz01-v1"], with_games=False, env_dir=str(place))
+    generate(plan, tmp_path / "out")
+    text = (tmp_path / "out" / "instructions.md").read_text()
+    for title in ("### 3. Environment Files", "### Using the Game Driver", "### Execution Model"):
+        command = block_after(text, title).replace("<game_id>", "zz01-v1")
+        assert f"--env-dir '{place}'" in command
+        done = shell(tmp_path / "out", f"{command} < /dev/null" if "|" not in command else command)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[0])["state"] == "PLAYING"
+    # Also without the option, where the games still are.
+    done = shell(tmp_path / "out", "./game_driver zz01-v1 0 < /dev/null")
+    assert json.loads(done.stdout)["step"] == 1
+
+
+def test_the_launchers_find_their_python(folder, tmp_path):
+    done = shell(folder, "./game_driver ky01-v1 0 < /dev/null", path="/nowhere:/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    # Carried to a machine where another Python has the toolkit.
+    (folder / ".python").write_text("/no/such/python\n")
+    lost = shell(folder, "cd / && $OLDPWD/game_driver ky01-v1 0")
+    assert lost.returncode == 1
+    assert "game_driver.py --check" in lost.stderr
+    checked = subprocess.run([sys.executable, folder / DRIVER, "--check"], capture_output=True)
+    assert checked.stdout == b"OK\n"
+    done = shell(folder, "cd / && $OLDPWD/game_driver ky01-v1 0 < /dev/null")
+    assert done.returncode == 0, done.stderr
+    assert "Games: 1" in shell(folder, "./collect_results --sessions-dir sessions").stdout
+
+
+def test_a_second_generate_starts_with_no_sessions(folder, games):
+    drive(folder, act("ACTION4"))
+    assert collect_results.main(
+        ["--sessions-dir", str(folder / "sessions"), "--output", str(folder / "result.json")]
+    ) == 0  # fmt: skip
+    for number in (1, 2):
+        summary = generate(make_plan(games), folder)
+        assert summary["earlier"] == str(folder / f"earlier-{number}")
+        assert not (folder / "sessions").exists()
+        assert not (folder / "result.json").exists()
+        assert len(list((folder / f"earlier-{number}" / "sessions").iterdir())) == 1
+        [seen] = drive(folder)
+        assert seen["step"] == 0
+    (folder / "environment_files" / "old").mkdir()
+    generate(make_plan(games, with_games=False), folder)
+    assert not (folder / "environment_files").exists()
+
+
+def test_an_unknown_game_is_named_and_left_out(assay, tmp_path):
+    done = assay("arc", "generate", "gemini", "--games", "ky01,nope,od01", "--games", "no-tag")
+    assert done.code == 0, done.stderr
+    assert "WARNING: Games not found: nope, no-tag" in done.stderr
+    assert "2 games" in done.stdout
+    none = assay("arc", "generate", "gemini", "--games", "nope")
+    assert none.code == 1
+    assert "Game nope not found" in none.stderr
+
+
+def test_settings_that_a_user_added_survive_a_second_generate(tmp_path, games):
+    folder = tmp_path / "opencode"
+    generate(make_plan(games, harness="opencode"), folder)
+    path = folder / "opencode.json"
+    mine = json.loads(path.read_text()) | {"model": "mine"}
+    assert mine["permission"] == "allow"
+    path.write_text(json.dumps(mine))
+    generate(make_plan(games, harness="opencode"), folder)
+    assert json.loads(path.read_text()) == mine
