@@ -15,6 +15,7 @@ from assay_arc.store import (
     UNVERIFIED,
     GameRow,
     PlayRow,
+    RunMeta,
     Scorecard,
     Store,
     StoredRun,
@@ -75,6 +76,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "official": meta.official,
         "tools": meta.tools,
         "tokens": card.tokens,
         "reasoning_chars": card.reasoning_chars,
@@ -135,6 +137,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Limits", f"{_most(meta.max_steps)} steps, {_most(meta.max_resets)} resets"),
         ("Card ID", card.card_id),
         ("Competition Mode", str(card.competition_mode)),
+        *_official(meta),
         ("Verified", verified_words(run)),
         ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
         ("Environments Completed", done),
@@ -153,6 +156,14 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
     if card.formula and lost:
         lines.append(f"- **Without a score**: {lost} games (see the reasons below)")
     return lines
+
+
+def _official(meta: RunMeta) -> list[tuple[str, str]]:
+    card = meta.official
+    if card is None:
+        return []
+    score = number(card.score_percent, 2) if card.closed else "not closed yet"
+    return [("Official Scorecard", f"{card.card_id} ({score} / 100), {card.url}")]
 
 
 def _breakdown(card: Scorecard) -> list[str]:

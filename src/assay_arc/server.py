@@ -12,6 +12,7 @@ from typing import IO, Annotated, Any, Literal
 import msgspec
 
 from assay_arc import ServeProblem
+from assay_arc.catalog import OnlineGame
 from assay_arc.log import Limits, Shows
 
 MAX_CONNECTIONS = 32
@@ -183,6 +184,8 @@ class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     limits: Limits = Limits()
     stay_when_orphaned: bool = False
     shows: Shows = Shows()
+    online: OnlineGame | None = None
+    """Play it on the official server; the folder of the game is not used then."""
 
 
 def read_config(environ: Mapping[str, str], stdin: IO[str]) -> ServeConfig:

@@ -29,6 +29,14 @@ class HarnessConfig(msgspec.Struct, kw_only=True):
     mcp_servers: list[str] = []
 
 
+class OfficialCard(msgspec.Struct, kw_only=True):
+    card_id: str
+    url: str
+    score_percent: float | None = None
+    """As the server scored it, once the card was closed."""
+    closed: bool = False
+
+
 class RunMeta(msgspec.Struct, kw_only=True):
     run_id: str
     harness: str
@@ -64,6 +72,8 @@ class RunMeta(msgspec.Struct, kw_only=True):
     session_sha256: dict[str, str] = {}
     """Of the session log of each imported game: the same sessions are not a second run."""
     notes: str | None = None
+    official: OfficialCard | None = None
+    """The scorecard on the official server, of an online run."""
     agent: dict[str, Any] | None = None
     """Which plugin with which options, for --resume."""
     benchmark: dict[str, Any] | None = None
