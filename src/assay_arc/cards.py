@@ -377,9 +377,20 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
 
 
 def write_scores(
-    folder: Path, run_id: str, played: list[PlayedTrial], formula: str = OFFICIAL
+    folder: Path,
+    run_id: str,
+    played: list[PlayedTrial],
+    formula: str = OFFICIAL,
+    *,
+    spent: RunMeta | None = None,
 ) -> Scorecard:
+    """Write the scores; spent says what the run took where that is not known of its trials."""
     card = build_card(run_id, played, formula)
+    if spent is not None:
+        card.cost_usd = spent.cost_usd if card.cost_usd is None else card.cost_usd
+        card.tokens = spent.tokens if card.tokens is None else card.tokens
+        if card.reasoning_chars is None:
+            card.reasoning_chars = spent.reasoning_chars
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
     return card

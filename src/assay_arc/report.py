@@ -151,6 +151,8 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         *([("Tools", ", ".join(meta.tools))] if meta.tools is not None else []),
     ]
     lines = [f"- **{name}**: {value}" for name, value in facts]
+    if meta.transcripts:
+        lines.append(f"- **Transcripts**: {', '.join(meta.transcripts)}")
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
     lost = card.total_environments - card.games_scored
     if card.formula and lost:

@@ -65,6 +65,10 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """sha256 of each game's source: the version that was played."""
     game_tags: dict[str, list[str]] = {}
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_chars: int | None = None
+    transcripts: list[str] = []
+    """What the agent of an imported run printed: files in the folder of the run."""
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
     content_sha256: str | None = None
