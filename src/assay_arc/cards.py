@@ -299,10 +299,6 @@ class _Usage(msgspec.Struct, rename="camel"):
     reasoning_tokens: int | None = None
 
 
-class _Timing(msgspec.Struct, frozen=True):
-    start: float | None = None
-
-
 class _Entry(msgspec.Struct, rename="camel"):
     """One trial: the part of a capture or of an entry of trials that is needed here."""
 
@@ -310,15 +306,12 @@ class _Entry(msgspec.Struct, rename="camel"):
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
-    timing: _Timing = _Timing()
     trajectory: list[StepTime] = []
 
     @property
     def effort(self) -> AgentEffort:
         used = self.usage or _Usage()
-        start = self.metadata.get("start", self.timing.start)
         return AgentEffort(
-            start_ms=start if isinstance(start, int | float) else None,
             steps=self.trajectory,
             tokens=_sum((used.input_tokens, used.output_tokens)),
             reasoning_tokens=used.reasoning_tokens,

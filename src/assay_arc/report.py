@@ -184,11 +184,20 @@ def _breakdown(card: Scorecard) -> list[str]:
     return [*lines, *(f"- {game.id}: {words}" for game in card.games if (words := remark(game)))]
 
 
+def broken_words(game: GameRow) -> str | None:
+    """In how many trials the game itself broke, and how."""
+    broken = [trial.game_failure for trial in game.trials if trial.game_failure]
+    if not broken:
+        return None
+    return f"the game died in {len(broken)} of {len(game.trials)} trials: {broken[0]}"
+
+
 def remark(game: GameRow) -> str:
-    """Why a game has no score or one of 0; nothing for a game that was scored."""
+    """Why a game has no score or one of 0, and whether it died; else nothing."""
     if not game.is_played:
         return "not played" if game.percent is None else "not played, counted as 0"
-    return f"no score: {game.score_reason}" if game.percent is None and game.score_reason else ""
+    unscored = f"no score: {game.score_reason}" if game.percent is None else None
+    return "; ".join(words for words in (unscored, broken_words(game)) if words)
 
 
 def _levels(card: Scorecard) -> list[str]:
@@ -245,10 +254,12 @@ def _curve_lines(card: Scorecard) -> list[str]:
 
 
 def _tags(card: Scorecard) -> list[str]:
-    scores = [score for score in card.tags_scores if isinstance(score, dict | TagScore)]
     rows = []
-    for score in scores:
-        tag = msgspec.convert(score, TagScore) if isinstance(score, dict) else score
+    for score in card.tags_scores:
+        try:
+            tag = msgspec.convert(score, TagScore, from_attributes=True)
+        except msgspec.ValidationError:
+            continue  # of another program
         levels = f"{tag.levels_completed}/{tag.total_levels}"
         rows.append([tag.id, str(tag.games), number(tag.score_percent), levels, str(tag.actions)])
     head = ["Tag", "Games", "Score", "Levels", "Actions"]
