@@ -23,6 +23,7 @@ from assay.plugin import (
 from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import Limits, Shows
+from assay_arc.online import read_online_run
 from assay_arc.world import GameWorld, write_launchers
 
 
@@ -44,6 +45,8 @@ class ArcBenchmark:
     """These three: how the game is shown, as a picture, as text, and by what changed."""
     grid: bool = True
     diff: bool = True
+    online: Mapping[str, Any] | None = None
+    """Play on the official server: see OnlineRun in online.py."""
     memory_file: bool = False
     """Ask the agent to keep notes in a file of its folder."""
     logs_dir: str | None = None
@@ -71,7 +74,7 @@ class ArcBenchmark:
 
     def chosen_games(self) -> list[GameInfo]:
         """Return the games asked for, each once, in that order."""
-        known = list_games(self._folder).games
+        known = self._known_games()
         if not self.games:
             return list(known)
         found = [pick_game(name, known, self._folder) for name in self.games]
@@ -102,6 +105,9 @@ class ArcBenchmark:
             world.must_offer_tools = self.mcp and offers
             if self._shows != Shows():
                 world.show_only(self._shows)
+            if self.online is not None:
+                run = read_online_run(self.online)
+                world.play_online(run.game(info), run.key_name)
             try:
                 world.open()
                 yield world
@@ -131,9 +137,14 @@ class ArcBenchmark:
     def _folder(self) -> Path:
         return Path(self.games_dir) if self.games_dir else BUILT_IN
 
+    def _known_games(self) -> Sequence[GameInfo]:
+        if self.online is not None:
+            return read_online_run(self.online).infos()
+        return list_games(self._folder).games
+
     def _game_of(self, spec: TrialSpec) -> GameInfo:
         name = str(spec.prompt.metadata.get("game", spec.prompt.id))
-        info = pick_game(name, list_games(self._folder).games, self._folder)
+        info = pick_game(name, self._known_games(), self._folder)
         planned = spec.prompt.metadata.get("sourceSha256", info.source_sha256)
         if planned != info.source_sha256:
             message = f"{info.source} has changed since this run was planned"

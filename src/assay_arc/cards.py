@@ -302,10 +302,6 @@ class _Usage(msgspec.Struct, rename="camel"):
     reasoning_tokens: int | None = None
 
 
-class _Timing(msgspec.Struct, frozen=True):
-    start: float | None = None
-
-
 class _Entry(msgspec.Struct, rename="camel"):
     """One trial: the part of a capture or of an entry of trials that is needed here."""
 
@@ -313,15 +309,12 @@ class _Entry(msgspec.Struct, rename="camel"):
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
-    timing: _Timing = _Timing()
     trajectory: list[StepTime] = []
 
     @property
     def effort(self) -> AgentEffort:
         used = self.usage or _Usage()
-        start = self.metadata.get("start", self.timing.start)
         return AgentEffort(
-            start_ms=start if isinstance(start, int | float) else None,
             steps=self.trajectory,
             tokens=_sum((used.input_tokens, used.output_tokens)),
             reasoning_tokens=used.reasoning_tokens,
@@ -386,12 +379,21 @@ def write_scores(
     formula: str = OFFICIAL,
     *,
     not_measured: dict[str, str] | None = None,
+    spent: RunMeta | None = None,
 ) -> Scorecard:
-    """Write both files; without not_measured, the card has what run-meta.json says of it."""
+    """Write both files; without not_measured, the card has what run-meta.json says of it.
+
+    spent says what the run took where that is not known of its trials.
+    """
     card = build_card(run_id, played, formula)
     if not_measured is None and (folder / META).is_file():
         not_measured = read_json(folder / META, RunMeta).not_measured
     card.not_measured = not_measured or UNSET
+    if spent is not None:
+        card.cost_usd = spent.cost_usd if card.cost_usd is None else card.cost_usd
+        card.tokens = spent.tokens if card.tokens is None else card.tokens
+        if card.reasoning_chars is None:
+            card.reasoning_chars = spent.reasoning_chars
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
     return card

@@ -41,6 +41,22 @@ class GameInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.game_id.split("-", 1)[0]
 
 
+class OfficialServer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where online games are played, and under whose key; the key is never stored."""
+
+    base_url: str
+    key: str
+
+
+class OnlineGame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A game that runs on the official server, under one scorecard."""
+
+    server: OfficialServer
+    card_id: str
+    info: GameInfo
+    """What is known of it: by the server, and by our own copy where there is one."""
+
+
 class _Metadata(msgspec.Struct):
     """The fields of metadata.json; the toolkit allows each but game_id to be missing or null."""
 
@@ -170,6 +186,12 @@ def choose_known_games(words: Iterable[str], folder: Path) -> tuple[list[GameInf
     if not games:
         msg = f"No ARC-AGI environments found in {folder}."
         raise GameProblem(msg, hint="check the installation with: assay arc setup")
+    return choose_from(games, words, folder)
+
+
+def choose_from(games: Sequence[GameInfo], words: Iterable[str], folder: Path) -> list[GameInfo]:
+    """The same from games that are known already."""
+    words = list(words)
     names = [name for word in words for name in word.replace(",", " ").split()]
     if words and not names:
         msg = "--games names no game"

@@ -17,6 +17,7 @@ from assay_arc.matrix import (
     MatrixRow,
     build_matrix,
     common_games,
+    common_words,
     level_markdown,
     matrix_markdown,
     mean_percent,
@@ -447,7 +448,7 @@ def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str
                 summary.verified or "-",
             ]
         )
-    score = f"Score / 100 ({len(comparison.common_games)} common games)"
+    score = f"Score / 100 ({common_words(len(comparison.common_games))})"
     columns = [score, "All its games"] if is_partial else ["Score / 100"]
     return table(["Run", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
 
@@ -462,8 +463,11 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
     by_id = {entry.run.meta.run_id: entry for entry in entries}
     lines = []
     for pair in comparison.pairs:
-        paired = pair.paired
-        lines.append(f"- **{pair.verdict.words}**")
+        paired, words = pair.paired, pair.verdict.words
+        if len(comparison.pairs) > 1 and pair.verdict.code == "not-enough-data":
+            current = by_id[pair.current_run_id].run.label
+            words = f"{current} against {entries[0].run.label}: {words}"
+        lines.append(f"- **{words}**")
         if paired.difference is None:
             continue
         name = by_id[pair.current_run_id].run.label

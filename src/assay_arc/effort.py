@@ -15,7 +15,7 @@ from assay_arc.scoring import OFFICIAL, GameResult, score_game
 
 
 class StepTime(msgspec.Struct):
-    """When the agent did a step, in ms from the start of its trial, and what it said."""
+    """When the agent did a step, in ms from its own start, and what it said."""
 
     type: str = ""
     timestamp: float = 0
@@ -25,8 +25,6 @@ class StepTime(msgspec.Struct):
 class AgentEffort(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about an agent's work in one trial."""
 
-    start_ms: float | None = None
-    """Since the epoch."""
     steps: Sequence[StepTime] = ()
     tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -71,7 +69,7 @@ def level_efforts(log: GameLog, agent: AgentEffort) -> list[LevelEffort]:
         level = levels[_level_after(before, most)]
         level.actions += not (event.answer and event.action == "RESET" and event.answer.full_reset)
         level.seconds += max(0.0, (_ms(event) - _ms(before)) / 1000)
-    if agent.start_ms is None or not agent.steps or not events:
+    if not agent.steps or not events:
         return levels
     for level in levels:
         level.steps = level.reasoning_chars = 0
@@ -92,12 +90,11 @@ def score_curve(
     """The score after each level that was completed, from the first action on."""
     points: list[CurvePoint] = []
     before, best = 0, 0.0
-    done = result.plays
-    for number, play in enumerate(done):
+    for play in result.plays:
         for i, (_, actions) in enumerate(play.marks):
+            # Each play alone: the best of them counts, and there may be thousands.
             cut = msgspec.structs.replace(play, marks=play.marks[: i + 1], actions=actions)
-            so_far = msgspec.structs.replace(result, plays=(*done[:number], cut))
-            score = score_game(so_far, formula)
+            score = score_game(msgspec.structs.replace(result, plays=(cut,)), formula)
             percent = score.score_percent
             if percent is None and score.score_fraction is not None:
                 percent = score.score_fraction * 100
@@ -111,13 +108,14 @@ def score_curve(
 
 def _add_costs(points: list[CurvePoint], log: GameLog, agent: AgentEffort) -> None:
     """Say what had been spent when each point was reached."""
-    if agent.cost_usd is None or agent.start_ms is None or not agent.steps:
+    events = _executed(log)
+    if agent.cost_usd is None or not agent.steps or not events:
         return
     # The actions of a log, counted as the score counts them: see CurvePoint.actions.
     times, counted = {0: 0.0}, 0
-    for event in _executed(log)[1:]:
+    for event in events[1:]:
         counted += not (event.action == "RESET" and event.answer and event.answer.full_reset)
-        times[counted] = _ms(event) - agent.start_ms
+        times[counted] = _ms(event) - _ms(events[0])
     for point in points:
         until = times.get(point.actions, 0.0)
         n = sum(step.timestamp <= until for step in agent.steps)
@@ -176,7 +174,8 @@ def _level_after(event: Event, most: int) -> int:
 
 def _levels_of_steps(agent: AgentEffort, events: Sequence[Event], most: int) -> list[int]:
     """The level that was being played when each step was done."""
-    times = [_ms(event) - (agent.start_ms or 0.0) for event in events]
+    # The agent is started as soon as its game has given the first picture.
+    times = [_ms(event) - _ms(events[0]) for event in events]
     levels, place = [], 0
     for step in agent.steps:
         # Steps are in the order of time, but for the last lines of a stream.

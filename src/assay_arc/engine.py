@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from assay_arc import GameProblem
-from assay_arc.catalog import GameInfo
+from assay_arc.catalog import GameInfo, OfficialServer, OnlineGame
 from assay_arc.log import SIDE, Answer, frames_digest, pack_frames
 
 
@@ -97,6 +97,60 @@ class ToolkitEngine:
     def official_scorecard(self) -> Any:
         """The toolkit's own scorecard: an oracle for tests, never a source of scores."""
         return self._arcade.get_scorecard(self._card)
+
+
+class OnlineEngine(ToolkitEngine):
+    """A game on the official server, by the toolkit's online mode."""
+
+    def __init__(self, game: OnlineGame) -> None:
+        from arcengine import GameAction
+
+        self.seen = None
+        self.seed_used = False
+        self._actions = {action.name: action for action in GameAction}
+        self._card = game.card_id
+        self._arcade = open_arcade(game.server)
+        self._env = self._arcade.make(game.info.game_id, scorecard_id=game.card_id)
+        if self._env is None or self._env.observation_space is None:
+            message = f"{game.server.base_url} did not start {game.info.game_id}"
+            raise GameProblem(message, hint="is the scorecard still open, and the key allowed?")
+        self._is_fresh = True
+        """Whether nothing was done since the level began."""
+
+    def start(self) -> Observation | None:
+        seen = super().start()
+        self.seen = seen and msgspec.structs.replace(seen, full_reset=True)
+        return self.seen
+
+    def act(self, action: str, x: int | None = None, y: int | None = None) -> Observation | None:
+        """Do an action; the server leaves out which resets are full, so the engine's rule says."""
+        before = self.seen
+        seen = super().act(action, x, y)
+        if seen is None or before is None:
+            return seen
+        is_reset = action == "RESET"
+        is_full = is_reset and (self._is_fresh or before.state == "WIN")
+        self._is_fresh = is_reset or seen.levels_completed != before.levels_completed
+        self.seen = msgspec.structs.replace(seen, full_reset=is_full or seen.full_reset)
+        return self.seen
+
+
+def open_arcade(server: OfficialServer) -> Any:
+    """The toolkit, online; raise GameProblem when the server cannot be reached."""
+    logger = silence_toolkit()
+    from arc_agi import Arcade, OperationMode
+
+    try:
+        return Arcade(
+            arc_api_key=server.key,
+            arc_base_url=server.base_url,
+            operation_mode=OperationMode.ONLINE,
+            environments_dir=os.devnull,  # none of our own games
+            logger=logger,
+        )
+    except Exception as error:  # of requests, of pydantic
+        message = f"{server.base_url} cannot be used: {type(error).__name__}"
+        raise GameProblem(message) from error
 
 
 def _observe(raw: Any) -> Observation | None:

@@ -4,6 +4,8 @@ serve                    Play one game by the requests that come over a private 
                          its event log; settings in ASSAY_ARC_GAME. Started again with the same log
                          it replays the log and goes on.
 look GAME_FOLDER [SEED]  Write what the engine answers to the first reset, as JSON.
+online                   Read a request to the official server from stdin, as JSON: its games, or a
+                         scorecard to open or to close; write its answer as JSON.
 probe                    Read game folders from stdin; write {sha256 of the source: levels or null}.
 record                   Read [RECORDING, GAME_FOLDER, LOG, SEED] from stdin, a JSON array on each
                          line; play each recording of the toolkit again, write the event log of it,
@@ -19,13 +21,19 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from assay_arc import ArcProblem, GameProblem
-from assay_arc.catalog import GameInfo, read_game
-from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
+from assay_arc.catalog import GameInfo, OfficialServer, read_game
+from assay_arc.engine import (
+    OnlineEngine,
+    ToolkitEngine,
+    open_arcade,
+    shut_network,
+    toolkit_versions,
+)
 from assay_arc.log import Header, Limits, LogWriter, has_header, read_log
 from assay_arc.recordings import Replayer, read_recording
 from assay_arc.replay import ReplayResult, header_difference, not_compared, replay_log
@@ -59,6 +67,8 @@ def main(argv: Sequence[str]) -> int:
             return _verify()
         case ["record"]:
             return _record()
+        case ["online"]:
+            return _online()
     sys.stderr.write(__doc__ or "")
     return 2
 
@@ -71,7 +81,8 @@ def _serve() -> int:
         _hide_process()
         open_socket_folder(config.socket)
         os.chdir(config.socket.parent)
-        shut_network()
+        if config.online is None:
+            shut_network()  # a game that runs elsewhere is no code of this process
         serve(config)
     except (ArcProblem, OSError) as problem:
         sys.stderr.write(f"game process: {problem}\n")
@@ -94,8 +105,11 @@ def serve(config: ServeConfig) -> None:
 
 
 def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
-    info = read_game(config.game)
-    engine = ToolkitEngine(info, config.seed)
+    if config.online is not None and has_header(config.log):
+        # A replay would do every action once more on the official scorecard.
+        message = "an online game cannot be continued by another process"
+        raise GameProblem(message)
+    info, engine = _open_engine(config)
     if has_header(config.log):
         logged = read_log(config.log)
         expected = _header(config, info, engine, logged.header.level_count)
@@ -108,6 +122,13 @@ def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
     session = GameSession(engine, log, config.limits, _now, first)
     session.begin()
     return session
+
+
+def _open_engine(config: ServeConfig) -> tuple[GameInfo, ToolkitEngine]:
+    if config.online is not None:
+        return config.online.info, OnlineEngine(config.online)
+    info = read_game(config.game)
+    return info, ToolkitEngine(info, config.seed)
 
 
 class GameSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +285,56 @@ def record(recording: Path, info: GameInfo, log_path: Path, seed: int) -> Replay
     return ReplayResult(
         replayed=difference is None, n_actions=n_actions, difference=difference, note=note
     )
+
+
+class OnlineRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask the official server."""
+
+    op: Literal["games", "open", "close"]
+    server: OfficialServer
+    card_id: str = ""
+    tags: list[str] = []
+    source_url: str | None = None
+
+
+def _online() -> int:
+    """Ask the official server; return 1 when it does not answer."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        request = msgspec.json.decode(sys.stdin.buffer.read(), type=OnlineRequest)
+        answer = _ask_online(request)
+    except GameProblem as problem:
+        sys.stderr.write(f"{problem.message}\n")
+        return 1
+    os.write(out, msgspec.json.encode(answer) + b"\n")
+    return 0
+
+
+def _ask_online(request: OnlineRequest) -> Any:
+    arcade = open_arcade(request.server)
+    try:
+        return _use_arcade(arcade, request)
+    except Exception as error:  # of requests, of pydantic
+        message = f"{type(error).__name__}: {error}"
+        raise GameProblem(message) from error
+
+
+def _use_arcade(arcade: Any, request: OnlineRequest) -> Any:
+    if request.op == "open":
+        return {"card_id": arcade.open_scorecard(request.source_url, request.tags)}
+    if request.op == "close":
+        card = arcade.close_scorecard(request.card_id)
+        return None if card is None else card.model_dump(mode="json", exclude={"api_key"})
+    return [
+        {
+            "gameId": env.game_id,
+            "title": env.title or env.game_id,
+            "tags": list(env.tags or ()),
+            "baselines": list(env.baseline_actions or ()) or None,
+        }
+        for env in arcade.get_environments()
+    ]
 
 
 def verify(log_path: Path, game: Path) -> ReplayResult:

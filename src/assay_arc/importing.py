@@ -15,8 +15,9 @@ import msgspec
 from assay.errors import OutputError
 from assay.plugin import Machine
 from assay_arc import ResultProblem
-from assay_arc.cards import LOGS, PLAYED, PlayedTrial, write_scores
+from assay_arc.cards import LOGS, PLAYED, PlayedTrial, played_from_log, write_scores
 from assay_arc.catalog import GameInfo
+from assay_arc.effort import AgentEffort
 from assay_arc.log import GameLog, Header, StopReason, read_log
 from assay_arc.replay import check_logs
 from assay_arc.scoring import GameResult, LevelResult, PlayResult, derive_result
@@ -71,6 +72,7 @@ class ClaimedGame(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[int, ...]
     """Of each level that was reported, in order."""
     session_sha256: str | None = None
+    cost_usd: float | None = None
 
 
 class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +101,78 @@ class ImportSource(msgspec.Struct, frozen=True, kw_only=True):
     """By id, and by id without version."""
 
 
-def import_result(source: ImportSource, store: Store, host: Machine) -> ImportedRun:
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What all games of a run together took, where it is not known of each."""
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_chars: int | None = None
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent printed, and what its adapter read in it."""
+
+    name: str
+    data: bytes
+    spent: Spent
+
+
+class _Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that is in order."""
+
+    source: ImportSource
+    data: dict[str, Any]
+    raw: bytes
+    claims: Sequence[ClaimedGame]
+    content: str
+    warnings: list[str]
+
+
+def import_result(
+    source: ImportSource, store: Store, host: Machine, transcripts: Sequence[Transcript] = ()
+) -> ImportedRun:
     """Import a result, or raise and leave nothing behind."""
+    return import_results([source], store, host, transcripts)
+
+
+def import_results(
+    sources: Sequence[ImportSource],
+    store: Store,
+    host: Machine,
+    transcripts: Sequence[Transcript] = (),
+) -> ImportedRun:
+    """Import results as one run, each of them a trial of its games; or leave nothing behind."""
+    checked = [_check(source, store) for source in sources]
+    _check_repeats(checked)
+    digests = _all_digests(checked)
+    harness = sources[0].harness
+    warnings = [text for one in checked for text in one.warnings]
+    warnings += repeated_sessions(digests, harness, store)
+    run_id = str(uuid.uuid4())
+    with staged_run(store.import_dir(harness), run_id) as staging:
+        metas, played = [], []
+        for number, one in enumerate(checked, 1):
+            logs = LOGS if len(checked) == 1 else f"{LOGS}/trial-{number}"
+            suffix = "" if len(checked) == 1 else f"-{number}"
+            write_bytes(staging / f"result{suffix}.json", one.raw)
+            sessions = _checked_logs(one, staging / logs, host)
+            metas.append(_meta(one, sessions, run_id))
+            played += _played(one, sessions, staging, number)
+        meta = _joined_meta(metas, checked, transcripts)
+        meta.session_sha256 = digests
+        for transcript in transcripts:
+            write_bytes(staging / "transcripts" / transcript.name, transcript.data)
+        write_bytes(staging / PLAYED, msgspec.json.encode(played))
+        card = write_scores(staging, run_id, played, spent=meta)
+        meta.games_played = len({one.result.game_id for one in played if one.result.plays})
+        write_json(staging / META, meta)
+    folder = store.import_dir(harness) / run_id
+    run = StoredRun(folder=folder, meta=meta, imported=True)
+    return ImportedRun(run=run, card=card, warnings=warnings)
+
+
+def _check(source: ImportSource, store: Store) -> _Checked:
+    """Read one result; raise with everything that is wrong with it."""
     data, raw = read_result(source.result)
     claims, errors, warnings = check_result(data, source.harness, source.games)
     if errors:
@@ -110,22 +182,71 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
     # Of the content, not of the bytes: other spacing makes no other result.
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
-    digests = _session_digests(claims, source.sessions)
-    warnings += repeated_sessions(digests, source.harness, store)
-    run_id = str(uuid.uuid4())
-    with staged_run(store.import_dir(source.harness), run_id) as staging:
-        write_bytes(staging / "result.json", raw)
-        sessions = _checked_logs(source, claims, staging, data["seed"], host)
-        meta = _meta(data, claims, sessions, source, run_id, content)
-        meta.session_sha256 = digests
-        played = _played(claims, sessions, data)
-        write_bytes(staging / PLAYED, msgspec.json.encode(played))
-        card = write_scores(staging, run_id, played)
-        meta.games_played = sum(bool(one.result.plays) for one in played)
-        write_json(staging / META, meta)
-    folder = store.import_dir(source.harness) / run_id
-    run = StoredRun(folder=folder, meta=meta, imported=True)
-    return ImportedRun(run=run, card=card, warnings=warnings)
+    return _Checked(
+        source=source, data=data, raw=raw, claims=claims, content=content, warnings=warnings
+    )
+
+
+def _check_repeats(checked: Sequence[_Checked]) -> None:
+    """Refuse results that cannot be trials of the same games."""
+    first = checked[0]
+    for number, one in enumerate(checked[1:], 2):
+        if one.content in (other.content for other in checked[: number - 1]):
+            msg = f"{one.source.result}: the same result was given twice"
+            raise ResultProblem(msg)
+        if one.data["seed"] != first.data["seed"]:
+            msg = f"{one.source.result}: its seed is {one.data['seed']}, not {first.data['seed']}"
+            raise ResultProblem(msg, hint="results with different seeds are different runs")
+        models = [_text_or(each.data["metadata"].get("model"), "unknown") for each in (first, one)]
+        if models[0] != models[1]:
+            msg = f"{one.source.result}: its model is {models[1]}, not {models[0]}"
+            raise ResultProblem(msg, hint="results of different models are different runs")
+
+
+def _all_digests(checked: Sequence[_Checked]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, one in enumerate(checked, 1):
+        for game_id, digest in _session_digests(one.claims, one.source.sessions).items():
+            if digest in found.values():
+                msg = f"{one.source.result}: its session of {game_id} was given twice"
+                raise ResultProblem(msg)
+            found[game_id if len(checked) == 1 else f"{game_id}.trial-{number}"] = digest
+    return found
+
+
+def _joined_meta(
+    metas: Sequence[RunMeta], checked: Sequence[_Checked], transcripts: Sequence[Transcript]
+) -> RunMeta:
+    """The metadata of all repeats together."""
+    meta = metas[0]
+    meta.trials = len(metas)
+    meta.game_ids = list(dict.fromkeys(game_id for one in metas for game_id in one.game_ids))
+    meta.games_total = len(meta.game_ids)
+    meta.duration_seconds = round(sum(one.duration_seconds for one in metas), 3)
+    for other in metas[1:]:
+        meta.game_sources |= other.game_sources
+        if other.verified == UNVERIFIED:
+            meta.verified, meta.verification = other.verified, other.verification
+    if len(metas) > 1:
+        joined = "".join(sorted(one.content for one in checked))
+        meta.content_sha256 = hashlib.sha256(joined.encode()).hexdigest()
+    told = [_spent(one.data["metadata"]) for one in checked]
+    read = [transcript.spent for transcript in transcripts]
+    # What the harness says of itself stands; a transcript says what it leaves out.
+    meta.cost_usd = _total(told, "cost_usd") or _total(read, "cost_usd")
+    meta.tokens = _total(told, "tokens") or _total(read, "tokens")
+    meta.reasoning_chars = _total(read, "reasoning_chars")
+    meta.transcripts = [f"transcripts/{transcript.name}" for transcript in transcripts]
+    return meta
+
+
+def _spent(about: dict[str, Any]) -> Spent:
+    return Spent(cost_usd=about.get("cost_usd"), tokens=about.get("tokens"))
+
+
+def _total(spent: Sequence[Spent], name: str) -> Any:
+    known = [getattr(one, name) for one in spent]
+    return sum(known) if known and None not in known else None
 
 
 @contextmanager
@@ -165,28 +286,21 @@ def read_result(path: Path) -> tuple[Any, bytes]:
         raise ResultProblem(msg) from error
 
 
-def _checked_logs(
-    source: ImportSource, claims: Sequence[ClaimedGame], staging: Path, seed: int, host: Machine
-) -> list[SessionLog]:
+def _checked_logs(checked: _Checked, target: Path, host: Machine) -> list[SessionLog]:
+    source = checked.source
     if source.sessions is None:
         return []
     if source.sessions.is_symlink():
         msg = f"{source.sessions} is a symbolic link; give the folder itself"
         raise ResultProblem(msg)
-    sessions = import_logs(claims, source.sessions, staging / LOGS, seed)
+    sessions = import_logs(checked.claims, source.sessions, target, checked.data["seed"])
     if sessions:
         replay_logs(sessions, source.games_dir, host)
     return sessions
 
 
-def _meta(
-    data: dict[str, Any],
-    claims: Sequence[ClaimedGame],
-    sessions: Sequence[SessionLog],
-    source: ImportSource,
-    run_id: str,
-    content: str,
-) -> RunMeta:
+def _meta(checked: _Checked, sessions: Sequence[SessionLog], run_id: str) -> RunMeta:
+    data, claims, source = checked.data, checked.claims, checked.source
     about = data["metadata"]
     played = [claim for claim in claims if claim.state != "NOT_PLAYED"]
     verified, why = _verdict(played, sessions)
@@ -210,7 +324,7 @@ def _meta(
         verified=verified,
         verification=why,
         game_sources={c.game.game_id: c.game.source_sha256 for c in claims},
-        content_sha256=content,
+        content_sha256=checked.content,
         notes=_text_or(about.get("notes"), "") or None,
     )
 
@@ -230,25 +344,27 @@ def _verdict(
 
 
 def _played(
-    claims: Sequence[ClaimedGame], sessions: Sequence[SessionLog], data: dict[str, Any]
+    checked: _Checked, sessions: Sequence[SessionLog], staging: Path, trial: int
 ) -> list[PlayedTrial]:
+    data = checked.data
     logged = {session.claim.game.game_id: session for session in sessions}
     played = []
-    for claim in claims:
+    for claim in checked.claims:
         game, session = claim.game, logged.get(claim.game.game_id)
-        result = (
-            session.result if session else claimed_result(claim, data["seed"], data["timestamp"])
-        )
-        digest = hashlib.sha256(session.path.read_bytes()).hexdigest() if session else None
+        agent = AgentEffort(cost_usd=claim.cost_usd)
+        if session:
+            name = str(session.path.relative_to(staging))
+            one = played_from_log(staging, name, trial, agent, REPLAYED)
+        else:
+            result = claimed_result(claim, data["seed"], data["timestamp"])
+            one = PlayedTrial(result=result, trial=trial, cost_usd=claim.cost_usd)
         played.append(
-            PlayedTrial(
-                result=result,
+            msgspec.structs.replace(
+                one,
                 title=game.title,
                 tags=game.tags,
                 source_sha256=game.source_sha256,
                 claimed_actions=claim.total_actions,
-                log=f"{LOGS}/{session.path.name}" if session else None,
-                log_sha256=digest,
                 verified=_mark(claim, session),
             )
         )
@@ -497,6 +613,8 @@ def _check_top(data: dict[str, Any]) -> Iterator[str]:
         yield "seed must be a whole number"
     if "metadata" in data and not isinstance(data["metadata"], dict):
         yield "metadata must be an object"
+    elif "metadata" in data:
+        yield from _check_spent(data["metadata"], "metadata")
     rows = data.get("games", [{}])  # _missing reports a result without games
     if not isinstance(rows, list):
         yield '"games" must be an array'
@@ -525,6 +643,7 @@ def _check_game(row: dict[str, Any], place: str, games: Mapping[str, KnownGame])
         yield f"{place}.game_id: unknown game {str(game_id)[:80]!r}"
     if "state" in row and row["state"] not in STATES:
         yield f"{place}.state must be one of {', '.join(STATES)}"
+    yield from _check_spent(row, place)
     for name in GAME[2:6]:  # the counts
         if name in row and not _is_int(row[name], 0, MOST):
             yield f"{place}.{name} must be a whole number from 0 to {MOST}"
@@ -538,6 +657,17 @@ def _check_game(row: dict[str, Any], place: str, games: Mapping[str, KnownGame])
         yield from faults
         if game is not None and not faults and _is_counted(row):
             yield from _check_sense(row, place, game)
+
+
+def _check_spent(row: dict[str, Any], place: str) -> Iterator[str]:
+    """Check what a result may say about cost and tokens."""
+    cost, tokens = row.get("cost_usd"), row.get("tokens")
+    if cost is not None and not (
+        isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= MOST
+    ):
+        yield f"{place}.cost_usd must be a number of US dollars from 0 to {MOST}"
+    if tokens is not None and not _is_int(tokens, 0, MOST * 1000):
+        yield f"{place}.tokens must be a whole number from 0"
 
 
 def _level(level: Any, place: str, j: int) -> Iterator[str]:
@@ -610,6 +740,7 @@ def _claim(row: dict[str, Any], game: KnownGame) -> ClaimedGame:
         total_resets=row["total_resets"],
         actions=tuple(level["actions_taken"] for level in row["levels"]),
         session_sha256=sha256 if isinstance(sha256, str) else None,
+        cost_usd=row.get("cost_usd"),
     )
 
 

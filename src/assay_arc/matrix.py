@@ -6,7 +6,7 @@ import msgspec
 
 from assay.stats.means import estimate_mean_score
 from assay.stats.rates import Interval
-from assay_arc.report import number, run_name, table
+from assay_arc.report import broken_words, number, run_name, table
 from assay_arc.store import GameRow, Scorecard, StoredRun
 
 SCORED, UNSCORED, NOT_PLAYED = "scored", "not scored", "not played"
@@ -99,6 +99,10 @@ def same_version(a: GameRow, b: GameRow) -> bool | None:
     return a.source_sha256 == b.source_sha256
 
 
+def common_words(n: int) -> str:
+    return f"{n} common game{'' if n == 1 else 's'}"
+
+
 def mean_percent(entry: ComparedRun, game_ids: Sequence[str]) -> float | None:
     """The mean score over some games of a run."""
     known = [entry.games[game_id].percent for game_id in game_ids]
@@ -119,14 +123,6 @@ def score_interval(game: GameRow) -> Interval | None:
     """Of the mean score over the trials, when there are several."""
     known = [t.score_percent / 100 for t in game.trials if t.score_percent is not None]
     return estimate_mean_score(known).interval if len(known) > 1 else None
-
-
-def broken_words(game: GameRow) -> str | None:
-    """In how many trials the game itself broke, and how."""
-    broken = [trial.game_failure for trial in game.trials if trial.game_failure]
-    if not broken:
-        return None
-    return f"the game died in {len(broken)} of {len(game.trials)} trials: {broken[0]}"
 
 
 def _cell(entry: ComparedRun, game_id: str) -> Cell:
@@ -158,7 +154,7 @@ def matrix_markdown(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -
         for row in rows
     ]
     means = [number(mean_percent(entry, shared)) for entry in entries]
-    lines.append([f"Mean of {len(shared)} common games", *means])
+    lines.append([f"Mean of {common_words(len(shared))}", *means])
     text = table(["Game: score, levels", *names], lines)
     if len(shared) < len(rows):
         text += ["", "\\* not in the mean: not every run has a score for this version of the game"]

@@ -15,6 +15,7 @@ from assay_arc.store import (
     UNVERIFIED,
     GameRow,
     PlayRow,
+    RunMeta,
     Scorecard,
     Store,
     StoredRun,
@@ -75,6 +76,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "official": meta.official,
         "tools": meta.tools,
         "tokens": card.tokens,
         "reasoning_chars": card.reasoning_chars,
@@ -135,6 +137,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Limits", f"{_most(meta.max_steps)} steps, {_most(meta.max_resets)} resets"),
         ("Card ID", card.card_id),
         ("Competition Mode", str(card.competition_mode)),
+        *_official(meta),
         ("Verified", verified_words(run)),
         ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
         ("Environments Completed", done),
@@ -148,11 +151,21 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         *([("Tools", ", ".join(meta.tools))] if meta.tools is not None else []),
     ]
     lines = [f"- **{name}**: {value}" for name, value in facts]
+    if meta.transcripts:
+        lines.append(f"- **Transcripts**: {', '.join(meta.transcripts)}")
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
     lost = card.total_environments - card.games_scored
     if card.formula and lost:
         lines.append(f"- **Without a score**: {lost} games (see the reasons below)")
     return lines
+
+
+def _official(meta: RunMeta) -> list[tuple[str, str]]:
+    card = meta.official
+    if card is None:
+        return []
+    score = number(card.score_percent, 2) if card.closed else "not closed yet"
+    return [("Official Scorecard", f"{card.card_id} ({score} / 100), {card.url}")]
 
 
 def _breakdown(card: Scorecard) -> list[str]:
@@ -171,11 +184,20 @@ def _breakdown(card: Scorecard) -> list[str]:
     return [*lines, *(f"- {game.id}: {words}" for game in card.games if (words := remark(game)))]
 
 
+def broken_words(game: GameRow) -> str | None:
+    """In how many trials the game itself broke, and how."""
+    broken = [trial.game_failure for trial in game.trials if trial.game_failure]
+    if not broken:
+        return None
+    return f"the game died in {len(broken)} of {len(game.trials)} trials: {broken[0]}"
+
+
 def remark(game: GameRow) -> str:
-    """Why a game has no score or one of 0; nothing for a game that was scored."""
+    """Why a game has no score or one of 0, and whether it died; else nothing."""
     if not game.is_played:
         return "not played" if game.percent is None else "not played, counted as 0"
-    return f"no score: {game.score_reason}" if game.percent is None and game.score_reason else ""
+    unscored = f"no score: {game.score_reason}" if game.percent is None else None
+    return "; ".join(words for words in (unscored, broken_words(game)) if words)
 
 
 def _levels(card: Scorecard) -> list[str]:
@@ -232,10 +254,12 @@ def _curve_lines(card: Scorecard) -> list[str]:
 
 
 def _tags(card: Scorecard) -> list[str]:
-    scores = [score for score in card.tags_scores if isinstance(score, dict | TagScore)]
     rows = []
-    for score in scores:
-        tag = msgspec.convert(score, TagScore) if isinstance(score, dict) else score
+    for score in card.tags_scores:
+        try:
+            tag = msgspec.convert(score, TagScore, from_attributes=True)
+        except msgspec.ValidationError:
+            continue  # of another program
         levels = f"{tag.levels_completed}/{tag.total_levels}"
         rows.append([tag.id, str(tag.games), number(tag.score_percent), levels, str(tag.actions)])
     head = ["Tag", "Games", "Score", "Levels", "Actions"]

@@ -12,6 +12,7 @@ from typing import IO, Annotated, Any, Literal
 import msgspec
 
 from assay_arc import ServeProblem
+from assay_arc.catalog import OnlineGame
 from assay_arc.log import Limits, Shows
 
 MAX_CONNECTIONS = 32
@@ -185,6 +186,8 @@ class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     copy_fd: int | None = None
     """A file that the game process has open besides the log, and writes the same to."""
     shows: Shows = Shows()
+    online: OnlineGame | None = None
+    """Play it on the official server; the folder of the game is not used then."""
 
 
 def read_config(environ: Mapping[str, str], stdin: IO[str]) -> ServeConfig:

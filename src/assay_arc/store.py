@@ -30,6 +30,14 @@ class HarnessConfig(msgspec.Struct, kw_only=True):
     mcp_servers: list[str] = []
 
 
+class OfficialCard(msgspec.Struct, kw_only=True):
+    card_id: str
+    url: str
+    score_percent: float | None = None
+    """As the server scored it, once the card was closed."""
+    closed: bool = False
+
+
 class RunMeta(msgspec.Struct, kw_only=True):
     run_id: str
     harness: str
@@ -58,6 +66,10 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """sha256 of each game's source: the version that was played."""
     game_tags: dict[str, list[str]] = {}
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_chars: int | None = None
+    transcripts: list[str] = []
+    """What the agent of an imported run printed: files in the folder of the run."""
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
     content_sha256: str | None = None
@@ -65,6 +77,8 @@ class RunMeta(msgspec.Struct, kw_only=True):
     session_sha256: dict[str, str] = {}
     """Of the session log of each imported game: the same sessions are not a second run."""
     notes: str | None = None
+    official: OfficialCard | None = None
+    """The scorecard on the official server, of an online run."""
     agent: dict[str, Any] | None = None
     """Which plugin with which options, for --resume."""
     benchmark: dict[str, Any] | None = None

@@ -24,7 +24,7 @@ from assay.plugin import Machine, Started
 from assay.records.files import nameless_file, temporary_place
 from assay.records.recording import TurnEnd
 from assay_arc import ServeProblem
-from assay_arc.catalog import GameInfo
+from assay_arc.catalog import GameInfo, OnlineGame
 from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
 from assay_arc.log import (
@@ -104,6 +104,12 @@ class GameWorld:
         self.env |= told
         for server in self.mcp_servers.values():
             server["env"] |= told
+
+    def play_online(self, game: OnlineGame, key_name: str) -> None:
+        """Play on the official server; call it before open. The player does not get the key."""
+        config = msgspec.structs.replace(self._plan.config, online=game)
+        self._plan = msgspec.structs.replace(self._plan, config=config)
+        self.env[key_name] = ""
 
     def open(self) -> None:
         self._log.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

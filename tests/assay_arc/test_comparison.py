@@ -430,3 +430,13 @@ def test_nothing_measured_in_two_runs_is_exit_1(tmp_path):
     assert "not measured: world: the game process died 4 times" in (
         CliRunner().invoke(command, [*words, "a-0000-run", "b-0000-run"]).output
     )
+
+
+def test_a_report_names_a_game_that_died_and_skips_tags_of_others():
+    broken = game("x", 10.0)
+    broken.trials[0].game_failure = "the game broke on ACTION7"
+    one = entry("a", broken)
+    one.card.tags_scores = ["a tag", {"id": "other"}]
+    text = report_markdown(one.run, one.card)
+    assert "- x: the game died in 1 of 1 trials: the game broke on ACTION7" in text
+    assert "Scores by Tag" not in text

@@ -35,7 +35,7 @@ def won(table, solutions):
 
 
 def agent(*steps, **known) -> AgentEffort:
-    return AgentEffort(start_ms=BEGAN.timestamp() * 1000, steps=steps, **known)
+    return AgentEffort(steps=steps, **known)
 
 
 def thought(second: float, text: str) -> StepTime:
@@ -86,6 +86,17 @@ def test_the_curve_has_the_score_at_each_completed_level(won):
         [100 * n / 15 for n in (1, 3, 6, 10, 15)]
     )
     assert [point.cost_usd for point in points] == [3.0, 4.0, 9.0, 12.0, 15.0]
+
+
+def test_the_curve_is_of_the_best_play_so_far(won):
+    """Two plays: the first completes a level slowly, the second does it at the baseline."""
+    result = derive_result(won)
+    [play] = result.plays
+    slow = msgspec.structs.replace(play, marks=((1, 20),), actions=30, state="NOT_FINISHED")
+    both = msgspec.structs.replace(result, plays=(slow, play))
+    points = score_curve(won, both, AgentEffort())
+    assert [point.actions for point in points] == [20, 40, 47, 71, 86, 105]
+    assert points[0].score_percent == pytest.approx(25 / 15)
 
 
 def test_games_without_baselines_have_no_curve(won):

@@ -183,3 +183,11 @@ def test_the_default_folder_without_games_is_named(tmp_path, monkeypatch):
     assert words in arc("browse")[1]
     arc("setup", "--env-dir", "builtin")
     assert words not in arc("browse")[1]
+
+
+def test_games_that_name_nothing_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (["--games", ""], ["--games", " , "]):
+        code, said = arc("run", "random", *words)
+        assert code == 1
+        assert "--games names no game" in said

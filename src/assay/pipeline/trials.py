@@ -34,8 +34,7 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
         **{name: getattr(captured, name) for name in _SHARED},
     )
     if evidence := captured.metadata.get("evidence"):
-        # The evidence has times of day, the steps only times since the start.
-        entry.metadata = {"evidence": evidence, "start": captured.timing.start}
+        entry.metadata = {"evidence": evidence}
     if captured.score:
         grade = captured.score
         entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning

@@ -307,7 +307,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     raw: str | UnsetType = UNSET
     workspace_dir: str | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
-    """Of this trial alone: the evidence of its world, and its start in ms since the epoch."""
+    """Of this trial alone: the evidence of its world."""
     cwd: str | UnsetType = UNSET
     changes: WorkspaceChanges | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET

@@ -8,10 +8,15 @@ from typing import Any
 import click
 import msgspec
 
+from assay import plugins
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
+from assay.records.capture import Thought, Usage
+from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.spec import PluginRef
+from assay_arc import ResultProblem
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
 from assay_arc.commands.shared import (
@@ -22,8 +27,16 @@ from assay_arc.commands.shared import (
     place_options,
 )
 from assay_arc.import_recordings import RecordingSource, find_recordings, import_recordings
-from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
-from assay_arc.report import actions_words, number, verified_words
+from assay_arc.importing import (
+    MAX_LOG_BYTES,
+    ImportedRun,
+    ImportSource,
+    KnownGame,
+    Spent,
+    Transcript,
+    import_results,
+)
+from assay_arc.report import actions_words, money, number, verified_words
 from assay_arc.store import Scorecard, Store
 
 
@@ -32,6 +45,7 @@ class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
     harness_name: str | None
     model: str | None
     seed: int | None
+    transcripts: tuple[Path, ...]
 
 
 RECORDING = "recording"
@@ -54,6 +68,7 @@ def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | N
     epilog=examples(
         "assay arc import codex codex/result.json",
         "assay arc import gemini gemini",
+        "assay arc import codex first second --transcript first/codex.jsonl",
         "assay arc import recording recordings --model my-model",
     ),
 )
@@ -66,6 +81,15 @@ def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | N
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     help="Folder of session logs. Default: the folder sessions beside the result, if it exists.",
+)
+@click.option(
+    "--transcript",
+    "transcripts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="What the agent printed as JSON while it played: kept with the run, and read for tokens "
+    "and cost. May be repeated. Default: none.",
 )
 @click.option(
     "--harness",
@@ -93,6 +117,8 @@ def command(harness: str, paths: Sequence[Path], **given: Any) -> None:
     Every value is checked, and every score is computed again. Session logs are replayed in the
     engine; the run is then marked as verified, or refused with the first difference.
 
+    Several results of one harness and model are one run: each is a trial of its games.
+
     With `recording` as HARNESS, PATH is a recording of the official toolkit or a folder of them.
     Each is played again in the engine; several recordings of a game are its trials.
     """
@@ -107,8 +133,8 @@ def command(harness: str, paths: Sequence[Path], **given: Any) -> None:
 
 
 def _import_recordings(paths: Sequence[Path], options: ImportOptions) -> ImportedRun:
-    if options.sessions is not None:
-        msg = "--sessions is for results; a recording is its own log."
+    if options.sessions is not None or options.transcripts:
+        msg = "--sessions and --transcript are for results; a recording is its own log."
         raise click.UsageError(msg)
     need_toolkit()
     files = find_recordings(paths)
@@ -127,22 +153,56 @@ def _import_result(harness: str, paths: Sequence[Path], options: ImportOptions) 
     if (options.harness_name, options.model, options.seed) != (None, None, None):
         msg = "--harness, --model and --seed are for recordings; a result says these itself."
         raise click.UsageError(msg)
-    if len(paths) > 1:
-        msg = "Give one result."
+    if len(paths) > 1 and options.sessions is not None:
+        msg = "With several results each has its own sessions; leave out --sessions."
         raise click.UsageError(msg)
-    [path] = paths
-    place, sessions = options.open(), options.sessions
+    place = options.open()
+    games = _known_games(place)
+    sources = [_source(harness, path, options, place, games) for path in paths]
+    transcripts = [read_transcript(harness, path) for path in options.transcripts]
+    if len({transcript.name for transcript in transcripts}) < len(transcripts):
+        transcripts = [
+            msgspec.structs.replace(one, name=f"{number}-{one.name}")
+            for number, one in enumerate(transcripts, 1)
+        ]
+    return import_results(sources, place.store, local_machine(), transcripts)
+
+
+def _source(
+    harness: str, path: Path, options: ImportOptions, place: Place, games: dict[str, KnownGame]
+) -> ImportSource:
     result = path / "result.json" if path.is_dir() else path
+    sessions = options.sessions
     if sessions is None and (result.parent / "sessions").is_dir():
         sessions = result.parent / "sessions"
-    source = ImportSource(
-        harness=harness,
-        result=result,
-        sessions=sessions,
-        games_dir=place.games,
-        games=_known_games(place),
+    return ImportSource(
+        harness=harness, result=result, sessions=sessions, games_dir=place.games, games=games
     )
-    return import_result(source, place.store, local_machine())
+
+
+def read_transcript(harness: str, path: Path) -> Transcript:
+    """Read what an agent printed, as its adapter reads it, for tokens, cost and reasoning."""
+    if path.stat().st_size > MAX_LOG_BYTES:
+        msg = f"{path}: larger than {MAX_LOG_BYTES} bytes; not a transcript"
+        raise ResultProblem(msg)
+    data = path.read_bytes()
+    lines = [RawLine(0, line) for line in data.splitlines() if line.strip()]
+    turn = Turn("", TurnEnd(exit_code=0), lambda: lines)
+    reading = plugins.adapter(PluginRef(name=harness)).read(
+        Recording(start_ms=0, end_ms=0, turns=(turn,))
+    )
+    if not reading.events.mapped:
+        msg = f"{path}: not what {harness} prints as JSON: no line of it is understood"
+        raise ResultProblem(msg, hint="give the output of its JSON mode, one event on each line")
+    used = reading.usage or Usage()
+    counts = [n for n in (used.input_tokens, used.output_tokens) if isinstance(n, int)]
+    thoughts = [len(step.content) for step in reading.steps if isinstance(step, Thought)]
+    spent = Spent(
+        cost_usd=used.cost_usd or None,
+        tokens=sum(counts) if counts else None,
+        reasoning_chars=sum(thoughts),
+    )
+    return Transcript(name=path.name, data=data, spent=spent)
 
 
 def _known_games(place: Place) -> dict[str, KnownGame]:
@@ -172,6 +232,9 @@ def _print_import(done: ImportedRun, store: Store) -> None:
     click.echo(f"  Overall Score:   {number(card.percent, 2)} / 100 ({card.scorer})")
     click.echo(f"  Levels Complete: {card.total_levels_completed} / {card.total_levels}")
     click.echo(f"  Total Actions:   {actions_words(card)}")
+    if card.cost_usd is not None or card.tokens is not None:
+        tokens = "-" if card.tokens is None else f"{card.tokens:,}"
+        click.echo(f"  Cost:            {money(card.cost_usd)}, {tokens} tokens")
     click.echo(f"  Verified:        {verified_words(done.run)}")
     click.echo(f"  Stored at:       {done.run.folder}/")
     native = [run for run in store.native() if run.meta.status == "completed"]

@@ -48,7 +48,8 @@ def command(
     wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))
     cards = {formula: build_card(stored.meta.run_id, played, formula) for formula in wanted}
     if write:
-        write_scores(stored.folder, stored.meta.run_id, played, _written(wanted))
+        formula, meta = _written(wanted), stored.meta
+        write_scores(stored.folder, meta.run_id, played, formula, spent=meta)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2).decode())
         return

@@ -47,10 +47,18 @@ from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc import StoreProblem
 from assay_arc.benchmark import run_tools
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
-from assay_arc.catalog import GameInfo, choose_games
+from assay_arc.catalog import GameInfo, choose_from, choose_games
+from assay_arc.commands.online import (
+    ask_for_games,
+    check_online,
+    close_official,
+    online_options,
+    open_official,
+)
 from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import Shows
+from assay_arc.online import OnlineRun
 from assay_arc.store import (
     META,
     RECORDED,
@@ -106,6 +114,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     grid: bool
     diff: bool
     memory_file: bool
+    online: bool
+    api_key_env: str | None
+    base_url: str | None
     model: str | None
     agent_args: Sequence[str]
     timeout: float | None
@@ -169,6 +180,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="Offer the game as an MCP server as well as a command. Default: --mcp.",
 )
 @with_options(ablation_options)
+@with_options(online_options)
 @model_option
 @click.option(
     "--agent-arg",
@@ -226,18 +238,24 @@ def command(agents: Sequence[str], **values: Any) -> None:
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
     _check_ablation(options, agents)
+    check_online(options.online, options.api_key_env, options.base_url)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
     if options.resume:
         run = unfinished(place, options.resume)
         _play(run, _as_planned(options, run))
         return
-    games = choose_games(options.games, place.games)
+    online = None
+    if options.online:
+        online = ask_for_games(place, options.api_key_env, options.base_url)
+        games = choose_from(online.infos(), options.games, place.games)
+    else:
+        games = choose_games(options.games, place.games)
     refs = [
         agent_ref(AgentOptions(schema=name, model=options.model, agent_args=options.agent_args))
         for name in agents
     ]
-    runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
+    runs = [_play(new_run(place, ref, games, options, online), options) for ref in refs]
     if len(runs) > 1:
         click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
 
@@ -272,6 +290,7 @@ def unfinished(place: Place, name: str) -> StoredRun:
 def _play(stored: StoredRun, options: RunOptions) -> str:
     run = ArcRun(stored)
     card = run.play(options)
+    close_official(run.run)
     print_result(run, card)
     if run.nothing_measured:
         click.echo(run.nothing_measured, err=True)
@@ -314,7 +333,11 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
 
 
 def new_run(
-    place: Place, agent: PluginRef, games: list[GameInfo], options: RunOptions
+    place: Place,
+    agent: PluginRef,
+    games: list[GameInfo],
+    options: RunOptions,
+    online: OnlineRun | None = None,
 ) -> StoredRun:
     """Make the folder of a run and write its run-meta.json, from which it can be resumed."""
     setup = HarnessConfig(
@@ -354,6 +377,8 @@ def new_run(
             **_confinement(options),
         },
     )
+    if online is not None:
+        open_official(meta, online)
     folder = place.store.runs_dir / run_id
     write_json(folder / META, meta)
     return StoredRun(folder=folder, meta=meta)
@@ -603,4 +628,7 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
         f"{card.total_levels_completed}/{card.total_levels} levels, "
         f"{card.total_actions} actions{cost}"
     )
+    if official := run.meta.official:
+        score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
+        click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")
     click.echo(f"Run {run.meta.run_id} -> {os.path.relpath(run.folder)}")

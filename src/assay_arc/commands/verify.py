@@ -126,7 +126,7 @@ def _mark(stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[s
         meta.verification = f"{len(unlogged)} games have no log"
     write_json(stored.folder / META, meta)
     again = [_marked(one, meta.verified) for one in played]
-    write_scores(stored.folder, meta.run_id, again, _formula(stored))
+    write_scores(stored.folder, meta.run_id, again, _formula(stored), spent=meta)
 
 
 def _formula(stored: StoredRun) -> str:

@@ -1,0 +1,140 @@
+"""Games on the official server: its games, its scorecards, and what a run keeps of them."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.plugin import Machine
+from assay_arc import GameProblem
+from assay_arc.catalog import GameInfo, OfficialServer, OnlineGame
+from assay_arc.engine import engine_env
+
+BASE_URL = "https://three.arcprize.org"
+KEY_NAME = "ARC_API_KEY"
+ARGV = (sys.executable, "-m", "assay_arc.engine_process", "online")
+LIMIT_S = 120.0
+NO_COPY = "online"
+"""Stands for the hash of a source that we do not have."""
+_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class OnlineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A game as the server describes it, and of our own copy what the server does not say."""
+
+    game_id: str
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    baselines: tuple[int, ...] | None = None
+    source_sha256: str = NO_COPY
+
+    def info(self) -> GameInfo:
+        nowhere = Path(os.devnull)
+        return GameInfo(
+            game_id=self.game_id,
+            title=self.title or self.game_id,
+            tags=self.tags,
+            level_tags=(),
+            baselines=self.baselines,
+            date_downloaded="",
+            folder=nowhere,
+            source=nowhere,
+            source_sha256=self.source_sha256,
+        )
+
+
+class OnlineRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is kept of an online run, so that it can be resumed; not the key, only its name."""
+
+    base_url: str = BASE_URL
+    key_name: str = KEY_NAME
+    card_id: str = ""
+    games: tuple[OnlineInfo, ...] = ()
+
+    @property
+    def server(self) -> OfficialServer:
+        return OfficialServer(base_url=self.base_url, key=read_key(self.key_name))
+
+    @property
+    def card_url(self) -> str:
+        return f"{self.base_url}/scorecards/{self.card_id}"
+
+    def infos(self) -> list[GameInfo]:
+        return [game.info() for game in self.games]
+
+    def game(self, info: GameInfo) -> OnlineGame:
+        return OnlineGame(server=self.server, card_id=self.card_id, info=info)
+
+
+def read_online_run(data: Mapping[str, Any]) -> OnlineRun:
+    return msgspec.convert(data, OnlineRun)
+
+
+def read_key(name: str) -> str:
+    """The key that the variable holds; it is in no message and in no file."""
+    key = os.environ.get(name, "").strip() if _NAME.fullmatch(name) else ""
+    if not key:
+        message = f"the environment variable {name!r} has no key for the official server"
+        raise GameProblem(
+            message, hint=f"export {KEY_NAME}=..., or name another variable with --api-key-env"
+        )
+    return key
+
+
+def check_url(url: str) -> str:
+    """An address without a name, a password or a query in it."""
+    if not _URL.fullmatch(url):
+        message = f"{url!r} is not the address of a server, such as {BASE_URL}"
+        raise GameProblem(message)
+    return url.rstrip("/")
+
+
+def fetch_games(
+    base_url: str, key_name: str, copies: Sequence[GameInfo], host: Machine
+) -> OnlineRun:
+    """Ask the server for its games; our own copies say what it keeps to itself."""
+    run = OnlineRun(base_url=check_url(base_url), key_name=key_name)
+    answer = _ask(host, run.server, op="games")
+    ours = {info.game_id: info for info in copies}
+    games = [_completed(game, ours) for game in msgspec.convert(answer, list[OnlineInfo])]
+    if not games:
+        message = f"{run.base_url} offers no games"
+        raise GameProblem(message, hint=f"is the key in {key_name} valid?")
+    return msgspec.structs.replace(run, games=tuple(games))
+
+
+def _completed(game: OnlineInfo, ours: Mapping[str, GameInfo]) -> OnlineInfo:
+    copy = ours.get(game.game_id)
+    if copy is None:
+        return game
+    baselines = game.baselines or copy.baselines
+    return msgspec.structs.replace(game, baselines=baselines, source_sha256=copy.source_sha256)
+
+
+def open_card(run: OnlineRun, tags: Sequence[str], host: Machine) -> OnlineRun:
+    """Open a scorecard, under which the games of a run are played."""
+    answer = _ask(host, run.server, op="open", tags=list(tags))
+    return msgspec.structs.replace(run, card_id=str(answer["card_id"]))
+
+
+def close_card(run: OnlineRun, host: Machine) -> dict[str, Any]:
+    """Close the scorecard; return it as the server has scored it."""
+    answer = _ask(host, run.server, op="close", card_id=run.card_id)
+    return dict(answer or {})
+
+
+def _ask(host: Machine, server: OfficialServer, **request: Any) -> Any:
+    stdin = msgspec.json.encode({"server": msgspec.to_builtins(server), **request})
+    done = host.run(ARGV, stdin=stdin, env=engine_env(), timeout_s=LIMIT_S)
+    lines = done.stdout.splitlines()
+    if done.exit_code or not lines:
+        said = done.stderr.decode("utf-8", "replace").replace(server.key, "***")
+        reason = (said.strip().splitlines() or ["no answer in time"])[-1]
+        message = f"{server.base_url} cannot be used: {reason}"
+        raise GameProblem(message, hint="check the address, the key and the network")
+    return msgspec.json.decode(lines[-1])
