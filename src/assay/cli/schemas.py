@@ -11,6 +11,9 @@ from assay.cli.output import Sink
 from assay.cli.parameters import help_option
 from assay.errors import InputError, OutputError
 from assay.records.catalogue import RECORDS, json_schema
+from assay.testing.model.script import Script
+
+RECORDS["ModelScript"] = Script  # here, because it belongs to a room above the records
 
 
 @click.command(
