@@ -94,6 +94,29 @@ def test_a_changed_skill_stops_the_whole_install_until_overwrite(assay, tmp_path
     assert files(tmp_path / ".agents/skills") == SHIPPED
 
 
+@pytest.mark.parametrize("target", ["there", "gone"])
+def test_a_link_in_a_project_leads_nowhere(target, assay, tmp_path):
+    """A checkout may hold a link to any file of the user."""
+    (tmp_path / "there").write_text("a file of the user")
+    link = tmp_path / ".claude/skills/arc-setup/SKILL.md"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / target)
+    assert assay("skills", "install").code == 1
+    assert assay("skills", "install", "--overwrite").code == 0
+    assert (tmp_path / "there").read_text() == "a file of the user"
+    assert not (tmp_path / "gone").exists()
+    assert files(tmp_path / ".claude/skills") == SHIPPED
+    assert not link.is_symlink()
+
+
+def test_a_folder_of_skills_may_be_a_link(assay, tmp_path):
+    (tmp_path / ".agents/skills").mkdir(parents=True)
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/skills").symlink_to("../.agents/skills")
+    assert assay("skills", "install").code == 0
+    assert files(tmp_path / ".agents/skills") == SHIPPED
+
+
 def test_files_beside_the_skills_are_left_alone(assay, tmp_path):
     theirs = tmp_path / ".claude/skills/theirs/SKILL.md"
     theirs.parent.mkdir(parents=True)
