@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("assay_arc")
 pytest.importorskip("arc_agi")
 
 STORE = ".arc-agi-benchmarks"
