@@ -23,8 +23,8 @@ HEAD = """# What the seeds promise, and the tests that prove it
 
 Assay grew from two seed documents. This page lists every command, flag, variable, field, example
 and behaviour that they name, in their order, with the tests that prove it. It is made by
-`scripts/seed_coverage.py` from `tests/seed_coverage.toml`; a test fails when it is stale, when a test
-does not exist, or when an item has none. A command line in the column is one that a test runs as it
+`scripts/seed_coverage.py` from `tests/seed_coverage.toml`; a test fails when it is stale, when a
+test does not exist, or when an item has none. A command line in the table is run by a test as it
 stands.
 """
 

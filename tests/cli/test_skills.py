@@ -34,6 +34,7 @@ SHIPPED = {
 
 
 def test_the_skills_of_both_seeds_are_there():
+    pytest.importorskip("assay_arc")
     assert set(SKILLS) == {
         *("agent-eval-harness", "headless-adapters", "arc-setup", "arc-benchmark", "arc-browse"),
         *("arc-report", "arc-compare", "arc-cross-harness"),
@@ -82,15 +83,38 @@ def test_user_installs_in_home_and_nowhere_else(assay, tmp_path):
 
 
 def test_a_changed_skill_stops_the_whole_install_until_overwrite(assay, tmp_path):
-    mine = tmp_path / ".agents/skills/arc-setup/SKILL.md"
+    mine = tmp_path / ".agents/skills/headless-adapters/SKILL.md"
     mine.parent.mkdir(parents=True)
     mine.write_text("my own words")
     refused = assay("skills", "install")
     assert refused.code == 1
-    assert ".agents/skills/arc-setup/SKILL.md" in refused.stderr
+    assert ".agents/skills/headless-adapters/SKILL.md" in refused.stderr
     assert "--overwrite" in refused.stderr
-    assert files(tmp_path) == {".agents/skills/arc-setup/SKILL.md": b"my own words"}
+    assert files(tmp_path) == {".agents/skills/headless-adapters/SKILL.md": b"my own words"}
     assert assay("skills", "install", "--overwrite").code == 0
+    assert files(tmp_path / ".agents/skills") == SHIPPED
+
+
+@pytest.mark.parametrize("target", ["there", "gone"])
+def test_a_link_in_a_project_leads_nowhere(target, assay, tmp_path):
+    """A checkout may hold a link to any file of the user."""
+    (tmp_path / "there").write_text("a file of the user")
+    link = tmp_path / ".claude/skills/headless-adapters/SKILL.md"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / target)
+    assert assay("skills", "install").code == 1
+    assert assay("skills", "install", "--overwrite").code == 0
+    assert (tmp_path / "there").read_text() == "a file of the user"
+    assert not (tmp_path / "gone").exists()
+    assert files(tmp_path / ".claude/skills") == SHIPPED
+    assert not link.is_symlink()
+
+
+def test_a_folder_of_skills_may_be_a_link(assay, tmp_path):
+    (tmp_path / ".agents/skills").mkdir(parents=True)
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/skills").symlink_to("../.agents/skills")
+    assert assay("skills", "install").code == 0
     assert files(tmp_path / ".agents/skills") == SHIPPED
 
 
@@ -131,6 +155,7 @@ def test_without_the_games_their_skills_are_not_shipped(tmp_path):
 
 
 def test_plugin_and_agents_folder_are_what_the_script_writes(tmp_path):
+    pytest.importorskip("assay_arc")
     PLUGIN["write"](tmp_path)
     for name in ("plugin", ".agents", ".claude-plugin"):
         assert files(ROOT / name) == files(tmp_path / name), "run: make plugin"
@@ -187,6 +212,7 @@ def test_every_command_of_a_skill_runs(name, project):
 
 def test_every_command_of_the_arc_skills_runs(tmp_path):
     """In the order in which a user would come to them; a harness plays in between."""
+    pytest.importorskip("assay_arc")
     pytest.importorskip("arc_agi")
     for name in ("arc-setup", "arc-browse", "arc-benchmark", "arc-report"):
         _run_all(name, tmp_path, agent="search")

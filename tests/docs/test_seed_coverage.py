@@ -30,6 +30,7 @@ def test_items_are_whole() -> None:
 
 def test_parameters_of_named_tests_exist() -> None:
     """Only what stands in brackets: whether a function exists is known without importing it."""
+    pytest.importorskip("assay_arc")
     wanted = {
         name
         for seed, _, item in COVERAGE["all_items"]()

@@ -157,8 +157,8 @@ def project(made: Path, tmp_path: Path) -> Path:
 def line(project: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Run a command line in the project, as a user would in a shell."""
 
-    def run(text: str, **env: str) -> "subprocess.CompletedProcess[str]":
-        return run_line(text, project, **env)
+    def run(text: str, *programs: Path, **env: str) -> "subprocess.CompletedProcess[str]":
+        return run_line(text, project, *programs, **env)
 
     return run
 
@@ -175,14 +175,17 @@ def rows(line: Callable[..., Any]) -> Callable[..., list[dict[str, Any]]]:
     return run
 
 
-def run_line(text: str, folder: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    path = [str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
-    # Only where a line names bun: graders in TypeScript must find the real one, or node.
+def run_line(
+    text: str, folder: Path, *programs: Path, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a line; programs are folders that come first on the PATH."""
+    path = [*map(str, programs), str(folder / "bin"), str(Path(sys.executable).parent)]
+    # Only where a line starts an adapter: graders in TypeScript must find the real bun.
     path[:0] = [str(folder / "bun-bin")] if " bun ./" in text else []
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
         cwd=folder,
-        env=os.environ | {"PATH": ":".join(path)} | env,
+        env=os.environ | {"PATH": ":".join([*path, os.environ["PATH"]])} | env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

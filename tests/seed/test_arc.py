@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("assay_arc")
 pytest.importorskip("arc_agi")
 
 STORE = ".arc-agi-benchmarks"
@@ -411,7 +412,7 @@ def test_the_instructions_stand_alone(instructions: dict[str, str]):
     for harness, text in instructions.items():
         for words in (
             "Python >= 3.12", "pip install arc-agi", "uv add arc-agi", "ky01-v1, mx01-v1",
-            '["ky01-v1","mx01-v1"]', "game_driver.py <game_id> 5", '"is_complex": true',
+            '["ky01-v1","mx01-v1"]', "<game_id> 5", '"is_complex": true',
             '{"command": "reset"}', '{"command": "quit"}', "| PLAYING |", "| WIN |",
             "| GAME_OVER |", "available_actions", "Fewer actions = higher score",
             f"--harness {harness}", "--seed 5", '--model "', '--version "', '--notes "',

@@ -87,9 +87,9 @@ def test_cwd_is_where_the_agent_works(line: Line, project: Path):
 
 
 def test_the_timeout_is_in_milliseconds_and_60000_by_default(rows: Rows, line: Line):
-    for row in rows(f"{CAPTURE} -t 300 --limit 1", AGENT_SLEEP_S="5"):
+    for row in rows(f"{CAPTURE} -t 300 --limit 1", AGENT_SLEEP_S="30"):
         assert row["metadata"]["timedOut"] is True
-        assert row["timing"]["total"] < 4000
+        assert row["timing"]["total"] < 20_000
     assert "60000" in line("assay capture --help").stdout
 
 

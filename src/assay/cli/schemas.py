@@ -11,6 +11,9 @@ from assay.cli.output import refuse_existing, whole_output
 from assay.cli.parameters import OutFile, help_option, overwrite_option
 from assay.errors import InputError
 from assay.records.catalogue import RECORDS, json_schema
+from assay.testing.model.script import Script
+
+RECORDS["ModelScript"] = Script  # here, because it belongs to a room above the records
 
 
 @click.command(

@@ -103,7 +103,8 @@ class Skill:
     def changed(self, skills: Path) -> list[Path]:
         """The files in a folder of skills that are not as they were shipped."""
         pairs = self._files(skills)
-        return [there for here, there in pairs if there.exists() and not _same(here, there)]
+        found = [(here, there) for here, there in pairs if there.exists() or there.is_symlink()]
+        return [there for here, there in found if not _same(here, there)]
 
     def install(self, skills: Path) -> bool:
         """Write what is missing or differs; say whether there was anything to write."""
@@ -111,6 +112,7 @@ class Skill:
         for here, there in todo:
             try:
                 there.parent.mkdir(parents=True, exist_ok=True)
+                there.unlink(missing_ok=True)  # a link of the project's is never written through
                 there.write_bytes(here.read_bytes())
             except OSError as error:
                 msg = f"cannot write {there}: {error.strerror}"
@@ -149,4 +151,6 @@ def _refuse_changed(folders: list[Path]) -> None:
 
 
 def _same(here: Path, there: Path) -> bool:
-    return there.is_file() and there.read_bytes() == here.read_bytes()
+    if there.is_symlink() or not there.is_file():
+        return False
+    return there.read_bytes() == here.read_bytes()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from assay.testing.model.script import Call, Fault, Provider, Step, Usage
+from assay.testing.model.script import Call, Fault, OneCall, Provider, Step, Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
 JsonObject = dict[str, Any]
@@ -202,7 +202,7 @@ _EDIT = (
 )
 
 
-def choose_tool(call: Call, conversation: Conversation) -> ToolUse:
+def choose_tool(call: OneCall, conversation: Conversation) -> ToolUse:
     """Find the offered tool for a neutral call; without one, use the shell."""
     if call.tool is None:
         return _named_use(call, conversation)
@@ -217,7 +217,7 @@ def choose_tool(call: Call, conversation: Conversation) -> ToolUse:
     return _shell_use(call, conversation)
 
 
-def _named_use(call: Call, conversation: Conversation) -> ToolUse:
+def _named_use(call: OneCall, conversation: Conversation) -> ToolUse:
     # Only OpenAI Responses has custom tools with free text as input.
     if call.input is not None and conversation.provider != "responses":
         return ToolUse(call.name or "", {"input": call.input, **call.arguments})
@@ -229,7 +229,7 @@ def _offered(names: tuple[str, ...], conversation: Conversation) -> OfferedTool 
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _arguments(call: Call, tool: OfferedTool) -> dict[str, Any]:
+def _arguments(call: OneCall, tool: OfferedTool) -> dict[str, Any]:
     properties = tool.parameters.get("properties") or {}
     arguments: dict[str, Any] = {}
     for known, spellings in _ARGUMENT_NAMES.items():
@@ -246,7 +246,7 @@ def _arguments(call: Call, tool: OfferedTool) -> dict[str, Any]:
     return {**arguments, **call.arguments}
 
 
-def _mcp_use(call: Call, conversation: Conversation) -> ToolUse:
+def _mcp_use(call: OneCall, conversation: Conversation) -> ToolUse:
     server, name = call.server or "", call.name or ""
     for tool in conversation.tools:
         if tool.namespace == f"mcp__{server}" and tool.name == name:
@@ -265,7 +265,7 @@ def _mcp_use(call: Call, conversation: Conversation) -> ToolUse:
     return ToolUse(spellings[conversation.provider], call.arguments)
 
 
-def _patch(call: Call) -> str | None:
+def _patch(call: OneCall) -> str | None:
     """Return a patch for agents that edit with patches, which always end a file with a newline."""
     if call.tool == "write_file" and (call.content or "").endswith("\n"):
         body = [f"*** Add File: {call.path}", *_marked("+", call.content)]
@@ -281,16 +281,16 @@ def _marked(mark: str, text: str | None) -> list[str]:
     return [mark + line for line in (text or "").removesuffix("\n").split("\n")]
 
 
-def _shell_use(call: Call, conversation: Conversation) -> ToolUse:
+def _shell_use(call: OneCall, conversation: Conversation) -> ToolUse:
     command = _as_command(call)
     shell = _offered(_TOOL_NAMES["shell"], conversation)
     if shell is not None:
-        return ToolUse(shell.name, _arguments(Call(tool="shell", command=command), shell))
+        return ToolUse(shell.name, _arguments(OneCall(tool="shell", command=command), shell))
     name, argument = _USUAL_SHELL[conversation.provider]
     return ToolUse(name, {argument: command, **call.arguments})
 
 
-def _as_command(call: Call) -> str:
+def _as_command(call: OneCall) -> str:
     if call.tool == "shell":
         return call.command or ""
     path = shlex.quote(call.path or "")

@@ -40,7 +40,7 @@ class Usage(_Part, frozen=True):
     reasoning: Count = 0
 
 
-class Call(_Part, frozen=True):
+class OneCall(_Part, frozen=True):
     """A tool call: a neutral `tool` that fits every agent, or an explicit `name`."""
 
     tool: NeutralTool | None = None
@@ -59,8 +59,6 @@ class Call(_Part, frozen=True):
     old: str | None = None
     new: str | None = None
     server: str | None = None
-    by_provider: "dict[Provider, Call]" = {}
-    """Another call for some providers."""
 
     def __post_init__(self) -> None:
         """Check that the fields fit the tool."""
@@ -78,13 +76,19 @@ class Call(_Part, frozen=True):
                 raise ValueError(message)
 
 
+class Call(OneCall, frozen=True):
+    """A tool call, and which other one some providers get in its place."""
+
+    by_provider: dict[Provider, OneCall] = {}
+
+
 class Fault(_Part, frozen=True):
     """One failure, played `times` times before the step succeeds."""
 
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
     message: str | None = None
     type: str | None = None
-    body: Any = None
+    body: dict[str, Any] | list[Any] | str | None = None
     """The whole JSON body, instead of the provider's usual one."""
     headers: dict[str, str] = {}
     hang: bool = False
