@@ -79,7 +79,8 @@ class ToolBook:
         """Describe the tools that the agent had: those it was offered, as far as any trial shows
         how they are called, and those it used."""
         offered = setup.get("tools")
-        names = {name for name in offered if isinstance(name, str)} if _is_list(offered) else set()
+        listed = offered if isinstance(offered, list) else []
+        names = {name for name in listed if isinstance(name, str)}
         names |= {step.name for step in steps if _is_own_call(step)}
         return [self._schema(name) for name in sorted(names & self._arguments.keys())]
 
@@ -145,10 +146,6 @@ def _type(value: Any) -> str:
         return "null"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
     return names.get(type(value), "object")
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def _joined(before: str, more: str) -> str:
