@@ -3,7 +3,7 @@ PYTHON := $(shell sh scripts/find_python.sh)
 STAMP  := .venv/.setup-stamp
 BIN    := .venv/bin
 
-.PHONY: setup demo test test-core lint bench golden clean
+.PHONY: setup demo test test-core lint bench golden plugin seed-coverage clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,12 @@ bench: setup
 
 golden: setup
 	@scripts/golden.sh
+
+plugin: setup
+	@$(BIN)/python scripts/write_plugin.py
+
+seed-coverage: setup
+	@$(BIN)/python scripts/seed_coverage.py
 
 clean:
 	rm -rf .venv demo-out .mypy_cache .ruff_cache .pytest_cache

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -431,8 +431,9 @@ def _try_lock(file: IO[str]) -> bool:
     return True
 
 
-def _install(folder: Path) -> None:
-    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", *PINS.values()]
+def _install(folder: Path, packages: Iterable[str] = ()) -> None:
+    packages = packages or PINS.values()
+    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", *packages]
     said = " ".join([*command[:2], "--prefix", "DIR", *command[2:]])
     if shutil.which("npm") is None:
         _unavailable(f"npm is missing; install Node.js >= 20, then: {said}")
@@ -444,7 +445,7 @@ def _install(folder: Path) -> None:
         command, cwd=beside, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False
     )
     if done.returncode:
-        _unavailable(f"the agents cannot be installed with: {said}\n{done.stderr[-2000:]}")
+        _unavailable(f"this cannot be installed with: {said}\n{done.stderr[-2000:]}")
     beside.rename(folder)
 
 
@@ -481,3 +482,32 @@ def bubblewrap() -> None:
         subprocess.run(["sh", "-c", install], check=False, capture_output=True, timeout=600)
     if shutil.which("bwrap") is None:
         _unavailable(f"bubblewrap is missing; install it: {install}")
+
+
+BUN, NODE = "bun@1.4.4", "24.21.0"
+"""Runtimes of TypeScript graders; this version of Node.js runs TypeScript."""
+
+
+@pytest.fixture(scope="session")
+def bun() -> Path:
+    """The folder with bun's program, for PATH."""
+    (found,) = _runtime(BUN).glob("node_modules/@oven/bun-*/bin")
+    return found
+
+
+@pytest.fixture(scope="session")
+def new_node() -> Path:
+    """The folder with a Node.js that runs TypeScript, for PATH."""
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    (found,) = _runtime(f"node-linux-{machine}@{NODE}").glob("node_modules/node-linux-*/bin")
+    return found
+
+
+def _runtime(package: str) -> Path:
+    root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
+    root.mkdir(parents=True, exist_ok=True)
+    folder = root / package
+    with _locked(root / f"{package}.lock"):
+        if not folder.exists():
+            _install(folder, [package])
+    return folder

@@ -70,6 +70,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str = ""
     """network or no-network in a sandbox, container in a container; programs of a container are
     not those of this machine."""
+    repetitive: bool = False
+    """Whether the task needs the same call many times, as a game does: an agent that stops when it
+    seems to go round in circles is to be told not to."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +84,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Text for stdin; None closes it."""
     files: dict[str, str] = {}
     """Files to write before the start: absolute paths below Ask.home or Ask.scratch."""
+    links: dict[str, str] = {}
+    """Links to make before the start, at such paths as well, and where each of them leads."""
     pass_env: tuple[str, ...] = ()
     """Our environment variables that an isolated agent gets."""
     keep: tuple[str, ...] = ()
-    """Globs of files to keep with the raw streams, below HOME (~/…) or the workspace;
+    """Globs of files to keep with the raw streams, below HOME (~/…), Ask.scratch or the workspace;
     {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
     visible: tuple[str, ...] = ()
     """Files and folders besides program and workspace that a sandboxed agent sees, read-only."""
@@ -115,6 +120,8 @@ class Reading(msgspec.Struct, kw_only=True):
     """How often the agent asked its provider again."""
     terminal_required: bool = True
     """Whether ending without the terminal event is a failure."""
+    warnings: list[str] = []
+    """What a reader should know before trusting this trial."""
 
 
 class Watch(Protocol):
@@ -159,8 +166,12 @@ class Adapter(Protocol):
 
     An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
     first starts. In a HOME that trials share, the others then wait for the first one's first step.
+    And `offers_mcp_servers = True`: the agent gets the servers of Ask.
     check_trials(specs) is called before anything runs, and raises InputError for trials that cannot
     work. content_hash replaces the program's version and the options in the identity of trials.
+    `plain_text = True`: the agent prints text, not events, so that blank lines count and its rows
+    can be read without this adapter. `forgets(session_id)` returns whether a turn after the first
+    would know nothing of the earlier ones; the id is that of the session so far, if there is one.
     """
 
     name: str
@@ -229,6 +240,11 @@ class Started(Protocol):
         """Whether it has ended."""
         ...
 
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, 128 + n after death by signal n; None while it runs."""
+        ...
+
     def end(self) -> None:
         """Kill its whole process tree; nothing happens when it has ended already."""
         ...
@@ -253,8 +269,11 @@ class Machine(Protocol):
         """Run a program to its end; nothing of it is left alive."""
         ...
 
-    def serve(self, argv: Sequence[str]) -> Served:
-        """Return this thread's running copy of a program; start it when there is none."""
+    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> Served:
+        """Return this thread's running copy of a program; start it when there is none.
+
+        With show_stderr, what it writes to stderr is copied to ours.
+        """
         ...
 
     def serve_function(self, function: str, argument: str) -> Served:
@@ -265,12 +284,26 @@ class Machine(Protocol):
         """
         ...
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
-        """Start a program beside a trial, with exactly this env; the caller must end it."""
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        pass_fds: Sequence[int] = (),
+    ) -> Started:
+        """Start a program beside a trial, with exactly this env; the caller must end it.
+
+        pass_fds are open files that the program gets under the same numbers.
+        """
         ...
 
     def keep_file(self, path: Path) -> None:
         """Keep a file of a trial's world beside the raw streams; outside a trial, do nothing."""
+        ...
+
+    def is_unchanged(self, folder: str, tree: str) -> bool:
+        """Whether a folder is as an agent left it; tree is from the `changes` of its row."""
         ...
 
 
@@ -309,6 +342,9 @@ class Grader(Protocol):
     A grader that uses files may have two other methods. freeze(host) is called before the first
     agent starts, to read them. changes(trial) returns a list of sentences for the `warnings` of a
     trial: which of them have changed since.
+
+    With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
+    folder.
     """
 
     name: str
@@ -340,13 +376,17 @@ class World(Protocol):
     mcp_servers: dict[str, dict[str, Any]]
     """Servers the agent is offered; see Ask.
 
-    A world may have `visible` too: files and folders that a sandboxed agent sees, read-only.
+    A world may have three more attributes. `visible`: files and folders that a sandboxed agent
+    sees, read-only. `hidden_env`: names of variables that the agent does not inherit from us.
+    `repetitive`: see Ask.
     """
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """What the world saw; goes into the capture, for graders. last is how the agent ended.
 
-        Raises AssayError when the world broke: then the trial measured nothing.
+        Raises AssayError when the world broke: then the trial measured nothing. A field `failure`,
+        {"cause", "message"}, is the trial's failure, unless the agent's own is known; one that
+        does not measure the agent also comes before one that does.
         """
         ...
 

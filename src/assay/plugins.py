@@ -37,6 +37,7 @@ BUILT_IN = {
         "executable": "assay.graders.program:ExecutableGrader",
         "python": "assay.graders.python_file:PythonFile",
         "serve": "assay.graders.program:ServingGrader",
+        "javascript": "assay.graders.javascript:JavaScriptFile",
         "exact": "assay.graders.answer:Exact",
         "contains": "assay.graders.answer:Contains",
         "regex": "assay.graders.answer:Regex",
@@ -135,8 +136,7 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
         options = _options("assay.graders", name, argument) if colon else {}
     # A file before an installed plugin of that name; a name nobody knows is a missing file.
     elif Path(text).is_file() or name not in names("assay.graders"):
-        path = _program(Path(text))
-        name, options = "python" if _has_grade(path) else "executable", {"path": str(path)}
+        name, options = _file_grader(Path(text))
     else:
         options = {}
     if timeout_s is not None and "timeout_s" in _parameters(_load("assay.graders", name)):
@@ -162,6 +162,27 @@ def benchmark_ref(text: str) -> PluginRef:
     ref = PluginRef(name=name, options=options)
     benchmark(ref)
     return ref
+
+
+_MODULES = (".ts", ".mts", ".js", ".mjs", ".cjs")
+_EXPORT = re.compile(rb"^\s*export\b|\bmodule\.exports\b|\bexports\.\w", re.MULTILINE)
+
+
+def is_module(path: Path) -> bool:
+    """Whether a file is a JavaScript or TypeScript module; one that exports nothing and names its
+    interpreter is a program."""
+    if path.suffix not in _MODULES or not path.is_file():
+        return False
+    source = path.read_bytes()
+    is_program = source.startswith(b"#!") and os.access(path, os.X_OK)
+    return not is_program or _EXPORT.search(source) is not None
+
+
+def _file_grader(file: Path) -> tuple[str, dict[str, Any]]:
+    if is_module(file):
+        return "javascript", {"path": str(file.resolve())}
+    path = _program(file)
+    return "python" if _has_grade(path) else "executable", {"path": str(path)}
 
 
 def _program(path: Path) -> Path:

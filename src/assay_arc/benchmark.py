@@ -1,12 +1,14 @@
 """ARC-AGI-3 as a benchmark: a prompt and a game process for each game, and their grader."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
+from assay import plugins
 from assay.plugin import (
     Grade,
     Host,
@@ -20,7 +22,7 @@ from assay.plugin import (
 )
 from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
-from assay_arc.log import Limits
+from assay_arc.log import Limits, Shows
 from assay_arc.world import GameWorld, write_launchers
 
 
@@ -38,14 +40,24 @@ class ArcBenchmark:
     max_resets: int | None = None
     mcp: bool = True
     """Offer the MCP server to the agent, not only the command."""
+    image: bool = True
+    """These three: how the game is shown, as a picture, as text, and by what changed."""
+    grid: bool = True
+    diff: bool = True
+    memory_file: bool = False
+    """Ask the agent to keep notes in a file of its folder."""
     logs_dir: str | None = None
     """Where event logs are written. Default: with the raw streams."""
     logs_prefix: str = ""
     """Prefix of a log's name in the rows of the output."""
+    log_names: Mapping[str, str] = MappingProxyType({})
+    """What a trial's log is called, by prompt id. Default: as its folders, which players see."""
 
     def prompts(self) -> Iterable[PromptRow]:
         """Yield a prompt for each game; its metadata pins the game's version and the limits."""
-        text = player_prompt(self._limits, mcp=self.mcp)
+        text = player_prompt(self._limits, mcp=self.mcp, shows=self._shows)
+        if self.memory_file:
+            text = f"{text}\n\n{MEMORY}"
         for info in self.chosen_games():
             metadata = {
                 "game": info.game_id,
@@ -53,6 +65,7 @@ class ArcBenchmark:
                 "seed": self.seed,
                 "maxSteps": self.max_steps,
                 "maxResets": self.max_resets,
+                **self._ablation(),
             }
             yield Prompt(id=info.game_id, input=text, metadata=metadata), {}
 
@@ -85,6 +98,10 @@ class ArcBenchmark:
             # The random player: the trials of a game differ, and each can be repeated.
             world.env["ARC_PLAYER_SEED"] = str(spec.number)
             world.log_name = log_name
+            offers = getattr(plugins.adapter(spec.agent), "offers_mcp_servers", False)
+            world.must_offer_tools = self.mcp and offers
+            if self._shows != Shows():
+                world.show_only(self._shows)
             try:
                 world.open()
                 yield world
@@ -102,6 +119,15 @@ class ArcBenchmark:
         return Limits(max_steps=self.max_steps, max_resets=self.max_resets)
 
     @property
+    def _shows(self) -> Shows:
+        return Shows(image=self.image, grid=self.grid, diff=self.diff)
+
+    def _ablation(self) -> dict[str, Any]:
+        """What is part of a trial's identity where it is not the default."""
+        tools = run_tools(self._shows, memory_file=self.memory_file)
+        return {} if tools == run_tools(Shows(), memory_file=False) else {"tools": tools}
+
+    @property
     def _folder(self) -> Path:
         return Path(self.games_dir) if self.games_dir else BUILT_IN
 
@@ -117,7 +143,8 @@ class ArcBenchmark:
     def _log_path(self, spec: TrialSpec) -> tuple[Path | None, str]:
         if self.logs_dir is None:
             return None, "game.jsonl"
-        name = f"{spec.raw_folder}.jsonl"
+        readable = self.log_names.get(spec.prompt.id, spec.folder)
+        name = f"{spec.raw_folder.replace(spec.folder, readable, 1)}.jsonl"
         return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"
 
 
@@ -149,7 +176,30 @@ keeps its own record: what you say about the result counts for nothing, only wha
 look for the game's files or source; play it."""
 
 
-def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
+EVERYTHING = Shows()
+
+MEMORY = """\
+Keep notes in the file NOTES.md of your working folder: what you have found out about the game, \
+what you tried and what you mean to do next. Read it before you act, and bring it up to date \
+after each level; you may forget everything else."""
+
+MCP_IMAGE = MCP.replace("look shows the whole picture", "look gives the whole picture as an image")
+SHELL_IMAGE = SHELL.replace(
+    "arc-play look                      the whole picture, one hex digit per block of equal pixels",
+    "arc-play look --png FILE           the whole picture, as an image file",
+)
+END_GRID = END.replace("Each answer says what changed.", "Each answer shows the whole picture.")
+END_LOOK = END.replace(
+    "Each answer says what changed. Look first, then act;", "Look, act, and look again;"
+)
+
+
+def run_tools(shows: Shows, *, memory_file: bool) -> list[str]:
+    """What a player is given, by name: what a run is known by in comparisons."""
+    return [*shows.names, *(["memory"] if memory_file else [])]
+
+
+def player_prompt(limits: Limits, *, mcp: bool = True, shows: Shows = EVERYTHING) -> str:
     """Write the prompt, which is the same for every game."""
     budgets = [
         f"{n} {what}"
@@ -159,8 +209,9 @@ def player_prompt(limits: Limits, *, mcp: bool = True) -> str:
     text = "There is no limit on actions."
     if budgets:
         text = f"You have at most {' and '.join(budgets)}."
-    access = [MCP, SHELL] if mcp else [SHELL]
-    return "\n\n".join([TASK.format(limits=text), *access, END])
+    access = [MCP, SHELL] if shows.grid else [MCP_IMAGE, SHELL_IMAGE]
+    end = END if shows.diff else END_GRID if shows.grid else END_LOOK
+    return "\n\n".join([TASK.format(limits=text), *access[0 if mcp else 1 :], end])
 
 
 @dataclass(frozen=True)
@@ -193,11 +244,24 @@ class ArcGrader:
             "stopReason": result["stopReason"],
             "scorePercent": percent,
             "formula": self.formula,
+            "measures": _measures(result, self.formula, percent),
         }
-        reasoning = f"{done} of {total} levels, {result['stopReason']}"
-        if percent is None:
+        actions = outcome["measures"]["actions"]
+        reasoning = f"{done} of {total} levels, {actions} actions, {result['stopReason']}"
+        if percent is not None:
+            reasoning = f"{percent:.2f} % {self.formula}: {reasoning}"
+        else:
             reasoning += f"; no {self.formula} score ({score.get('reason')}): scored by levels"
             percent = 100 * done / total
         return Grade(
             pass_=bool(result["won"]), score=percent / 100, reasoning=reasoning, outcome=outcome
         )
+
+
+def _measures(result: dict[str, Any], formula: str, percent: float | None) -> dict[str, float]:
+    """What compare and report show of games besides the score, which is a share of 1 there."""
+    measures: dict[str, float] = {
+        "levels": result["levelsCompleted"],
+        "actions": sum(play["actions"] for play in result.get("plays", ())),
+    }
+    return measures if percent is None else {f"{formula} %": percent, **measures}

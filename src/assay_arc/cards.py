@@ -2,15 +2,24 @@
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
 from assay_arc import StoreProblem
+from assay_arc.effort import (
+    AgentEffort,
+    CurvePoint,
+    LevelEffort,
+    StepTime,
+    level_efforts,
+    score_curve,
+)
 from assay_arc.log import read_log
 from assay_arc.scoring import (
     FIRST_PLAY,
@@ -19,6 +28,7 @@ from assay_arc.scoring import (
     GameResult,
     Score,
     derive_result,
+    game_failure,
     score_game,
 )
 from assay_arc.store import (
@@ -32,7 +42,9 @@ from assay_arc.store import (
     PlayRow,
     RunMeta,
     Scorecard,
+    TagScore,
     TrialRow,
+    read_json,
     write_json,
 )
 
@@ -45,7 +57,14 @@ class PlayedTrial(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     tags: tuple[str, ...] = ()
     source_sha256: str | None = None
+    claimed_actions: int | None = None
+    game_failure: str | None = None
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_chars: int | None = None
+    levels: list[LevelEffort] = []
+    curve: list[CurvePoint] = []
     log: str | None = None
     log_sha256: str | None = None
     verified: str | None = None
@@ -70,13 +89,18 @@ def build_card(run_id: str, played: Sequence[PlayedTrial], formula: str = OFFICI
         total_levels=sum(trial.total_levels for trial in trials),
         total_actions=sum(trial.actions for trial in trials),
         total_resets=sum(trial.resets for trial in trials),
+        total_actions_claimed=_claimed(trials),
+        games_not_played=sum(not game.is_played for game in games),
         games=games,
         score_percent=_mean(known),
         formula=formula,
         scorer=scorer,
         games_scored=len(known),
         cost_usd=sum(costs) if costs else None,
-        verified=_weakest([trial.verified for trial in trials]),
+        tokens=_sum(trial.tokens for trial in trials),
+        reasoning_chars=_sum(trial.reasoning_chars for trial in trials),
+        tags_scores=_tag_scores(games),
+        verified=_weakest(trials),
     )
 
 
@@ -140,8 +164,15 @@ def _trial_row(one: PlayedTrial, percent: float | None, fraction: float | None) 
         actions=sum(play.actions for play in result.plays),
         steps=result.steps,
         resets=result.resets,
+        claimed_actions=one.claimed_actions,
+        game_failure=one.game_failure,
         duration_s=result.duration_s,
         cost_usd=one.cost_usd,
+        tokens=one.tokens,
+        reasoning_tokens=one.reasoning_tokens,
+        reasoning_chars=one.reasoning_chars,
+        levels=one.levels,
+        curve=one.curve,
         progress=progress_of(result),
         log=one.log,
         log_sha256=one.log_sha256,
@@ -210,7 +241,8 @@ def _environment(game: GameRow) -> EnvironmentScore:
             )
         ],
         trials=len(game.trials),
-        verified=_weakest([trial.verified for trial in game.trials]),
+        total_actions_claimed=_claimed(game.trials),
+        verified=_weakest(game.trials),
     )
 
 
@@ -225,9 +257,37 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _weakest(marks: Sequence[str | None]) -> str | None:
-    """A whole is only as well verified as its weakest part."""
+def _tag_scores(games: Sequence[GameRow]) -> list[TagScore]:
+    tags = sorted({tag for game in games for tag in game.tags})
+    return [_tag_score(tag, [game for game in games if tag in game.tags]) for tag in tags]
+
+
+def _tag_score(tag: str, games: Sequence[GameRow]) -> TagScore:
+    trials = [trial for game in games for trial in game.trials]
+    return TagScore(
+        id=tag,
+        games=len(games),
+        score=_mean([game.score for game in games]),
+        score_percent=_mean([game.score_percent for game in games]),
+        levels_completed=sum(trial.levels_completed for trial in trials),
+        total_levels=sum(trial.total_levels for trial in trials),
+        actions=sum(trial.actions for trial in trials),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _claimed(trials: Sequence[TrialRow]) -> int | None:
+    return _sum(trial.claimed_actions for trial in trials)
+
+
+def _weakest(trials: Sequence[TrialRow]) -> str | None:
+    """A whole is only as well verified as its weakest part; what was not played needs no proof."""
     order = [None, "unverified", "recorded", "replayed"]
+    marks = [trial.verified for trial in trials if trial.state != "NOT_PLAYED"]
     return min(marks, key=order.index) if marks else None
 
 
@@ -236,15 +296,60 @@ RESULTS, LOGS, PLAYED = "results.jsonl", "logs", "played.json"
 
 class _Usage(msgspec.Struct, rename="camel"):
     cost_usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
-class _Row(msgspec.Struct, rename="camel"):
-    """The part of a capture that is needed here."""
+class _Timing(msgspec.Struct, frozen=True):
+    start: float | None = None
 
-    id: str
+
+class _Entry(msgspec.Struct, rename="camel"):
+    """One trial: the part of a capture or of an entry of trials that is needed here."""
+
+    trial_num: int = 0
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
+    timing: _Timing = _Timing()
+    trajectory: list[StepTime] = []
+
+    @property
+    def effort(self) -> AgentEffort:
+        used = self.usage or _Usage()
+        start = self.metadata.get("start", self.timing.start)
+        return AgentEffort(
+            start_ms=start if isinstance(start, int | float) else None,
+            steps=self.trajectory,
+            tokens=_sum((used.input_tokens, used.output_tokens)),
+            reasoning_tokens=used.reasoning_tokens,
+            cost_usd=used.cost_usd,
+        )
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        return self.metadata.get("evidence") or {}
+
+
+class _Row(_Entry, rename="camel", kw_only=True):
+    """A game with one trial, with several, or a finished trial of a game that is not complete."""
+
+    id: str
+    trials: list[_Entry] = []
+    entry: _Entry | None = None
+
+
+def read_entries(folder: Path) -> Iterator[tuple[str, int, _Entry]]:
+    """Yield the trials of a run: the id of each, its number, and what is known of it."""
+    for name in (RESULTS, f"{RESULTS}.partial"):
+        for place, line in read_lines(folder / name) if (folder / name).is_file() else ():
+            row, _ = decode_row(place, line, _Row)
+            entries = row.trials or ([row.entry] if row.entry else [])
+            for entry in entries:
+                yield f"{row.id}.trial-{entry.trial_num}", entry.trial_num, entry
+            if not entries:
+                yield row.id, int(row.metadata.get("trial", 1)), row
 
 
 def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
@@ -256,48 +361,64 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
     if not (folder / RESULTS).is_file():
         msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
-    played, lost = [], {}
-    for place, line in read_lines(folder / RESULTS):
-        row, _ = decode_row(place, line, _Row)
-        failure = row.failure
+    played, lost = {}, {}
+    for trial_id, number, entry in read_entries(folder):
+        failure = entry.failure
         # A failure that is not the agent's is never a score of zero.
         if failure is not None and not failure.cause.measures_agent:
-            lost[row.id] = f"{failure.cause}: {failure.message}"
-            continue
-        evidence = row.metadata.get("evidence") or {}
-        if not evidence.get("log"):
-            lost[row.id] = "the trial has no game log"
-            continue
-        cost = row.usage.cost_usd if row.usage else None
-        trial = int(row.metadata.get("trial", 1))
-        played.append(_from_log(folder, str(evidence["log"]), trial, cost, meta.verified))
-    return played, lost
+            lost[trial_id] = f"{failure.cause}: {failure.message}"
+        elif not entry.evidence.get("log"):
+            lost[trial_id] = "the trial has no game log"
+        else:
+            name = str(entry.evidence["log"])
+            one = played_from_log(folder, name, number, entry.effort, meta.verified)
+            tags = meta.game_tags.get(one.result.game_id, ())
+            played[trial_id] = msgspec.structs.replace(one, tags=tuple(tags))
+    # A trial that was run again has a later row.
+    return list(played.values()), {name: why for name, why in lost.items() if name not in played}
 
 
 def write_scores(
-    folder: Path, run_id: str, played: list[PlayedTrial], formula: str = OFFICIAL
+    folder: Path,
+    run_id: str,
+    played: list[PlayedTrial],
+    formula: str = OFFICIAL,
+    *,
+    not_measured: dict[str, str] | None = None,
 ) -> Scorecard:
+    """Write both files; without not_measured, the card says what an earlier one said of it."""
     card = build_card(run_id, played, formula)
+    if not_measured is None and (folder / CARD).is_file():
+        not_measured = read_json(folder / CARD, Scorecard).not_measured or {}
+    card.not_measured = not_measured or UNSET
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
     return card
 
 
-def _from_log(
-    folder: Path, name: str, trial: int, cost: float | None, verified: str | None
+def played_from_log(
+    folder: Path, name: str, trial: int, agent: AgentEffort, verified: str | None
 ) -> PlayedTrial:
+    """Derive a trial from its log, and what it took from what is known about the agent."""
     path = folder / name
     # The name was read from a file: it must not lead out of the run's folder.
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         msg = f"{path}: the log of a trial is missing"
         raise StoreProblem(msg)
     log = read_log(path)
+    result = derive_result(log)
     return PlayedTrial(
-        result=derive_result(log),
+        result=result,
         trial=trial,
         title=log.header.title,
         source_sha256=log.header.source_sha256,
-        cost_usd=cost,
+        game_failure=game_failure(log),
+        cost_usd=agent.cost_usd,
+        tokens=agent.tokens,
+        reasoning_tokens=agent.reasoning_tokens,
+        reasoning_chars=agent.reasoning_chars,
+        levels=level_efforts(log, agent),
+        curve=score_curve(log, result, agent),
         log=name,
         log_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         verified=verified or RECORDED,
@@ -308,5 +429,8 @@ def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
     """Derive an imported game from its log again; without one, the claims stand."""
     if one.log is None:
         return one
-    derived = _from_log(folder, one.log, one.trial, one.cost_usd, one.verified)
-    return msgspec.structs.replace(derived, tags=one.tags, title=one.title)
+    agent = AgentEffort(cost_usd=one.cost_usd, tokens=one.tokens)
+    derived = played_from_log(folder, one.log, one.trial, agent, one.verified)
+    return msgspec.structs.replace(
+        derived, tags=one.tags, title=one.title, claimed_actions=one.claimed_actions
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay.errors import UsageError
 from assay_arc import GameProblem
 
 MAX_METADATA_BYTES = 1024 * 1024
@@ -154,18 +155,38 @@ ALL = "all"
 
 def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
     """Return the games asked for, each once; a tag means all games that have it."""
-    games = list_games(folder).games
+    chosen, unknown = choose_known_games(words, folder)
+    for name in unknown:
+        pick_game(name, list_games(folder).games, folder)  # raises
+    return chosen
+
+
+def choose_known_games(words: Iterable[str], folder: Path) -> tuple[list[GameInfo], list[str]]:
+    """Return the games asked for as choose_games does, and the names that no game has.
+
+    Raises when no game is left.
+    """
+    games, words = list_games(folder).games, list(words)
     if not games:
         msg = f"No ARC-AGI environments found in {folder}."
         raise GameProblem(msg, hint="check the installation with: assay arc setup")
     names = [name for word in words for name in word.replace(",", " ").split()]
+    if words and not names:
+        msg = "--games names no game"
+        raise UsageError(msg, hint="give ids or tags, separated by commas, or leave it out for all")
     if not names or ALL in names:
-        return list(games)
+        return list(games), []
     chosen: dict[str, GameInfo] = {}
+    problems: dict[str, GameProblem] = {}
     for name in names:
-        for info in tagged(games, name) or [pick_game(name, games, folder)]:
-            chosen[info.game_id] = info
-    return list(chosen.values())
+        try:
+            for info in tagged(games, name) or [pick_game(name, games, folder)]:
+                chosen[info.game_id] = info
+        except GameProblem as problem:
+            problems[name] = problem
+    if not chosen:
+        raise next(iter(problems.values()))
+    return list(chosen.values()), list(problems)
 
 
 def tagged(games: Sequence[GameInfo], tag: str) -> list[GameInfo]:

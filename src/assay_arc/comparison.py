@@ -7,11 +7,24 @@ from typing import Any
 import msgspec
 
 from assay.records.text import visible
-from assay.stats.means import estimate_mean_score
 from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
 from assay.stats.significance import adjust_holm
 from assay.stats.verdict import Verdict, judge_difference
+from assay_arc.curves import score_by_actions, score_by_cost
+from assay_arc.matrix import (
+    ComparedRun,
+    MatrixRow,
+    build_matrix,
+    common_games,
+    level_markdown,
+    matrix_markdown,
+    mean_percent,
+    notes,
+    same_version,
+    score_interval,
+    tag_percents,
+)
 from assay_arc.report import (
     BUDGETS,
     cost_per_level,
@@ -19,16 +32,20 @@ from assay_arc.report import (
     is_unverified,
     money,
     number,
+    part_of_card,
     progress_curve,
+    run_name,
     signed,
     table,
 )
-from assay_arc.store import GameRow, Scorecard, StoredRun
+from assay_arc.store import GameRow, StoredRun
 
 # Of the resampling, so that the same runs give the same numbers.
 SEED = 20260414
-ORDER = ("Regressed", "Improved", "New", "Unchanged", "Missing", "Not scored")
-REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED = ORDER
+ORDER = ("Regressed", "Improved", "New", "Unchanged", "Missing", "Not scored", "Not measured")
+REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED, NOT_MEASURED = ORDER
+
+CONFIG_LISTS = ("plugins", "skills", "mcp_servers")
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
@@ -41,13 +58,29 @@ class RunSummary(msgspec.Struct, kw_only=True):
     verified: str | None
     formula: str | None
     games_scored: int
+    games_not_played: int
+    games_not_measured: int
+    common_percent: float | None
+    """Over the games that all runs have a score for: the number that is ranked."""
+    common_levels_completed: int
+    common_levels: int
+    common_actions: int
+    common_cost_usd: float | None
     levels_completed: int
     total_levels: int
     cost_usd: float | None
     cost_per_level_usd: float | None
     actions_per_baseline: float | None
     progress: dict[str, float | None]
-    """Mean share of levels completed within each budget of actions."""
+    """Mean share of levels completed within each budget of actions.
+
+    These last three, and the curves, are over the common games."""
+    score_by_actions: list[tuple[float, float]]
+    """Actions a trial, and the mean score in percent with that many."""
+    score_by_cost: list[tuple[float, float]]
+    """US dollars a trial, and the same; empty unless all costs are known."""
+    tags: dict[str, float | None]
+    """The mean score in percent of the common games with each tag."""
 
 
 class LevelDelta(msgspec.Struct, kw_only=True):
@@ -100,19 +133,11 @@ class Comparison(msgspec.Struct, kw_only=True):
     warnings: list[str]
     pairs: list[RunPair]
     ranking: list[str]
+    common_games: list[str]
+    """Scored in every run, in the same version: totals are over these alone."""
+    matrix: list[MatrixRow]
     scale: str = "scores are shares of 1; names with percent or points are of 100"
     seed: int = SEED
-
-
-class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its card, as they were read."""
-
-    run: StoredRun
-    card: Scorecard
-
-    @property
-    def games(self) -> dict[str, GameRow]:
-        return {game.id: game for game in self.card.games}
 
 
 def compare_runs(
@@ -126,10 +151,11 @@ def compare_runs(
     """Compare every run with the first; the reference's tables are of the first two."""
     first, second = entries[0], entries[1]
     deltas = game_deltas(first, second, tolerance)
+    shared = common_games(entries)
     return Comparison(
         comparison_id=comparison_id,
         timestamp=timestamp,
-        runs=[_summarize_run(entry) for entry in entries],
+        runs=[_summarize_run(entry, shared) for entry in entries],
         overall_delta=_overall(first, second),
         environment_deltas=deltas,
         config_diff=config_diff(first.run, second.run),
@@ -138,14 +164,17 @@ def compare_runs(
         warnings=find_warnings(entries),
         pairs=_pairs(entries, tolerance),
         ranking=[entry.run.meta.run_id for entry in rank(entries, rank_all=rank_all)],
+        common_games=shared,
+        matrix=build_matrix(entries),
     )
 
 
 def rank(entries: Sequence[ComparedRun], *, rank_all: bool) -> list[ComparedRun]:
-    """Order runs by score, unverified ones below all others."""
+    """Order runs by their score over the common games, unverified ones below all others."""
+    shared = common_games(entries)
 
     def sort_key(entry: ComparedRun) -> tuple[bool, bool, float]:
-        percent = entry.card.percent
+        percent = mean_percent(entry, shared)
         below = is_unverified(entry.run) and not rank_all
         return below, percent is None, -(percent or 0.0)
 
@@ -156,8 +185,8 @@ def game_deltas(first: ComparedRun, second: ComparedRun, tolerance: float) -> li
     """Compare two runs game by game, in the reference's order."""
     before, now = first.games, second.games
     deltas = [
-        _game_delta(game_id, before.get(game_id), now.get(game_id), tolerance)
-        for game_id in sorted({*before, *now})
+        _game_delta(game_id, first, second, tolerance)
+        for game_id in sorted({*before, *now, *first.lost, *second.lost})
     ]
     return sorted(deltas, key=lambda d: (ORDER.index(d.status), -abs(d.score_delta or 0.0)))
 
@@ -170,7 +199,7 @@ def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
         "old_model": old.model,
         "new_model": new.model,
     }
-    for name in ("plugins", "skills", "mcp_servers"):
+    for name in CONFIG_LISTS:
         left, right = set(getattr(old, name)), set(getattr(new, name))
         diff[f"{name}_added"] = sorted(right - left)
         diff[f"{name}_removed"] = sorted(left - right)
@@ -193,10 +222,15 @@ def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
             if left != right:
                 values = " and ".join("none" if v is None else str(v) for v in (left, right))
                 warnings.append(f"{names} have different {what}: {values}")
+        if a.tools is not None and b.tools is not None and a.tools != b.tools:
+            tools = " and ".join(", ".join(one.tools or []) for one in (a, b))
+            warnings.append(f"{names} gave the player different tools: {tools}")
         versions = {a.arc_agi_version, b.arc_agi_version} - {"unknown"}
         if len(versions) > 1:
             warnings.append(f"{names} used different arc-agi versions: {' and '.join(versions)}")
         warnings += _game_warnings(first, other, names)
+        if again := set(a.session_sha256.values()) & set(b.session_sha256.values()):
+            warnings.append(f"{names} hold the same {len(again)} sessions: one run, two names")
         if first.card.formula != other.card.formula:
             formulas = [entry.card.formula or "the seed's 1.0.0" for entry in (first, other)]
             warnings.append(f"{names} are scored by different formulas: {' and '.join(formulas)}")
@@ -219,16 +253,10 @@ def _game_warnings(first: ComparedRun, other: ComparedRun, names: str) -> list[s
     return found
 
 
-def same_version(a: GameRow, b: GameRow) -> bool | None:
-    """Whether two rows are of the same source; None when it is unknown."""
-    if not a.source_sha256 or not b.source_sha256:
-        return None
-    return a.source_sha256 == b.source_sha256
-
-
-def _summarize_run(entry: ComparedRun) -> RunSummary:
+def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
     meta, card = entry.run.meta, entry.card
-    curve = progress_curve(card)
+    common = part_of_card(card, shared)
+    curve = progress_curve(common)
     return RunSummary(
         run_id=meta.run_id,
         harness=meta.harness,
@@ -239,17 +267,28 @@ def _summarize_run(entry: ComparedRun) -> RunSummary:
         verified=meta.verified,
         formula=card.formula,
         games_scored=sum(game.percent is not None for game in card.games),
+        games_not_played=sum(not game.is_played for game in card.games),
+        games_not_measured=len(set(entry.lost) - set(entry.games)),
+        common_percent=mean_percent(entry, shared),
+        common_levels_completed=common.total_levels_completed,
+        common_levels=common.total_levels,
+        common_actions=common.total_actions,
+        common_cost_usd=common.cost_usd,
         levels_completed=card.total_levels_completed,
         total_levels=card.total_levels,
         cost_usd=card.cost_usd,
-        cost_per_level_usd=cost_per_level(card),
-        actions_per_baseline=efficiency(card.games).ratio,
+        cost_per_level_usd=cost_per_level(common),
+        actions_per_baseline=efficiency(common.games).ratio,
         progress={str(budget): share for budget, share in zip(BUDGETS, curve, strict=True)},
+        score_by_actions=score_by_actions(common),
+        score_by_cost=score_by_cost(common),
+        tags=tag_percents(entry, shared),
     )
 
 
 def _overall(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
-    before, now = _share(first.card.percent), _share(second.card.percent)
+    shared = common_games([first, second])
+    before, now = (_share(mean_percent(entry, shared)) for entry in (first, second))
     delta = _minus(now, before)
     relative = delta / before * 100 if delta is not None and before else None
     return {
@@ -258,18 +297,21 @@ def _overall(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
         "score_delta": delta,
         "score_delta_percent": relative,
         "score_delta_points": None if delta is None else delta * 100,
+        "n_games": len(shared),
     }
 
 
 def _game_delta(
-    game_id: str, before: GameRow | None, now: GameRow | None, tolerance: float
+    game_id: str, first: ComparedRun, second: ComparedRun, tolerance: float
 ) -> GameDelta:
+    before, now = first.games.get(game_id), second.games.get(game_id)
+    is_lost = (before is None and game_id in first.lost) or (now is None and game_id in second.lost)
     old = _share(before.percent) if before else None
     new = _share(now.percent) if now else None
     delta = _minus(new, old)
     return GameDelta(
         game_id=game_id,
-        status=_status(before, now, delta, tolerance),
+        status=NOT_MEASURED if is_lost else _status(before, now, delta, tolerance),
         baseline_score=old,
         current_score=new,
         score_delta=delta,
@@ -277,8 +319,8 @@ def _game_delta(
         baseline_levels_completed=_levels(before),
         current_levels_completed=_levels(now),
         level_deltas=_level_deltas(before, now) if before and now else [],
-        baseline_interval=_interval(before),
-        current_interval=_interval(now),
+        baseline_interval=score_interval(before) if before else None,
+        current_interval=score_interval(now) if now else None,
         same_version=same_version(before, now) if before and now else None,
     )
 
@@ -346,12 +388,6 @@ def _paired(first: ComparedRun, other: ComparedRun) -> PairedDifference:
     return compare_scores([a for a, _ in both], [b for _, b in both], seed=SEED)
 
 
-def _interval(game: GameRow | None) -> Interval | None:
-    scores = [_share(t.score_percent) for t in game.trials] if game else []
-    known = [score for score in scores if score is not None]
-    return estimate_mean_score(known).interval if len(known) > 1 else None
-
-
 def _levels(game: GameRow | None) -> int | None:
     return game.best.levels_completed if game and game.runs else None
 
@@ -373,36 +409,47 @@ def _summary_name(status: str) -> str:
 
 
 def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
+    """The first two runs in the reference's tables; three and more as games by runs."""
+    rows = comparison.matrix
+    several = len(entries) > 2
+    games = matrix_markdown(rows, entries) if several else _games(comparison, entries)
     sections = [
         ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
         _warnings(comparison),
         ["## Verdict", "", *_verdicts(comparison, entries)],
-        ["## Per-Environment Comparison", "", *_games(comparison, entries)],
-        _level_tables(comparison),
-        _config(comparison),
+        ["## Game by Run" if several else "## Per-Environment Comparison", "", *games],
+        ["## Level by Run", *level_markdown(rows, entries)] if several else [],
+        [] if several else _level_tables(comparison),
+        _config_table(entries) if several else _config(comparison),
+        _tags(comparison, entries),
         ["## Cost, Effort and Progress", "", *_effort(comparison, entries)],
-        _trend(entries),
+        _trend(comparison, entries),
     ]
     return visible("\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n")
 
 
 def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     by_id = {entry.run.meta.run_id: entry for entry in entries}
+    # Where all runs have the same games, the total of a run is that of the common games.
+    is_partial = any(row.common is False for row in comparison.matrix)
     rows = []
     for place, run_id in enumerate(comparison.ranking, 1):
         entry = by_id[run_id]
         summary = next(one for one in comparison.runs if one.run_id == run_id)
         rows.append(
             [
-                f"{place}. {_name(entry)}",
+                f"{place}. {run_name(entry.run)}",
                 entry.run.meta.timestamp[:16],
-                number(summary.overall_percent, 2),
-                f"{summary.games_scored}/{len(entry.card.games)}",
-                f"{summary.levels_completed}/{summary.total_levels}",
+                number(summary.common_percent, 2),
+                *([number(summary.overall_percent, 2)] if is_partial else []),
+                f"{summary.games_scored}/{len(entry.card.games) + summary.games_not_measured}",
+                f"{summary.common_levels_completed}/{summary.common_levels}",
                 summary.verified or "-",
             ]
         )
-    return table(["Run", "Date", "Score / 100", "Games scored", "Levels", "Verified"], rows)
+    score = f"Score / 100 ({len(comparison.common_games)} common games)"
+    columns = [score, "All its games"] if is_partial else ["Score / 100"]
+    return table(["Run", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
 
 
 def _warnings(comparison: Comparison) -> list[str]:
@@ -427,14 +474,17 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
             f"- {name}: {points} points over {paired.n_prompts} games "
             f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
         )
+    return lines if len(entries) > 2 else [*lines, _overall_line(comparison, entries)]
+
+
+def _overall_line(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
     delta = comparison.overall_delta["score_delta_points"]
     relative = comparison.overall_delta["score_delta_percent"]
     share = f" ({signed(relative)}% of the first)" if relative is not None else ""
-    lines.append(
+    return (
         f"- Overall, {entries[1].run.label} against {entries[0].run.label}: "
         f"{signed(delta, 2)} points{share}"
     )
-    return lines
 
 
 def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
@@ -450,10 +500,18 @@ def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
         ]
         for delta in comparison.environment_deltas
     ]
-    head = ["Game", _name(entries[0]), _name(entries[1]), "Delta", "Levels", "Status"]
+    head = ["Game", *(run_name(entry.run) for entry in entries), "Delta", "Levels", "Status"]
     summary = comparison.summary.items()
     counts = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in summary if n)
-    return [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
+    lines = [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
+    unplayed = [
+        f"- {game.id}, {entry.run.label}: not played, counted as 0"
+        for entry in entries
+        for game in entry.card.games
+        if not game.is_played
+    ]
+    told = [*notes(comparison.matrix, entries), *unplayed]
+    return [*lines, *([""] if unplayed and told == unplayed else []), *told]
 
 
 def _level_tables(comparison: Comparison) -> list[str]:
@@ -486,48 +544,64 @@ def _config(comparison: Comparison) -> list[str]:
     diff, lines = comparison.config_diff, []
     if diff["model_changed"]:
         lines.append(f"- Model: {diff['old_model']} -> {diff['new_model']}")
-    for name in ("plugins", "skills", "mcp_servers"):
+    for name in CONFIG_LISTS:
         for change, sign in (("added", "+"), ("removed", "-")):
             if diff[f"{name}_{change}"]:
                 lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
     return ["## Configuration Changes", "", *lines] if lines else []
 
 
+def _tags(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    tags = sorted({tag for run in comparison.runs for tag in run.tags})
+    rows = [[tag, *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags]
+    head = ["Tag", *(run_name(entry.run) for entry in entries)]
+    return ["## Scores by Tag", "", *table(head, rows)] if rows else []
+
+
 def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     runs = comparison.runs
     rows = [
-        ["Cost", *(money(run.cost_usd) for run in runs)],
+        ["Cost", *(money(run.common_cost_usd) for run in runs)],
         ["Cost per level", *(money(run.cost_per_level_usd) for run in runs)],
         ["Actions for one of a person's", *(number(run.actions_per_baseline, 2) for run in runs)],
     ]
     for budget in BUDGETS:
         shares = [number(_percent(run.progress[str(budget)]), 0, "%") for run in runs]
         rows.append([f"Levels within {budget} actions", *shares])
-    return table(["", *(_name(entry) for entry in entries)], rows)
+    return table(["", *(run_name(entry.run) for entry in entries)], rows)
 
 
-def _trend(entries: Sequence[ComparedRun]) -> list[str]:
-    """The reference's two tables for three or more runs."""
-    if len(entries) < 3:
+def _trend(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    """The reference's table for three or more runs: only runs of one harness are a series."""
+    harnesses = {(entry.run.imported, entry.run.meta.harness) for entry in entries}
+    if len(entries) < 3 or len(harnesses) > 1:
         return []
     rows: list[list[str]] = []
     before: float | None = None
-    for entry in entries:
-        percent = entry.card.percent
+    for entry, summary in zip(entries, comparison.runs, strict=True):
+        percent = summary.common_percent
         delta = None if before is None or percent is None else percent - before
-        rows.append(
-            [_name(entry), entry.run.meta.timestamp[:16], number(percent, 2), signed(delta, 2)]
-        )
+        when = entry.run.meta.timestamp[:16]
+        rows.append([run_name(entry.run), when, number(percent, 2), signed(delta, 2)])
         before = percent
-    shared = sorted(set.intersection(*(set(entry.games) for entry in entries)))
-    games = [[g, *(number(entry.games[g].percent) for entry in entries)] for g in shared]
-    head = ["Game", *(_name(entry) for entry in entries)]
-    trend = table(["Run", "Date", "Score", "Delta"], rows)
-    return ["## Trend", "", *trend, "", *table(head, games)]
+    return ["## Trend", "", *table(["Run", "Date", "Score", "Delta"], rows)]
 
 
-def _name(entry: ComparedRun) -> str:
-    return entry.run.label + (" [unverified]" if is_unverified(entry.run) else "")
+def _config_table(entries: Sequence[ComparedRun]) -> list[str]:
+    """How the runs were set up, where they differ."""
+    setups = [entry.run.meta.harness_config for entry in entries]
+    if all(setup == setups[0] for setup in setups):
+        return []
+    rows = [
+        [
+            run_name(entry.run),
+            setup.model,
+            *(", ".join(getattr(setup, name)) or "-" for name in CONFIG_LISTS),
+        ]
+        for entry, setup in zip(entries, setups, strict=True)
+    ]
+    head = ["Run", "Model", "Plugins", "Skills", "MCP servers"]
+    return ["## Configurations", "", *table(head, rows)]
 
 
 def _score(share: float | None, interval: Interval | None) -> str:

@@ -5,6 +5,9 @@ serve                    Play one game by the requests that come over a private 
                          it replays the log and goes on.
 look GAME_FOLDER [SEED]  Write what the engine answers to the first reset, as JSON.
 probe                    Read game folders from stdin; write {sha256 of the source: levels or null}.
+record                   Read [RECORDING, GAME_FOLDER, LOG, SEED] from stdin, a JSON array on each
+                         line; play each recording of the toolkit again, write the event log of it,
+                         and write the same as verify for each.
 verify                   Read [LOG, GAME_FOLDER] from stdin, a JSON array on each line; replay each
                          log and write {"replayed", "nActions", "difference", "note"} for each.
 """
@@ -23,8 +26,9 @@ import msgspec
 from assay_arc import ArcProblem, GameProblem
 from assay_arc.catalog import GameInfo, read_game
 from assay_arc.engine import ToolkitEngine, shut_network, toolkit_versions
-from assay_arc.log import Header, LogWriter, has_header, read_log
-from assay_arc.replay import ReplayResult, header_difference, replay_log
+from assay_arc.log import Header, Limits, LogWriter, has_header, read_log
+from assay_arc.recordings import Replayer, read_recording
+from assay_arc.replay import ReplayResult, header_difference, not_compared, replay_log
 from assay_arc.server import (
     VARIABLE,
     BadRequest,
@@ -53,6 +57,8 @@ def main(argv: Sequence[str]) -> int:
             return _probe()
         case ["verify"]:
             return _verify()
+        case ["record"]:
+            return _record()
     sys.stderr.write(__doc__ or "")
     return 2
 
@@ -76,8 +82,9 @@ def _serve() -> int:
 def serve(config: ServeConfig) -> None:
     """Open log and game, then answer requests until the game is closed or its owner is gone."""
     parent = os.getppid()
-    with LogWriter(config.log) as log:
+    with LogWriter(config.log, config.copy_fd) as log:
         session = _open_session(config, log)
+        session.shows = config.shows
         listener = Listener(config.socket, lambda line: _answer(line, session, config))
         stopped = _stop_on_signal()
         try:
@@ -103,7 +110,20 @@ def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
     return session
 
 
-def _header(config: ServeConfig, info: GameInfo, engine: ToolkitEngine, n_levels: int) -> Header:
+class GameSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a header says about how the game was set up."""
+
+    seed: int = 0
+    limits: Limits = Limits()
+
+
+def _header(
+    config: ServeConfig | GameSetup,
+    info: GameInfo,
+    engine: ToolkitEngine,
+    n_levels: int,
+    at: str | None = None,
+) -> Header:
     toolkit, engine_version = toolkit_versions()
     return Header(
         game_id=info.game_id,
@@ -116,7 +136,7 @@ def _header(config: ServeConfig, info: GameInfo, engine: ToolkitEngine, n_levels
         seed=config.seed,
         seed_used=engine.seed_used,
         limits=config.limits,
-        started_at=_now(),
+        started_at=at or _now(),
     )
 
 
@@ -215,13 +235,44 @@ def _verify() -> int:
     return 0 if all_replayed else 1
 
 
+def _record() -> int:
+    """Play recordings again; return 1 when one differs or cannot be read."""
+    out = _isolate_game()
+    all_replayed = True
+    for line in sys.stdin:
+        recording, game, log, seed = msgspec.json.decode(line, type=tuple[str, str, str, int])
+        try:
+            replay = record(Path(recording), read_game(Path(game)), Path(log), seed)
+        except (ArcProblem, OSError) as problem:
+            replay = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
+        all_replayed &= replay.replayed
+        os.write(out, msgspec.json.encode(replay) + b"\n")
+    return 0 if all_replayed else 1
+
+
+def record(recording: Path, info: GameInfo, log_path: Path, seed: int) -> ReplayResult:
+    """Play one recording again with our copy of its game, and write the log of it."""
+    recorded = read_recording(recording)
+    engine = ToolkitEngine(info, seed)
+    config = GameSetup(seed=seed)
+    with LogWriter(log_path) as log:
+        difference, has_frames = Replayer(engine, log).play(
+            recorded, lambda levels, at: _header(config, info, engine, levels, at)
+        )
+    note = None if has_frames else "the recording has no frames"
+    n_actions = len(recorded.answers)
+    return ReplayResult(
+        replayed=difference is None, n_actions=n_actions, difference=difference, note=note
+    )
+
+
 def verify(log_path: Path, game: Path) -> ReplayResult:
     """Replay one log with our copy of its game."""
     log, info = read_log(log_path), read_game(game)
     # Checked before the engine is made: that runs the source, which may be another game's.
     difference = header_difference(log.header, info)
     if difference:
-        return ReplayResult(replayed=False, n_actions=0, difference=difference)
+        return not_compared(difference)
     replay = replay_log(log, info, ToolkitEngine(info, log.header.seed))
     return msgspec.structs.replace(replay, note=_version_note(log.header))
 

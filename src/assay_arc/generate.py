@@ -1,7 +1,10 @@
 """Writes the folder for another harness: instructions and two programs that need only arc-agi."""
 
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,20 @@ from assay_arc.store import write_bytes
 
 TEMPLATES = Path(__file__).parent / "generated"
 PROGRAMS = ("game_driver.py", "collect_results.py")
+SESSIONS, RESULT = "sessions", "result.json"
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemini": (".gemini/settings.json", {"model": {"disableLoopDetection": True}}),
+    "opencode": (
+        "opencode.json",
+        {"$schema": "https://opencode.ai/config.json", "permission": "allow"},
+    ),
+}
+"""What a harness must have in its settings to play: a file of the generated folder."""
+PROMPT = """\
+You are playing ARC-AGI games: {games}. Read instructions.md in this folder, and play each game \
+with ./game_driver as it says: read the observations, find out the rules, and send actions. Do not \
+read the games' files. When all games are played, run ./collect_results --sessions-dir sessions \
+with your model's name after --model."""
 MARK = "SETTINGS: dict[str, Any] = {}  # filled in by: assay arc generate\n"
 GAMES = "environment_files"
 
@@ -27,22 +44,32 @@ class HarnessPlan(msgspec.Struct, frozen=True, kw_only=True):
     ref_run_id: str
     generated: str
     with_games: bool
+    env_dir: str = ""
+    """Where the games are on this machine."""
 
 
 def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
     """Write all files; return the reference's summary of them."""
+    earlier = set_aside(folder)
     settings = {
         "harness": plan.harness,
         "seed": plan.seed,
         "max_steps": plan.max_steps,
         "max_resets": plan.max_resets,
         "games": {info.game_id: info.source_sha256 for info in plan.games},
+        **({} if plan.with_games else {"env_dir": plan.env_dir}),
     }
     for name in PROGRAMS:
         write_bytes(folder / name, fill_program(TEMPLATES / name, settings))
-        (folder / name).chmod(0o755)
+        write_launcher(folder / name)
     if plan.with_games:
         copy_games(plan.games, folder / GAMES)
+    else:  # of an earlier set
+        shutil.rmtree(folder / GAMES, ignore_errors=True)
+    if plan.harness in CONFIGS:
+        name, config = CONFIGS[plan.harness]
+        if not (folder / name).exists():  # the user may have added settings
+            write_bytes(folder / name, _json_text(config).encode())
     write_bytes(folder / "instructions.md", instructions(plan).encode())
     (folder / "runs").mkdir(exist_ok=True)
     return {
@@ -53,7 +80,36 @@ def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
         "game_count": len(plan.games),
         "seed": plan.seed,
         "ref_run_id": plan.ref_run_id,
+        **({"earlier": str(earlier)} if earlier else {}),
     }
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move what was played in this folder before: it must be neither collected nor gone on with."""
+    old = [folder / name for name in (SESSIONS, RESULT) if (folder / name).exists()]
+    if not old:
+        return None
+    number = 1
+    while (target := folder / f"earlier-{number}").exists():
+        number += 1
+    target.mkdir()
+    for path in old:
+        path.rename(target / path.name)
+    return target
+
+
+def write_launcher(program: Path) -> None:
+    """Make a program of the folder startable, with the Python that has the toolkit.
+
+    Harnesses start shells in which another Python is found, or none.
+    """
+    program.chmod(0o755)
+    launcher = program.with_suffix("")
+    text = (TEMPLATES / "launcher.sh").read_text(encoding="utf-8")
+    write_bytes(launcher, text.replace("PROGRAM", launcher.name).encode())
+    launcher.chmod(0o755)
+    if find_spec("arc_agi") is not None:
+        write_bytes(program.with_name(".python"), f"{sys.executable}\n".encode())
 
 
 def fill_program(template: Path, settings: dict[str, Any]) -> bytes:
@@ -86,7 +142,12 @@ def instructions(plan: HarnessPlan) -> str:
         where = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
     else:
         note, env_dir = "", "<folder of your environment files>"
+        if plan.env_dir:
+            env_dir = shlex.quote(plan.env_dir)
         where = "Have the games' files on this machine and tell the driver where they are:"
+    driver = f"./game_driver <game_id> {plan.seed}"
+    driver += "" if plan.with_games else f" --env-dir {env_dir}"
+    config = CONFIGS.get(plan.harness, ("", {}))[1]
     values = {
         "harness": plan.harness,
         "generated": plan.generated,
@@ -100,6 +161,9 @@ def instructions(plan: HarnessPlan) -> str:
         "games_note": note,
         "games_text": where,
         "env_dir": env_dir,
+        "driver": driver,
+        "prompt": PROMPT.format(games=", ".join(ids)),
+        "config": _json_text(config).strip(),
     }
     guidance = (TEMPLATES / f"guidance_{plan.harness}.md").read_text(encoding="utf-8")
     text = (TEMPLATES / "instructions.md").read_text(encoding="utf-8")
@@ -107,6 +171,10 @@ def instructions(plan: HarnessPlan) -> str:
     for name, value in values.items():
         text = text.replace(f"{{{{{name}}}}}", value)
     return text
+
+
+def _json_text(config: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(config)).decode() + "\n"
 
 
 def is_built_in(folder: Path) -> bool:

@@ -5,6 +5,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -109,31 +110,39 @@ def import_result(source: ImportSource, store: Store, host: Machine) -> Imported
     # Of the content, not of the bytes: other spacing makes no other result.
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
+    digests = _session_digests(claims, source.sessions)
+    warnings += repeated_sessions(digests, source.harness, store)
     run_id = str(uuid.uuid4())
-    parent = store.import_dir(source.harness)
-    staging = parent / f"{STAGING}{run_id}"
-    # Written aside and renamed at the end, so that a run is there whole or not at all.
-    try:
-        _clear_old(parent)
-        staging.mkdir(parents=True)
+    with staged_run(store.import_dir(source.harness), run_id) as staging:
         write_bytes(staging / "result.json", raw)
         sessions = _checked_logs(source, claims, staging, data["seed"], host)
         meta = _meta(data, claims, sessions, source, run_id, content)
+        meta.session_sha256 = digests
         played = _played(claims, sessions, data)
         write_bytes(staging / PLAYED, msgspec.json.encode(played))
         card = write_scores(staging, run_id, played)
         meta.games_played = sum(bool(one.result.plays) for one in played)
         write_json(staging / META, meta)
-        folder = parent / run_id
-        staging.rename(folder)
+    folder = store.import_dir(source.harness) / run_id
+    run = StoredRun(folder=folder, meta=meta, imported=True)
+    return ImportedRun(run=run, card=card, warnings=warnings)
+
+
+@contextmanager
+def staged_run(parent: Path, run_id: str) -> Iterator[Path]:
+    """Yield a folder that is renamed at the end: a run is there whole or not at all."""
+    staging = parent / f"{STAGING}{run_id}"
+    try:
+        _clear_old(parent)
+        staging.mkdir(parents=True)
+        yield staging
+        staging.rename(parent / run_id)
         _sync(parent)
     except OSError as error:
         msg = f"cannot store the result: {error}"
         raise OutputError(msg, hint="nothing was imported") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    run = StoredRun(folder=folder, meta=meta, imported=True)
-    return ImportedRun(run=run, card=card, warnings=warnings)
 
 
 def read_result(path: Path) -> tuple[Any, bytes]:
@@ -211,7 +220,9 @@ def _verdict(
 ) -> tuple[str, str | None]:
     """A run is verified only if every game that was played is."""
     missing = len(played) - len(sessions)
-    if played and missing <= 0:
+    if not played:
+        return UNVERIFIED, "nothing was played"
+    if missing <= 0:
         return REPLAYED, None
     if not sessions:
         return UNVERIFIED, "no session logs were given"
@@ -235,12 +246,20 @@ def _played(
                 title=game.title,
                 tags=game.tags,
                 source_sha256=game.source_sha256,
+                claimed_actions=claim.total_actions,
                 log=f"{LOGS}/{session.path.name}" if session else None,
                 log_sha256=digest,
-                verified=REPLAYED if session else UNVERIFIED,
+                verified=_mark(claim, session),
             )
         )
     return played
+
+
+def _mark(claim: ClaimedGame, session: SessionLog | None) -> str | None:
+    """A game that was not played has nothing to verify."""
+    if session:
+        return REPLAYED
+    return None if claim.state == "NOT_PLAYED" else UNVERIFIED
 
 
 def _refuse_duplicate(content: str, harness: str, store: Store) -> None:
@@ -248,6 +267,37 @@ def _refuse_duplicate(content: str, harness: str, store: Store) -> None:
         if run.meta.content_sha256 == content and run.meta.harness == harness:
             msg = f"Duplicate import detected: the same result is run {run.meta.run_id}"
             raise ResultProblem(msg, hint=f"to import it again, remove {run.folder} first")
+
+
+def _session_digests(claims: Sequence[ClaimedGame], folder: Path | None) -> dict[str, str]:
+    """The sha256 of each session log as it was collected, whether or not the log is here."""
+    found = {}
+    for claim in claims:
+        path = folder / f"{claim.game.game_id}.jsonl" if folder else None
+        if path is not None and path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                found[claim.game.game_id] = hashlib.file_digest(file, "sha256").hexdigest()
+        elif claim.session_sha256 is not None:
+            found[claim.game.game_id] = claim.session_sha256
+    return found
+
+
+def repeated_sessions(digests: Mapping[str, str], harness: str, store: Store) -> list[str]:
+    """Refuse sessions that are a run of this harness already, whatever the result says of itself.
+
+    The model, the notes and the time of a result are words; its sessions are what was played.
+    Returns warnings about sessions that another run holds too.
+    """
+    ours, warnings = set(digests.values()), []
+    for run in store.imported():
+        again = ours & set(run.meta.session_sha256.values())
+        where = f"run {run.meta.run_id} ({run.meta.harness}, {run.meta.harness_config.model})"
+        if ours and again == ours and run.meta.harness == harness:
+            msg = f"Duplicate import detected: the same sessions are {where}"
+            raise ResultProblem(msg, hint=f"to import them again, remove {run.folder} first")
+        if again:
+            warnings.append(f"{len(again)} of the {len(ours)} session logs are also in {where}")
+    return warnings
 
 
 def _limit(about: dict[str, Any], data: dict[str, Any], name: str) -> int | None:
@@ -363,7 +413,7 @@ def best_play(result: GameResult) -> PlayResult | None:
 def claimed_result(claim: ClaimedGame, seed: int, timestamp: str) -> GameResult:
     """Make a result from a claim; the number of levels and the baselines are ours."""
     game = claim.game
-    count = game.level_count or len(claim.actions)
+    count = game.level_count or len(claim.actions) or len(game.baselines or ())
     plays = () if claim.state == "NOT_PLAYED" else (_play(claim, count),)
     stops: dict[str, StopReason] = {"WIN": "win", "GAME_OVER": "game_over"}
     return GameResult(

@@ -16,9 +16,9 @@ from assay_arc import LogProblem
 SCHEMA = "assay-arc-log/1"
 
 Outcome = Literal["executed", "rejected", "shown", "failed"]
-StopReason = Literal[
-    "win", "game_over", "step_limit", "reset_limit", "timeout", "player_quit", "crash"
-]
+EndReason = Literal["player_quit", "timeout", "crash", "game_killed"]
+"""Given by the one who closed the game; game_killed: somebody else had ended its process."""
+StopReason = Literal["win", "game_over", "step_limit", "reset_limit"] | EndReason
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -26,6 +26,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     max_steps: int | None = None
     max_resets: int | None = None
+
+
+class Shows(msgspec.Struct, frozen=True, kw_only=True):
+    """In which ways a player sees the game; each can be taken away to see what it is worth."""
+
+    image: bool = True
+    grid: bool = True
+    """The whole picture as rows of digits."""
+    diff: bool = True
+    """What an action changed."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in self.__struct_fields__ if getattr(self, name)]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -106,7 +120,7 @@ class End(_LogRecord, frozen=True, kw_only=True, tag="end"):
 
     seq: int
     at: str
-    reason: Literal["player_quit", "timeout", "crash"]
+    reason: EndReason
     message: str = ""
 
 
@@ -217,9 +231,13 @@ HEAD = b'{"type":"header",'
 
 
 class LogWriter:
-    """Open a log for appending; a torn last line, left by a kill, is cut off first."""
+    """Open a log for appending; a torn last line, left by a kill, is cut off first.
 
-    def __init__(self, path: Path) -> None:
+    A copy is another open file, with the same content, that gets each record first.
+    """
+
+    def __init__(self, path: Path, copy_fd: int | None = None) -> None:
+        self._copy_fd = copy_fd
         # O_NOFOLLOW: never write through a link that somebody put in the log's place.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         is_new = not path.exists()
@@ -233,15 +251,18 @@ class LogWriter:
 
     def append(self, record: Record) -> None:
         """Write one record and wait until the disk has it."""
-        size = os.fstat(self._fd).st_size
+        fds = [fd for fd in (self._copy_fd, self._fd) if fd is not None]
+        sizes = [os.fstat(fd).st_size for fd in fds]
         line = self._encode(record) + b"\n"
         try:
-            if os.write(self._fd, line) != len(line):
-                message = f"{self._path}: the disk took only a part of a record; is it full?"
-                raise OSError(message)
+            for fd in fds:
+                if os.write(fd, line) != len(line):
+                    message = f"{self._path}: the disk took only a part of a record; is it full?"
+                    raise OSError(message)
             _sync_data(self._fd)
         except OSError:
-            os.ftruncate(self._fd, size)  # no half record on a full disk
+            for fd, size in zip(fds, sizes, strict=True):
+                os.ftruncate(fd, size)  # no half record on a full disk
             raise
 
     def close(self) -> None:

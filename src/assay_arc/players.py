@@ -97,7 +97,9 @@ class PlayerAdapter:
     def command(self, ask: Ask) -> Command:
         """Start the player; it finds its game through environment variables."""
         argv = (*PROGRAM, self.name, "--events", *self.args)
-        return Command(argv=argv, visible=tuple(map(str, VISIBLE)))
+        # Where we are found, if not by the interpreter; other players do not get to know it.
+        env = {"PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
+        return Command(argv=argv, env=env, visible=tuple(map(str, VISIBLE)))
 
     def watch(self) -> Watch:
         return _PlayerWatch()

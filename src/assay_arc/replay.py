@@ -34,13 +34,15 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     difference: str | None = None
     note: str | None = None
     """Set when the log was written with another version of the toolkit."""
+    compared: bool = True
+    """False when there was nothing to compare with: no game, another version, no engine."""
 
 
 def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
     """Check that our copy of the game answers the same actions as the log says."""
     difference = header_difference(log.header, info)
     if difference:
-        return ReplayResult(replayed=False, n_actions=0, difference=difference)
+        return not_compared(difference)
     return replay_events(log, engine)
 
 
@@ -108,7 +110,7 @@ def _differ(name: str, logged: object, ours: object) -> str | None:
     return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
 
 
-ARGV = (sys.executable, "-m", "assay_arc.engine_process", "verify")
+ARGV = (sys.executable, "-m", "assay_arc.engine_process")
 FIRST_S, EACH_S = 60.0, 120.0
 
 
@@ -123,9 +125,20 @@ def check_logs(logs: Sequence[Path], games: Path, host: Machine) -> list[ReplayR
     ]
     answers = iter(_ask(pairs, host)) if pairs else iter(())
     return [
-        next(answers, _broken("the engine gave no answer")) if isinstance(game, Path) else game
+        next(answers, not_compared("the engine gave no answer")) if isinstance(game, Path) else game
         for game in found
     ]
+
+
+def play_recordings(
+    recordings: Sequence[tuple[Path, Path, Path, int]], host: Machine
+) -> list[ReplayResult]:
+    """Play recordings again; each with the folder of its game, the log to write, and the seed."""
+    lines = [
+        msgspec.json.encode((*(str(path.resolve()) for path in paths), seed))
+        for *paths, seed in recordings
+    ]
+    return _ask(lines, host, "record")
 
 
 def changed_logs(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
@@ -145,20 +158,25 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
         game_id = read_log(log).header.game_id
     except (ArcProblem, OSError) as problem:
         return _broken(str(problem))
-    return folders.get(game_id) or _broken(f"game {game_id} is not among our games")
+    return folders.get(game_id) or not_compared(f"game {game_id} is not among our games")
 
 
-def _ask(pairs: Sequence[bytes], host: Machine) -> list[ReplayResult]:
+def _ask(pairs: Sequence[bytes], host: Machine, command: str = "verify") -> list[ReplayResult]:
     limit_s = FIRST_S + EACH_S * len(pairs)
     stdin = b"\n".join(pairs) + b"\n"
-    done = host.run(ARGV, stdin=stdin, env=engine_env(), timeout_s=limit_s)
+    done = host.run((*ARGV, command), stdin=stdin, env=engine_env(), timeout_s=limit_s)
     lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
     replays = [msgspec.json.decode(line, type=ReplayResult) for line in lines]
     if len(replays) < len(pairs):
         reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no words"]
-        missing = _broken(f"the engine process ended early: {reason[0]}")
+        missing = not_compared(f"the engine process ended early: {reason[0]}")
         replays += [missing] * (len(pairs) - len(replays))
     return replays
+
+
+def not_compared(why: str) -> ReplayResult:
+    """The log may well be right: nothing here can tell."""
+    return ReplayResult(replayed=False, n_actions=0, difference=why, compared=False)
 
 
 def _broken(why: str) -> ReplayResult:

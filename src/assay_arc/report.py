@@ -9,6 +9,7 @@ import msgspec
 
 from assay.records.text import visible
 from assay_arc import StoreProblem
+from assay_arc.curves import curve_picture, score_at, score_by_actions, score_by_cost
 from assay_arc.store import (
     SHORT,
     UNVERIFIED,
@@ -17,6 +18,7 @@ from assay_arc.store import (
     Scorecard,
     Store,
     StoredRun,
+    TagScore,
     TrialRow,
 )
 
@@ -26,18 +28,23 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
         ["# ARC-AGI-3 Benchmark Report", "", *_header(run, card)],
         ["## Per-Environment Breakdown", "", *_breakdown(card)],
         ["## Per-Level Detail", *_levels(card)],
+        _effort(card),
+        _tags(card),
         ["## Performance Analysis", "", *_analysis(card)],
     ]
-    return visible("\n\n".join("\n".join(part).rstrip() for part in parts) + "\n")
+    return visible("\n\n".join("\n".join(part).rstrip() for part in parts if part) + "\n")
 
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:
     mark = " [unverified]" if is_unverified(run) else ""
+    unplayed = f", {card.games_not_played} not played" if card.games_not_played else ""
+    done = f"{card.total_environments_completed}/{card.total_environments} completed"
     lines = [
         f"{run.label}{mark}: {number(card.percent, 2)} / 100",
-        f"Environments: {card.total_environments_completed}/{card.total_environments} completed",
+        f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
-        f"Actions: {card.total_actions}, resets: {card.total_resets}, cost: {money(card.cost_usd)}",
+        f"Actions: {actions_words(card)}, resets: {card.total_resets}, "
+        f"cost: {money(card.cost_usd)}",
     ]
     return "\n".join(lines)
 
@@ -61,11 +68,19 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "total_levels": card.total_levels,
         "total_levels_completed": card.total_levels_completed,
         "total_actions": card.total_actions,
+        "total_actions_claimed": card.total_actions_claimed,
+        "games_not_played": card.games_not_played,
         "total_resets": card.total_resets,
         "cost_usd": card.cost_usd,
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "tools": meta.tools,
+        "tokens": card.tokens,
+        "reasoning_chars": card.reasoning_chars,
+        "score_by_actions": score_by_actions(card),
+        "score_by_cost": score_by_cost(card),
+        "tags": card.tags_scores,
         "games": [_game_json(game) for game in by_score(card)],
     }
 
@@ -80,6 +95,11 @@ def is_unverified(run: StoredRun) -> bool:
     return run.meta.verified == UNVERIFIED or (run.imported and run.meta.verified is None)
 
 
+def run_name(run: StoredRun) -> str:
+    """The label of a run, with a mark where nobody could check it."""
+    return run.label + (" [unverified]" if is_unverified(run) else "")
+
+
 def verified_words(run: StoredRun) -> str:
     """Describe how far a run can be trusted."""
     words = {
@@ -90,6 +110,16 @@ def verified_words(run: StoredRun) -> str:
     mark = run.meta.verified or (UNVERIFIED if run.imported else "unknown")
     why = f": {run.meta.verification}" if run.meta.verification else ""
     return words.get(mark, mark) + why
+
+
+def actions_words(card: Scorecard) -> str:
+    """The actions as counted and, where a result claims a number, as claimed."""
+    if card.total_actions_claimed is None:
+        return str(card.total_actions)
+    return (
+        f"{card.total_actions} counted (a reset of a level is one), "
+        f"{card.total_actions_claimed} claimed"
+    )
 
 
 def _header(run: StoredRun, card: Scorecard) -> list[str]:
@@ -109,11 +139,13 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
         ("Environments Completed", done),
         ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
-        ("Total Actions", str(card.total_actions)),
+        ("Total Actions", actions_words(card)),
         ("Total Resets", str(card.total_resets)),
         ("Cost", f"{money(card.cost_usd)} ({money(cost_per_level(card))} per level)"),
+        *([("Tokens", f"{card.tokens:,}")] if card.tokens is not None else []),
         ("Plugins", ", ".join(meta.harness_config.plugins) or "none"),
         ("MCP Servers", ", ".join(meta.harness_config.mcp_servers) or "none"),
+        *([("Tools", ", ".join(meta.tools))] if meta.tools is not None else []),
     ]
     lines = [f"- **{name}**: {value}" for name, value in facts]
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
@@ -136,8 +168,14 @@ def _breakdown(card: Scorecard) -> list[str]:
         for game in by_score(card)
     ]
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
-    unscored = [game for game in card.games if game.percent is None and game.score_reason]
-    return [*lines, *(f"- {game.id}: no score: {game.score_reason}" for game in unscored)]
+    return [*lines, *(f"- {game.id}: {words}" for game in card.games if (words := remark(game)))]
+
+
+def remark(game: GameRow) -> str:
+    """Why a game has no score or one of 0; nothing for a game that was scored."""
+    if not game.is_played:
+        return "not played" if game.percent is None else "not played, counted as 0"
+    return f"no score: {game.score_reason}" if game.percent is None and game.score_reason else ""
 
 
 def _levels(card: Scorecard) -> list[str]:
@@ -157,6 +195,51 @@ def _levels(card: Scorecard) -> list[str]:
         head = ["Level", "Score", "Actions", "Baseline", "Efficiency"]
         lines += ["", f"### {game.id}", "", *table(head, rows)]
     return lines
+
+
+def _effort(card: Scorecard) -> list[str]:
+    """What each level took, where more than the actions is known of an agent."""
+    rows = [
+        [
+            f"{game.id} trial {trial.trial}",
+            str(level.level),
+            str(level.actions),
+            number(level.seconds),
+            number(level.steps, 0),
+            number(level.reasoning_chars, 0),
+            number(level.tokens, 0),
+            money(level.cost_usd),
+        ]
+        for game in by_score(card)
+        for trial in game.trials
+        for level in trial.levels
+        if level.actions and level.steps is not None
+    ]
+    if not rows:
+        return []
+    head = ["Trial", "Level", "Actions", "Seconds", "Steps", "Reasoning", "Tokens", "Cost"]
+    note = (
+        "Reasoning in characters. Agents report tokens and cost of a whole trial: "
+        "a level's part is estimated by its steps."
+    )
+    return ["## Effort per Level", "", *table(head, rows), "", note, *_curve_lines(card)]
+
+
+def _curve_lines(card: Scorecard) -> list[str]:
+    curve = score_by_actions(card)
+    shown = [f"{n}: {number(score_at(curve, n))}" for n in BUDGETS if curve and n <= curve[-1][0]]
+    return ["", f"**Score within so many actions a trial**: {', '.join(shown)}"] if shown else []
+
+
+def _tags(card: Scorecard) -> list[str]:
+    scores = [score for score in card.tags_scores if isinstance(score, dict | TagScore)]
+    rows = []
+    for score in scores:
+        tag = msgspec.convert(score, TagScore) if isinstance(score, dict) else score
+        levels = f"{tag.levels_completed}/{tag.total_levels}"
+        rows.append([tag.id, str(tag.games), number(tag.score_percent), levels, str(tag.actions)])
+    head = ["Tag", "Games", "Score", "Levels", "Actions"]
+    return ["## Scores by Tag", "", *table(head, rows)] if rows else []
 
 
 def _analysis(card: Scorecard) -> list[str]:
@@ -193,6 +276,19 @@ def _game_json(game: GameRow) -> dict[str, Any]:
         "level_baselines": play.level_baseline_actions,
         "efficiency": [taken / usual for taken, usual in completed_levels(play)],
         "stop_reasons": [trial.stop_reason for trial in game.trials],
+        "trials": [
+            {
+                "trial": trial.trial,
+                "score": trial.score_percent,
+                "actions": trial.actions,
+                "tokens": trial.tokens,
+                "reasoning_tokens": trial.reasoning_tokens,
+                "reasoning_chars": trial.reasoning_chars,
+                "cost_usd": trial.cost_usd,
+                "levels": trial.levels,
+            }
+            for trial in game.trials
+        ],
     }
 
 
@@ -222,6 +318,19 @@ class Efficiency(NamedTuple):
 def all_trials(card: Scorecard) -> list[TrialRow]:
     """Every trial of a card; a card of the reference has one for each game."""
     return [trial for game in card.games for trial in game.trials or _reference_trial(game)]
+
+
+def part_of_card(card: Scorecard, game_ids: Sequence[str]) -> Scorecard:
+    """The card as if only these games had been chosen; its scores are left out."""
+    part = msgspec.structs.replace(card, games=[g for g in card.games if g.id in game_ids])
+    trials = all_trials(part)
+    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
+    part.cost_usd = sum(costs) if costs else None
+    part.total_levels_completed = sum(trial.levels_completed for trial in trials)
+    part.total_levels = sum(trial.total_levels for trial in trials)
+    part.total_actions = sum(trial.actions for trial in trials)
+    part.score = part.score_percent = None
+    return part
 
 
 def efficiency(games: Sequence[GameRow]) -> Efficiency:
@@ -330,9 +439,17 @@ code,pre{font:13px monospace}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:
 """
 
 
-def markdown_page(title: str, text: str) -> str:
-    """Turn one of our own reports (headings, lists, tables, bold) into a page."""
-    body = "\n".join(_blocks(text.splitlines()))
+def report_pictures(card: Scorecard) -> list[str]:
+    """The score against actions and, where it is known, against cost."""
+    return [
+        curve_picture("Score against actions a trial", "actions", score_by_actions(card)),
+        curve_picture("Score against cost a trial", "$", score_by_cost(card)),
+    ]
+
+
+def markdown_page(title: str, text: str, pictures: Sequence[str] = ()) -> str:
+    """Turn one of our own reports (headings, lists, tables, bold) into a page, pictures last."""
+    body = "\n".join([*_blocks(text.splitlines()), *filter(None, pictures)])
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}'
         f"</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"

@@ -164,7 +164,7 @@ def stop_reason(log: GameLog, tally: Tally) -> StopReason:
     if tally.state == "WIN":
         return "win"
     engine_events = [e for e in events if e.outcome in ("executed", "failed")]
-    if engine_events and engine_events[-1].outcome == "failed":
+    if game_failure(log) is not None:
         return "crash"
     if limits.max_steps is not None and tally.steps >= limits.max_steps:
         return "step_limit"
@@ -175,6 +175,14 @@ def stop_reason(log: GameLog, tally: Tally) -> StopReason:
         return "reset_limit" if refused else "game_over"
     end = log.records[-1] if log.records else None
     return end.reason if isinstance(end, End) else "crash"
+
+
+def game_failure(log: GameLog) -> str | None:
+    """How the game itself broke, if that was the last that happened in the engine."""
+    last = next((e for e in reversed(log.events) if e.outcome in ("executed", "failed")), None)
+    if last is None or last.outcome == "executed":
+        return None
+    return last.message or f"it broke on {last.action}"
 
 
 def _play(index: int, play: PlayTally, header: Header) -> PlayResult:
@@ -303,11 +311,14 @@ def _weighted(rows: Sequence[LevelRow], scores: Sequence[float]) -> float:
 
 OFFICIAL, FIRST_PLAY, SEED = "official", "first_play", "seed-1.0.0"
 FORMULAS = (OFFICIAL, FIRST_PLAY, *PERCENT_FORMULAS, SEED)
+NOT_PLAYED = "not played"
+"""The reason beside a score of 0."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One score; exactly one of percent and fraction is set, or neither and a reason.
 
+    A game that was not played is 0, and the reason says so.
     toolkit_percent is what arc_agi itself prints, which is 0 where it has no usable baselines.
     """
 
@@ -328,17 +339,33 @@ def score_game(result: GameResult, formula: str = OFFICIAL) -> Score:
         message = f"unknown scoring formula {formula!r}; known: {', '.join(FORMULAS)}"
         raise ValueError(message)
     plays = result.plays[:1] if formula == FIRST_PLAY else result.plays
-    if not plays:
-        return Score(formula=formula, scorer=_scorer(formula), reason="nothing was played")
     reason = baseline_problem(result.baselines, result.level_count)
     if reason:
-        toolkit = _toolkit_percent(plays, result) if formula in (OFFICIAL, FIRST_PLAY) else None
+        current = plays and formula in (OFFICIAL, FIRST_PLAY)
+        toolkit = _toolkit_percent(plays, result) if current else None
         return Score(
             formula=formula, scorer=_scorer(formula), reason=reason, toolkit_percent=toolkit
         )
+    if not plays:
+        return _not_played(formula, result.level_count)
     scores = [_score_play(formula, play, result) for play in plays]
     # Only one of the two is set, so the sum is that one.
     return max(scores, key=lambda s: (s.score_percent or 0.0) + (s.score_fraction or 0.0))
+
+
+def _not_played(formula: str, level_count: int) -> Score:
+    """A game that was chosen and not played is lost: whoever leaves out games must not gain."""
+    nothing = (0.0,) * level_count
+    is_seed = formula == SEED
+    return Score(
+        formula=formula,
+        scorer=_scorer(formula),
+        score_percent=None if is_seed else 0.0,
+        score_fraction=0.0 if is_seed else None,
+        reason=NOT_PLAYED,
+        level_scores_percent=None if is_seed else nothing,
+        level_scores_fraction=nothing if is_seed else None,
+    )
 
 
 def score_all(result: GameResult) -> dict[str, Score]:

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any, Literal
 import msgspec
 
 from assay_arc import ServeProblem
-from assay_arc.log import Limits
+from assay_arc.log import Limits, Shows
 
 MAX_CONNECTIONS = 32
 POLL_S = 0.5
@@ -182,6 +182,9 @@ class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     seed: int = 0
     limits: Limits = Limits()
     stay_when_orphaned: bool = False
+    copy_fd: int | None = None
+    """A file that the game process has open besides the log, and writes the same to."""
+    shows: Shows = Shows()
 
 
 def read_config(environ: Mapping[str, str], stdin: IO[str]) -> ServeConfig:
@@ -229,7 +232,8 @@ MAX_REQUEST_BYTES = 64 * 1024
 MAX_KEPT_TEXT = 2000
 INT64 = 2**63
 
-Operation = Literal["look", "act", "click", "reset", "status", "quit", "close"]
+Operation = Literal["look", "act", "click", "reset", "status", "tools", "quit", "close"]
+"""tools: the MCP server says that it was asked for its tools."""
 Coordinate = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 Short = Annotated[str, msgspec.Meta(max_length=200)]
 

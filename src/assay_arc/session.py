@@ -18,6 +18,7 @@ from assay_arc.log import (
     LogWriter,
     Outcome,
     Resumed,
+    Shows,
     frames_digest,
 )
 from assay_arc.observe import DIGITS, change_text, frame_png, frames_text, grid_text
@@ -49,6 +50,7 @@ class GameSession:
         # The picture before the last action; None when there is nothing useful to compare with.
         self.before: bytes | None = None
         self.closed = False
+        self.shows = Shows()
         self._seq = 0
         self._n_shown = 0
         self._done_ids: set[str] = set()
@@ -247,10 +249,10 @@ def describe(session: GameSession, request: PlayerRequest, headline: str = "") -
     parts = [headline, status_line(session), advice, _body(session, request)]
     reply: dict[str, Any] = {"ok": True, "text": "\n".join(part for part in parts if part)}
     reply |= _status(session)
-    if request.grid:
+    if request.grid and session.shows.grid:
         reply["grid"] = session.seen.frame.translate(DIGITS).decode("ascii")
         reply["digest"] = frames_digest(session.seen.frames[-1:])
-    if request.image:
+    if request.image and session.shows.image:
         reply["image"] = base64.b64encode(frame_png(session.seen.frame)).decode("ascii")
     return reply
 
@@ -273,8 +275,10 @@ def status_line(session: GameSession) -> str:
 def _body(session: GameSession, request: PlayerRequest) -> str:
     seen, before = session.seen, session.before
     actions = f"available: {' '.join(action_names(seen))}"
-    if request.op in ("status", "quit", "close"):
+    if request.op in ("status", "tools", "quit", "close"):
         return actions
+    if session.shows != Shows():
+        return _partial_body(session, request, actions)
     if request.frames and len(seen.frames) > 1 and before is not None:
         return frames_text(seen.frames, before)
     if request.op == "look" or request.full or before is None:
@@ -282,6 +286,23 @@ def _body(session: GameSession, request: PlayerRequest) -> str:
         return "\n".join(part for part in (changed, actions, grid_text(seen.frame)) if part)
     note = f"animation of {len(seen.frames)} frames; " if len(seen.frames) > 1 else ""
     return note + change_text(before, seen.frame)
+
+
+def _partial_body(session: GameSession, request: PlayerRequest, actions: str) -> str:
+    """The same where the player is not shown everything."""
+    seen, before, shows = session.seen, session.before, session.shows
+    grid = grid_text(seen.frame) if shows.grid else ""
+    asked_for_all = request.op == "look" or request.full or before is None
+    changed = ""
+    if shows.diff and before is not None and (request.op != "look" or request.frames):
+        animated = request.frames and len(seen.frames) > 1
+        changed = frames_text(seen.frames, before) if animated else change_text(before, seen.frame)
+        if not shows.grid:  # most of a picture that changed is shown as a grid
+            changed = changed.partition("\ngrid ")[0]
+    missing = "" if shows.image or not request.image else "images are not offered in this game"
+    if asked_for_all:
+        return "\n".join(part for part in (missing, changed, actions, grid) if part)
+    return changed if shows.diff else grid
 
 
 def _status(session: GameSession) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from assay.errors import OutputError
 from assay.records.rows import UNREADABLE
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
+from assay_arc.effort import CurvePoint, LevelEffort
 
 RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
 """How far a run can be trusted: our own game process wrote its logs; they were replayed in the
@@ -47,16 +49,21 @@ class RunMeta(msgspec.Struct, kw_only=True):
     games_total: int = 0
     trials: int = 1
     """Trials of each game."""
+    tools: list[str] | None = None
+    """What the player was given: some of image, grid, diff, memory; null for other harnesses."""
     verified: str | None = None
     verification: str | None = None
     """Why it is not verified."""
     game_sources: dict[str, str] = {}
     """sha256 of each game's source: the version that was played."""
+    game_tags: dict[str, list[str]] = {}
     cost_usd: float | None = None
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
     content_sha256: str | None = None
     """Of an imported result, so that the same content is not imported twice."""
+    session_sha256: dict[str, str] = {}
+    """Of the session log of each imported game: the same sessions are not a second run."""
     notes: str | None = None
     agent: dict[str, Any] | None = None
     """Which plugin with which options, for --resume."""
@@ -64,9 +71,9 @@ class RunMeta(msgspec.Struct, kw_only=True):
     options: dict[str, Any] | None = None
 
 
-def config_hash(config: HarnessConfig) -> str:
+def config_hash(config: HarnessConfig, more: dict[str, Any] | None = None) -> str:
     """The reference's fingerprint of a configuration: sha256 of its JSON with sorted keys."""
-    encoded = msgspec.json.encode(msgspec.to_builtins(config), order="sorted")
+    encoded = msgspec.json.encode(msgspec.to_builtins(config) | (more or {}), order="sorted")
     return hashlib.sha256(encoded).hexdigest()
 
 
@@ -106,13 +113,36 @@ class TrialRow(msgspec.Struct, kw_only=True):
     """As scored: a reset of a level counts as one."""
     steps: int = 0
     resets: int
+    game_failure: str | None = None
+    """How the game itself broke, if that was the end of it."""
+    claimed_actions: int | None = None
+    """What an imported result says; a reset is not an action there."""
     duration_s: float | None = None
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_tokens: int | None = None
+    reasoning_chars: int | None = None
     progress: list[int] = []
     """Actions of all plays until each level was first completed."""
+    levels: list[LevelEffort] = []
+    """What each level took, over all plays."""
+    curve: list[CurvePoint] = []
+    """The score against the actions and the cost spent."""
     log: str | None = None
     log_sha256: str | None = None
     verified: str | None = None
+
+
+class TagScore(msgspec.Struct, kw_only=True):
+    """The games with one tag: the mean of their scores."""
+
+    id: str
+    games: int
+    score: float | None
+    score_percent: float | None
+    levels_completed: int
+    total_levels: int
+    actions: int
 
 
 class GameRow(msgspec.Struct, kw_only=True):
@@ -125,7 +155,7 @@ class GameRow(msgspec.Struct, kw_only=True):
     tags: list[str] = []
     score_percent: float | None = None
     score_reason: str | None = None
-    """Why there is no score."""
+    """Why there is no score, or why it is 0: not played."""
     source_sha256: str | None = None
     level_count: int | None = None
     baselines: list[int] | None = None
@@ -146,6 +176,11 @@ class GameRow(msgspec.Struct, kw_only=True):
             return play.score_percent or play.score or 0, -play.actions
 
         return max(self.runs, key=merit, default=PlayRow())
+
+    @property
+    def is_played(self) -> bool:
+        """Whether anything was played in any trial."""
+        return any(play.state != "NOT_PLAYED" for play in self.runs)
 
     @property
     def n_levels(self) -> int:
@@ -174,15 +209,23 @@ class Scorecard(msgspec.Struct, kw_only=True):
     total_levels: int = 0
     total_actions: int = 0
     games: list[GameRow] = []
-    tags_scores: list[str] = []
+    tags_scores: list[Any] = []
+    """A TagScore for each tag; other programs put other things here."""
     scoring_formula_version: str = "1.0.0"
     score_percent: float | None = None
     formula: str | None = None
     scorer: str | None = None
     games_scored: int = 0
     total_resets: int = 0
+    total_actions_claimed: int | None = None
+    """As an imported result says; total_actions is counted."""
+    games_not_played: int = 0
+    """Chosen and not played: each of them is 0 in the scores."""
     cost_usd: float | None = None
+    tokens: int | None = None
+    reasoning_chars: int | None = None
     verified: str | None = None
+    not_measured: dict[str, str] | UnsetType = UNSET
 
     @property
     def percent(self) -> float | None:
@@ -214,6 +257,7 @@ class EnvironmentScore(msgspec.Struct, kw_only=True):
     levels: list[LevelScore]
     official_percent: float | None = None
     score_reason: str | None = None
+    total_actions_claimed: int | None = None
     trials: int = 1
     verified: str | None = None
 
@@ -332,6 +376,8 @@ def _not_found(name: str, completed: list[StoredRun]) -> StoreProblem:
 
 
 CONFIG = "config.json"
+BUILT_IN_NAME = "builtin"
+"""Stands for the games of the package, in the configuration and for --env-dir."""
 
 
 class CrossHarness(msgspec.Struct, kw_only=True):
@@ -367,15 +413,28 @@ def read_config(root: Path) -> StoreConfig:
 
 
 def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> Path:
-    """Find the games: the folder that was given, the configured one, or the package's own."""
+    """Find the games: the folder that was given, the configured one, or the package's own.
+
+    The package's own take the place of the default folder only: another one was chosen by someone.
+    """
     if given is not None:
-        if str(given) == "builtin":
-            return BUILT_IN
-        return _with_games(given)
+        return BUILT_IN if str(given) == BUILT_IN_NAME else _with_games(given)
+    if config.environments_dir == BUILT_IN_NAME:
+        return BUILT_IN
     configured = root.parent / config.environments_dir
     if configured.is_dir() and any(configured.rglob("metadata.json")):
         return configured
-    return BUILT_IN
+    if _is_default(config.environments_dir):
+        return BUILT_IN
+    what = "has no games in it" if configured.is_dir() else "does not exist"
+    msg = f"{root / CONFIG}: environments_dir {config.environments_dir} {what}"
+    raise GameProblem(
+        msg, hint="mend it there, or give the folder of the games with --env-dir DIR or builtin"
+    )
+
+
+def _is_default(folder: str) -> bool:
+    return Path(folder) == Path(StoreConfig().environments_dir)
 
 
 def _with_games(folder: Path) -> Path:

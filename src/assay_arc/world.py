@@ -1,9 +1,11 @@
 """The world of one trial: a game process that is started, watched, restarted and closed."""
 
+import ctypes
 import hashlib
 import io
 import os
 import secrets
+import shutil
 import sys
 import tempfile
 import threading
@@ -11,20 +13,33 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from assay.errors import AssayError
 from assay.plugin import Machine, Started
+from assay.records.files import nameless_file, temporary_place
 from assay.records.recording import TurnEnd
 from assay_arc import ServeProblem
 from assay_arc.catalog import GameInfo
-from assay_arc.client import SOCKET, TOKEN, GameConnection, GameGone
+from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
-from assay_arc.log import Limits, has_header, read_log
+from assay_arc.log import (
+    End,
+    EndReason,
+    GameLog,
+    Limits,
+    LogWriter,
+    Shows,
+    has_header,
+    read_log,
+)
 from assay_arc.scoring import derive_result, score_all
 from assay_arc.server import VARIABLE, ServeConfig, write_config
+from assay_arc.store import write_bytes
 
 START_S = 90.0
 MOST_RESTARTS = 3
@@ -33,6 +48,10 @@ WATCH_S = 0.1
 
 class GameWorld:
     """Owns the game process. The player gets a socket, a token and two programs, nothing else."""
+
+    repetitive = True
+    hidden_env = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "PYTHONPATH", "_")
+    """Where we are installed, and with us the games."""
 
     def __init__(
         self,
@@ -47,28 +66,48 @@ class GameWorld:
     ) -> None:
         self._host = host
         self._folder = folder
-        self._log = log
+        self._log = LogCopy(log)
         # Short names: the path of a Unix socket may have only about 100 bytes.
-        self._plan = plan_game(info.folder, log, folder / "s" / "g", seed=seed, limits=limits)
+        socket = folder / "s" / "g"
+        self._plan = plan_game(
+            info.folder, log, socket, seed=seed, limits=limits, copy_fd=self._log.fd
+        )
         programs = write_launchers(folder / "bin")
         player = self._plan.player_env
-        path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        path = player_path(os.environ.get("PATH", ""), folder / "path")
         # A login shell, as Codex starts it, resets PATH: hence the full path as well.
-        self.env = {**player, "PATH": path, "ARC_PLAY": str(programs["arc-play"])}
+        self.env = {
+            **player,
+            "PATH": f"{folder / 'bin'}{os.pathsep}{path}",
+            "ARC_PLAY": str(programs["arc-play"]),
+        }
         server = {"command": str(programs["arc-mcp"]), "args": [], "env": dict(player)}
         self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
         # The folder of the socket, not the socket: a game that is started again makes a new one.
-        self.visible = (str(folder / "s"), *map(str, programs.values()))
+        shown = [folder / "s", *programs.values(), *folder.glob("path/*")]
+        self.visible = tuple(map(str, shown))
         self.log_name = log.name
+        self.must_offer_tools = False
+        """Whether the player is an agent that always asks MCP servers for their tools."""
         self._process: Started | None = None
         self._watcher: threading.Thread | None = None
         self._closing = threading.Event()
         self._n_restarts = 0
+        self._n_killed = 0
         self._broken: str | None = None
 
+    def show_only(self, shows: Shows) -> None:
+        """Take away some of the ways in which the player sees the game; call it before open."""
+        config = msgspec.structs.replace(self._plan.config, shows=shows)
+        self._plan = msgspec.structs.replace(self._plan, config=config)
+        told = {SHOWS: ",".join(shows.names)}
+        self.env |= told
+        for server in self.mcp_servers.values():
+            server["env"] |= told
+
     def open(self) -> None:
-        self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _set_aside(self._log)
+        self._log.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _set_aside(self._log.path)
         self._start()
         self._watcher = threading.Thread(target=self._watch, name="arc-game", daemon=True)
         self._watcher.start()
@@ -81,29 +120,46 @@ class GameWorld:
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
         """Close the game and derive everything from its log, nothing from the agent's claims."""
         self._finish(*_reason(last))
-        if self._broken is not None:
+        if self._broken is not None and not self._n_killed:
             raise ServeProblem(self._broken)
-        result = derive_result(read_log(self._log))
+        log = read_log(self._log.path)
+        result = derive_result(log)
+        failure = self._failure(log)
         return {
             "benchmark": "arc",
             "log": self.log_name,
-            "logSha256": hashlib.sha256(self._log.read_bytes()).hexdigest(),
+            "logSha256": hashlib.sha256(self._log.path.read_bytes()).hexdigest(),
             "restarts": self._n_restarts,
             "result": msgspec.to_builtins(result),
             "scores": msgspec.to_builtins(score_all(result)),
+            **({"failure": failure} if failure else {}),
         }
+
+    def _failure(self, log: GameLog) -> dict[str, str] | None:
+        """Say what the player did to the game, or that it was never given one."""
+        if self._log.changed:
+            return {"cause": "agent_crash", "message": LOG_CHANGED}
+        end = log.records[-1] if log.records else None
+        if isinstance(end, End) and end.reason == "game_killed":
+            return {"cause": "agent_crash", "message": end.message}
+        if self.must_offer_tools and not was_offered(log):
+            return {"cause": "world", "message": NOT_OFFERED}
+        return None
 
     def close(self) -> None:
         """End the game process, whatever happened before."""
         self._finish("crash", "the trial was given up")
+        self._log.close()
 
     def keep_log(self) -> None:
         """Keep the log with the raw streams; while the player ran, nothing it had led to it."""
-        self._host.keep_file(self._log)
+        self._host.keep_file(self._log.path)
 
     def _start(self) -> None:
         env = {**engine_env(), **self._plan.env}
-        self._process = self._host.start(self._plan.argv, env=env, cwd=str(self._folder))
+        self._process = self._host.start(
+            self._plan.argv, env=env, cwd=str(self._folder), pass_fds=(self._log.fd,)
+        )
         until_s = time.monotonic() + START_S
         while True:
             try:
@@ -126,24 +182,19 @@ class GameWorld:
                 continue
             reason = process.last_words().splitlines()[-1:] or ["it was killed"]
             process.end()
-            if self._is_closed_by_player():
+            if self._log.has_end:
+                return
+            self._n_killed += _was_killed(process)
+            if self._n_restarts == MOST_RESTARTS:
+                self._broken = f"the game process died {MOST_RESTARTS + 1} times: {reason[0]}"
                 return
             self._n_restarts += 1
-            if self._n_restarts > MOST_RESTARTS:
-                self._broken = f"the game process died {self._n_restarts} times: {reason[0]}"
-                return
             try:
+                self._log.restore(anew=True)
                 self._start()
-            except ServeProblem as problem:
+            except AssayError as problem:
                 self._broken = problem.message
                 return
-
-    def _is_closed_by_player(self) -> bool:
-        """Whether the player quit, which makes an end record the last one of the log."""
-        # The log may be large, so only its tail is read.
-        with self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - 4096))
-            return b'{"type":"end"' in file.read().rstrip().rsplit(b"\n", 1)[-1]
 
     def _finish(self, reason: Any, message: str) -> None:
         if self._closing.is_set():
@@ -152,12 +203,21 @@ class GameWorld:
         if self._watcher is not None:
             self._watcher.join(START_S)  # it may be in the middle of a restart
         if self._process is not None:
+            self._end_game(self._process, reason, message)
+
+    def _end_game(self, process: Started, reason: Any, message: str) -> None:
+        is_dead = process.ended
+        if not is_dead:
             close_game(self._plan, reason, message)
-            # Let it exit by itself, which removes its socket, before it is killed.
-            until_s = time.monotonic() + 2.0
-            while not self._process.ended and time.monotonic() < until_s:
-                time.sleep(0.01)
-            self._process.end()
+        # Let it exit by itself, which removes its socket, before it is killed.
+        until_s = time.monotonic() + 2.0
+        while not process.ended and time.monotonic() < until_s:
+            time.sleep(0.01)
+        process.end()
+        self._log.restore()
+        if is_dead and not self._log.has_end and (self._n_killed or _was_killed(process)):
+            self._n_killed += 1
+            self._log.append_end("game_killed", KILLED)
 
 
 @contextmanager
@@ -174,6 +234,140 @@ def open_world(
             yield world
         finally:
             world.close()
+
+
+LOG_CHANGED = "something other than the game changed its log; the game's own copy of it counts"
+KILLED = "the game process was killed; the score is what the player had until then"
+NOT_OFFERED = (
+    "the game's tools were not offered to the agent: it never asked the MCP server `arc` for them, "
+    "and never used the command arc-play"
+)
+
+
+def was_offered(log: GameLog) -> bool:
+    """Whether the player was given the game: its tools were asked for, or it was played or seen."""
+    ours = ("start", "status", "close")  # we ask for the status to see whether the game is ready
+    asked = (event.received for event in log.events)
+    return any(not isinstance(one, dict) or one.get("op") not in ours for one in asked)
+
+
+def _was_killed(process: Started) -> bool:
+    """Whether somebody ended it: by a signal, or by SIGTERM, which it takes as a wish to end."""
+    code = process.exit_code
+    return code is not None and (code == 0 or code > 128)
+
+
+class LogCopy:
+    """A log, and a copy of it that has no name: only the game process and this one can reach it.
+
+    A player that runs as the same user can write to the log, and end the process that writes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd = nameless_file(temporary_place())
+        self.changed = False
+        """Whether somebody else wrote to the log."""
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the game was closed, which makes an end record the last one of the log."""
+        size = os.fstat(self.fd).st_size
+        tail = os.pread(self.fd, 4096, max(0, size - 4096))  # the log may be large
+        return b'{"type":"end"' in tail.rstrip().rsplit(b"\n", 1)[-1]
+
+    def restore(self, *, anew: bool = False) -> None:
+        """Put the log back as the game wrote it; anew: as a new file, that nobody has locked."""
+        written = b"".join(_blocks(self.fd))
+        whole = written[: written.rfind(b"\n") + 1]
+        os.ftruncate(self.fd, len(whole))
+        # A game that was killed may not have got to the file with the last record of the copy.
+        found = b""
+        if self.path.is_dir():
+            shutil.rmtree(self.path, ignore_errors=True)
+        elif self.path.is_file() and not self.path.is_symlink():
+            found = self.path.read_bytes()
+        missing = whole[len(found) :] if whole.startswith(found) else None
+        self.changed |= missing is None or missing.count(b"\n") > 1
+        if (missing != b"" or anew) and whole:
+            write_bytes(self.path, whole)
+            self.path.chmod(0o600)
+
+    def append_end(self, reason: EndReason, message: str) -> None:
+        """Write the end record of a game whose process is dead."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        seq = len(read_log(self.path).records)
+        with LogWriter(self.path, self.fd) as log:
+            log.append(End(seq=seq, at=now, reason=reason, message=message))
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _blocks(fd: int) -> Iterator[bytes]:
+    done = 0
+    while block := os.pread(fd, 1 << 20, done):
+        done += len(block)
+        yield block
+
+
+_DUMPABLE = 4  # of linux/prctl.h
+_ARGUMENTS = slice(45, 47)
+"""Where in /proc/PID/stat, after the name, the place of the command line stands."""
+
+
+def hide_process() -> None:
+    """Keep a player of the same user from reading what this process is about.
+
+    Its environment, working folder, open files and memory become root's alone, and its command
+    line, which everybody may read, names no game any more.
+    """
+    if sys.platform != "linux" or "arc" not in sys.argv:  # not where we are only a library
+        return
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = map(int, stat[_ARGUMENTS])
+    title = b"assay arc run"
+    if 0 < begin < end - len(title):
+        ctypes.memmove(begin, title.ljust(end - begin, b"\0"), end - begin)
+    ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
+
+
+def player_path(search: str, links: Path) -> str:
+    """Return a PATH without Assay and the interpreter that has the games among its packages.
+
+    A folder in which they are is replaced by links to all the other programs in it.
+    """
+    folders: list[str] = []
+    for folder in search.split(os.pathsep):
+        own = os.path.realpath(folder or ".") == os.path.realpath(Path(sys.prefix, "bin"))
+        if (own and sys.prefix != sys.base_prefix) or Path(folder, "assay").exists():
+            links.mkdir(exist_ok=True)
+            place = links / str(len(folders))
+            place.mkdir()
+            _link_others(Path(folder).absolute(), place, is_environment=own)
+            folder = str(place)
+        folders.append(folder)
+    return os.pathsep.join(folders)
+
+
+def _link_others(folder: Path, links: Path, *, is_environment: bool) -> None:
+    for program in folder.iterdir():
+        ours = program.name.startswith("assay")
+        if is_environment:  # its interpreter, and scripts that are run by it
+            ours |= program.name.startswith(("python", "activate")) or _is_script(program, folder)
+        if not ours:
+            (links / program.name).symlink_to(program)
+
+
+def _is_script(program: Path, folder: Path) -> bool:
+    try:
+        with program.open("rb") as file:
+            first = file.readline(1024)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and os.fsencode(folder) in first
 
 
 def _reason(last: TurnEnd | None) -> tuple[str, str]:
@@ -218,7 +412,13 @@ class GamePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_game(
-    game: Path, log: Path, socket: Path, *, seed: int = 0, limits: Limits | None = None
+    game: Path,
+    log: Path,
+    socket: Path,
+    *,
+    seed: int = 0,
+    limits: Limits | None = None,
+    copy_fd: int | None = None,
 ) -> GamePlan:
     """Plan a game process with fresh tokens; the socket's folder must be private to the game."""
     return GamePlan(
@@ -230,6 +430,7 @@ def plan_game(
             owner_token=secrets.token_hex(16),
             seed=seed,
             limits=limits or Limits(),
+            copy_fd=copy_fd,
         )
     )
 

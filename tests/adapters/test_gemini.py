@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay.adapters.gemini import GeminiAdapter
+from assay.errors import InputError
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
 from assay.records.capture import Message, Plan, Thought, ToolCall
@@ -110,16 +111,63 @@ def test_the_command_of_a_first_and_a_later_turn() -> None:
     assert later.argv[-4:] == ("--resume", SESSION, "-p", "on")
 
 
-def test_the_users_own_settings_are_not_touched() -> None:
-    command = GeminiAdapter(model="m").command(Ask(text="t", cwd="/w", scratch="/s"))
+USERS = """{
+  // mine: a comment with "quotes"
+  "security": {"auth": {"selectedType": "oauth-personal"}},
+  "mcpServers": {"own": {"command": "x", "args": ["// no comment", "/* nor this */"]}},
+  "model": {"name": "m", "maxSessionTurns": 3} /* the last */
+}"""
+
+
+@pytest.fixture
+def users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gemini" / "tmp").mkdir(parents=True)
+    (tmp_path / ".gemini" / "oauth_creds.json").write_text("{}")
+    return tmp_path
+
+
+def test_the_users_own_settings_hold_and_are_not_touched(users_home: Path) -> None:
+    """System settings would need a file that is root's, in folders that are root's."""
+    (users_home / ".gemini" / "settings.json").write_text(USERS)
+    adapter = GeminiAdapter(model="m", max_turns=9, mcp={"s": {"command": "c"}})
+    command = adapter.command(Ask(text="t", cwd="/w", scratch="/s", repetitive=True))
     (path,) = command.files
-    assert path == "/s/gemini-settings.json"
-    assert command.env["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] == path
-    assert "security" not in json.loads(command.files[path])
-    assert command.keep == (
-        "~/.gemini/tmp/*/chats/session-*-{session_id:8}.jsonl",
-        "~/.gemini/tmp/*/chats/{session_id}/*.jsonl",
-    )
+    assert path == "/s/.gemini/settings.json"
+    assert command.env["GEMINI_CLI_HOME"] == "/s"
+    settings = json.loads(command.files[path])
+    assert settings["security"] == {"auth": {"selectedType": "oauth-personal"}}
+    assert settings["model"] == {"name": "m", "maxSessionTurns": 9, "disableLoopDetection": True}
+    assert settings["mcpServers"]["own"]["args"] == ["// no comment", "/* nor this */"]
+    assert settings["mcpServers"]["s"] == {"command": "c", "trust": True}
+    assert command.links == {
+        "/s/.gemini/oauth_creds.json": f"{users_home}/.gemini/oauth_creds.json"
+    }
+    chats = "/s/.gemini/tmp/*/chats"
+    assert command.keep == (f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl")
+    assert (users_home / ".gemini" / "settings.json").read_text() == USERS
+
+
+def test_settings_that_are_no_json_are_named(users_home: Path) -> None:
+    path = users_home / ".gemini" / "settings.json"
+    path.write_text("{not json")
+    with pytest.raises(InputError, match=str(path)):
+        GeminiAdapter().command(Ask(text="t", cwd="/w", scratch="/s"))
+
+
+def test_a_key_and_a_base_url_are_no_gateway(
+    users_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")
+    ask = Ask(text="t", cwd="/w", scratch="/s")
+    (text,) = GeminiAdapter().command(ask).files.values()
+    assert json.loads(text)["security"] == {"auth": {"selectedType": "gemini-api-key"}}
+    (users_home / ".gemini" / "settings.json").write_text(USERS)
+    (text,) = GeminiAdapter().command(ask).files.values()
+    assert json.loads(text)["security"] == {"auth": {"selectedType": "oauth-personal"}}
 
 
 @pytest.mark.parametrize("text", ["-x", '"quoted"', "'quoted'", "x" * 200_000])

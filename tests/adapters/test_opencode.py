@@ -9,6 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from assay.adapters.opencode import OpenCodeAdapter
+from assay.errors import InputError
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
 from assay.records.capture import Message, Plan, Thought, ToolCall
@@ -396,3 +397,19 @@ def test_command_with_everything() -> None:
     assert command.pass_env == ("ANTHROPIC_API_KEY", "MY_KEY", "TOKEN")
     users = adapter.command(Ask(text="hi", cwd="/w"))
     assert json.loads(users.env["OPENCODE_CONFIG_CONTENT"]) == config
+
+
+def test_the_users_own_configuration_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenCode reads one such variable: ours would replace the user's provider."""
+    mine = """{"provider": {"p": {"options": {"apiKey": "{env:KEY}"}}}, // my provider
+      "mcp": {"own": {"type": "local", "command": ["x"]}}, "permission": {"bash": "ask"},}"""
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", mine)
+    adapter = OpenCodeAdapter(mcp={"s": {"command": "c"}})
+    command = adapter.command(Ask(text="t", cwd="/w", scratch="/s"))
+    config = json.loads(command.env["OPENCODE_CONFIG_CONTENT"])
+    assert config["provider"] == {"p": {"options": {"apiKey": "{env:KEY}"}}}
+    assert sorted(config["mcp"]) == ["own", "s"]
+    assert config["permission"] == "allow"
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", "[]")
+    with pytest.raises(InputError, match="OPENCODE_CONFIG_CONTENT is not a JSON object"):
+        adapter.command(Ask(text="t", cwd="/w", scratch="/s"))

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 
 from assay.cli.group import run_command
 from assay.errors import AssayError
+from assay.viewer.index import Index
+from assay.viewer.library import game_log
 from assay_arc.commands import COMMANDS, command
 from assay_arc.commands import demo as arc_demo
 from assay_arc.log import read_log
@@ -98,19 +100,65 @@ def test_a_run_has_the_seeds_files_with_scores_from_its_logs(here, read_rows):
         assert card["total_levels"] == 2 * 15
         scores = json.loads((run.folder / "environment-scores.json").read_text())
         assert scores["overall_score"] == pytest.approx(card["score"] * 100)
-        rows = read_rows(run.folder / "results.jsonl")
-        assert len(rows) == 6
-        for row in rows:
+        games = read_rows(run.folder / "results.jsonl")
+        assert [(row["id"], row["k"]) for row in sorted(games, key=lambda row: row["id"])] == [
+            ("ky01-v1", 2),
+            ("od01-v1", 2),
+            ("tg01-v1", 2),
+        ]
+        for row in (trial for game in games for trial in game["trials"]):
             evidence = row["metadata"]["evidence"]
             log = read_log(run.folder / evidence["log"])
             assert evidence["result"]["steps"] <= 60
             assert log.header.limits.max_steps == 60
             assert row["trajectory"][0]["type"] == "tool_call"
             assert (run.folder / row["raw"] / "1.out").is_file()
-            assert row["score"]["score"] * 100 == pytest.approx(
+            assert row["score"] * 100 == pytest.approx(
                 evidence["scores"]["official"]["scorePercent"]
             )
     assert not list(here.glob("assay-*"))
+
+
+def results(here: Path) -> list[Path]:
+    return [run.folder / "results.jsonl" for run in Store(here / STORE).native()]
+
+
+def main_command(*words) -> subprocess.CompletedProcess:
+    argv = [sys.executable, "-m", "assay", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+def test_repeats_are_trials_of_a_game_for_compare_too(here):
+    compared = json.loads(main_command("compare", *results(here)).stdout)
+    assert (compared["meta"]["promptCount"], compared["meta"]["trialsPerPrompt"]) == (3, 2)
+    assert compared["health"][compared["meta"]["runs"][0]]["run"] == 6
+    for run, label in zip(Store(here / STORE).native(), compared["meta"]["runs"], strict=True):
+        card, measures = run.card(), compared["measures"][label]
+        assert measures["official %"] == pytest.approx(card.score_percent)
+        assert measures["levels"] == pytest.approx(card.total_levels_completed / 6)
+        assert measures["actions"] == pytest.approx(card.total_actions / 6)
+    text = main_command("compare", *results(here), "--format", "markdown").stdout
+    assert "## Measures, mean of a trial" in text
+    assert "| run | official % | levels | actions |" in text
+
+
+def test_repeats_are_trials_for_report_view_and_plan(here):
+    short = main_command("report", *results(here), "--format", "markdown").stdout
+    assert "a trial on average: official %" in short
+    assert "6 of 6 trials run, 6 graded" in short
+    page = main_command("report", *results(here), "-o", "r.html")
+    assert page.returncode == 0, page.stderr
+    index = Index(results(here)[0])
+    index.refresh()
+    assert (index.kind, index.meta.n_rows, index.meta.n_trials) == ("trials", 3, 6)
+    entry = json.loads(index.line(0))["trials"][1]
+    assert game_log(index.path.parent, entry).is_file()
+    index.close()
+    plan = main_command("plan", results(here)[0], "--json")
+    if plan.returncode == 0:
+        assert json.loads(plan.stdout)["atHand"]["nTrials"] == 2
+    else:  # nobody may have won anything
+        assert "no variation" in plan.stderr
 
 
 def test_trials_of_random_differ_but_a_fixed_seed_does_not(here):

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
+from assay_arc.commands import command
+from assay_arc.comparison import compare_runs, comparison_markdown
+from assay_arc.matrix import ComparedRun
 from assay_arc.report import (
     efficiency,
     level_reach,
@@ -150,9 +153,105 @@ def test_22_the_third_run_is_compared_too_and_mcp_changes_are_told():
     assert compared.pairs[0].adjusted_p >= compared.pairs[0].paired.p_value
     assert compared.config_diff["mcp_servers_removed"] == ["arc"]
     text = comparison_markdown(compared, runs)
-    for words in ("## Trend", "mcp_servers: -arc", "Model: m1 -> m2", "8 games", "Holm"):
+    for words in ("## Configurations", "8 games", "Holm"):
         assert words in text
     assert "prompts" not in text
+    two = comparison_markdown(compare(*runs[:2]), runs[:2])
+    for words in ("mcp_servers: -arc", "Model: m1 -> m2"):
+        assert words in two
+
+
+def section(text: str, title: str) -> list[list[str]]:
+    """The rows of the tables in a section of the report."""
+    lines = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0].splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+
+
+def test_three_runs_are_a_matrix_of_games_and_one_of_levels():
+    runs = [
+        entry("a", game("x", 10.0), game("y", 20.0), game("only-a", 90.0)),
+        entry("b", game("x", 30.0), game("y", 40.0)),
+        entry("c", game("x", 50.0), game("y", 10.0), game("z", 99.0)),
+    ]
+    compared = compare(*runs)
+    assert compared.common_games == ["x", "y"]
+    assert [run.common_percent for run in compared.runs] == [15.0, 35.0, 30.0]
+    assert compared.ranking == ["b-0000-run", "c-0000-run", "a-0000-run"]
+    by_game = {row.game_id: [cell.score for cell in row.cells] for row in compared.matrix}
+    assert by_game["x"] == pytest.approx([0.1, 0.3, 0.5])
+    assert by_game["only-a"] == [0.9, None, None]
+    text = comparison_markdown(compared, runs)
+    matrix = section(text, "Game by Run")
+    assert ["x", "10.0, 1/2", "30.0, 1/2", "50.0, 1/2"] in matrix
+    assert ["only-a *", "90.0, 1/2", "-", "-"] in matrix
+    assert ["Mean of 2 common games", "15.0", "35.0", "30.0"] in matrix
+    assert ["1", "10.0 (10)", "30.0 (10)", "50.0 (10)"] in section(text, "Level by Run")
+    assert "Score / 100 (2 common games)" in text
+    assert "All its games" in text
+    # Runs of different harnesses are no series: no line says what one gained on its neighbour.
+    assert "## Trend" not in text
+    assert "Delta" not in text
+    assert "Overall, b" not in text
+
+
+def test_totals_and_effort_are_of_the_common_games_alone():
+    runs = [
+        entry("a", game("x", 10.0, cost=1.0), game("dear", 90.0, cost=100.0)),
+        entry("b", game("x", 30.0, cost=2.0)),
+    ]
+    compared = compare(*runs)
+    assert compared.overall_delta["score_delta_points"] == pytest.approx(20.0)
+    assert [run.common_cost_usd for run in compared.runs] == [1.0, 2.0]
+    assert [run.cost_per_level_usd for run in compared.runs] == [1.0, 2.0]
+    assert compared.runs[0].overall_percent == 50.0
+    assert compared.runs[0].cost_usd == 101.0
+    other_version = entry("c", game("x", 99.0, source="b" * 64))
+    assert compare(runs[0], other_version).common_games == []
+
+
+def test_runs_of_one_harness_are_a_series():
+    runs = [entry("a", game("x", score), timestamp=f"2026-01-0{i}") for i, score in TREND]
+    rows = section(comparison_markdown(compare(*runs), runs), "Trend")
+    assert [row[-1] for row in rows[2:]] == ["-", "+20.00", "-10.00"]
+
+
+TREND = ((1, 10.0), (2, 30.0), (3, 20.0))
+
+
+def test_a_game_that_died_is_named_as_such():
+    why = "world: the game process died 4 times: it was killed"
+    before = entry("a", game("x", 10.0), game("y", 10.0))
+    now = entry("b", game("x", 10.0), not_measured={"y.trial-1": why, "y.trial-2": why})
+    compared = compare(before, now)
+    status = {delta.game_id: delta.status for delta in compared.environment_deltas}
+    assert status == {"x": "Unchanged", "y": "Not measured"}
+    assert compared.summary["total_not_measured"] == 1
+    assert compared.runs[1].games_not_measured == 1
+    for runs in ([before, now], [before, now, entry("c", game("x", 1.0))]):
+        text = comparison_markdown(compare(*runs), runs)
+        assert f"- y, b b-0000-r: not measured: 2 trials, the first: {why}" in text
+    broken = game("x", 10.0)
+    broken.trials[0].game_failure = "the game broke on ACTION7"
+    text = comparison_markdown(compare(before, entry("d", broken)), [before, entry("d", broken)])
+    assert "x, d d-0000-r: the game died in 1 of 1 trials: the game broke on ACTION7" in text
+
+
+def test_a_game_that_was_not_played_is_shown_as_such():
+    unplayed = game("y", 0.0, done=0)
+    unplayed.runs = []
+    unplayed.trials[0].state = "NOT_PLAYED"
+    before, now = (
+        entry("a", game("x", 10.0), game("y", 50.0)),
+        entry("b", game("x", 10.0), unplayed),
+    )
+    compared = compare(before, now)
+    assert compared.runs[1].games_not_played == 1
+    assert compared.runs[1].common_percent == 5.0
+    assert "- y, b b-0000-r: not played, counted as 0" in comparison_markdown(
+        compared, [before, now]
+    )
+    three = [before, now, entry("c", game("x", 1.0), game("y", 1.0))]
+    assert "0.0, not played" in comparison_markdown(compare(*three), three)
 
 
 def test_what_makes_runs_less_comparable_is_warned_of():
@@ -309,4 +408,25 @@ def test_the_seeds_fields_are_in_the_comparison_file():
     assert {"game_id", "status", "baseline_score", "current_score", "score_delta"} <= set(delta)
     assert {"level_index", "baseline_score", "current_score", "delta"} == set(
         delta["level_deltas"][0]
+    )
+
+
+def test_nothing_measured_in_two_runs_is_exit_1(tmp_path):
+    store = Store(tmp_path / "s")
+    why = {"x": "world: the game process died 4 times"}
+    for one in (
+        entry("a", not_measured=why),
+        entry("b", game("x", 3.0)),
+        entry("c", game("y", 1.0)),
+    ):
+        folder = store.runs_dir / one.run.meta.run_id
+        write_json(folder / "run-meta.json", one.run.meta)
+        write_json(folder / "scorecard.json", one.card)
+    words = ["compare", "--store", str(store.root)]
+    for pair in (["a-0000-run", "b-0000-run"], ["b-0000-run", "c-0000-run"]):
+        done = CliRunner().invoke(command, [*words, *pair])
+        assert done.exception.exit_code == 1
+        assert "Nothing to compare" in done.exception.message
+    assert "not measured: world: the game process died 4 times" in (
+        CliRunner().invoke(command, [*words, "a-0000-run", "b-0000-run"]).output
     )

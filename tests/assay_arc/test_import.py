@@ -360,16 +360,16 @@ def test_20_what_a_killed_import_left_is_no_run_and_is_cleared(desk):
     assert not left.exists()
 
 
-def test_games_that_were_not_played_are_not_zero(desk):
+def test_games_that_were_not_played_are_zero(desk):
     unplayed = game_row(
         state="NOT_PLAYED", levels_completed=0, total_levels=0, total_actions=0, levels=[]
     )
     unplayed["game_id"] = "od01-v1"
     done = desk.take(result_of(game_row(), unplayed), sessions=False)
     by_id = {game.id: game for game in done.card.games}
-    assert by_id["od01-v1"].percent is None
-    assert by_id["od01-v1"].score_reason == "nothing was played"
-    assert done.card.games_scored == 1
+    assert by_id["od01-v1"].percent == 0
+    assert by_id["od01-v1"].score_reason == "not played"
+    assert done.card.games_scored == 2
 
 
 def test_a_log_larger_than_allowed_is_refused(won, monkeypatch):

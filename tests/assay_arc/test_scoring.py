@@ -117,10 +117,12 @@ def test_unusable_baselines_give_null_and_a_reason(result, words, toolkit):
     assert score_game(result).toolkit_percent == pytest.approx(toolkit)
 
 
-def test_nothing_played_is_null():
-    empty = score_game(game((3,)))
-    assert empty.score_percent is None
-    assert "nothing" in empty.reason
+def test_a_game_not_played_is_zero_and_says_so():
+    for formula in FORMULAS:
+        empty = score_game(game((3,)), formula)
+        assert (empty.score_percent or 0.0) + (empty.score_fraction or 0.0) == 0
+        assert empty.reason == "not played"
+        assert score_game(game(None, levels=1), formula).score_percent is None
 
 
 def test_the_scorer_named_is_the_one_installed():

@@ -217,7 +217,99 @@ def test_a_killed_game_process_is_started_again_and_the_player_goes_on(tmp_path)
     assert any(isinstance(record, Resumed) for record in log.records)
 
 
-def test_a_game_that_keeps_dying_is_no_measurement(tmp_path, monkeypatch):
+SABOTEUR = """
+    import os, pathlib, signal, subprocess, time
+    log = pathlib.Path(os.environ["THE_LOG"])
+    def play(*words):
+        return subprocess.run(["arc-play", *words], capture_output=True, text=True).stdout
+    def games():
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if b"engine_process" in path.read_bytes():
+                    stat = path.with_name("stat").read_text().rpartition(")")[2].split()
+                    if int(stat[1]) == os.getppid():
+                        yield int(path.parent.name)
+            except OSError:
+                continue
+    play("act", "ACTION4", "ACTION4", "ACTION4")
+    lines = log.read_bytes().splitlines(keepends=True)
+    SABOTAGE
+    print(play("status"))
+"""
+CUT = "os.truncate(log, len(b''.join(lines[:4])))"
+KILL = "[os.kill(pid, signal.SIGKILL) for pid in games()]"
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        "log.open('ab').write(lines[-1])",
+        "log.write_bytes(log.read_bytes().replace(b'ACTION4', b'ACTION1'))",
+        "log.unlink()",
+        CUT,
+        f"{CUT}; {KILL}",
+        f"os.rename(log, str(log) + '.mine'); log.mkdir(); {KILL}",
+    ],
+)
+def test_a_player_that_writes_to_the_log_gains_nothing(tmp_path, monkeypatch, sabotage):
+    monkeypatch.setenv("THE_LOG", str(tmp_path / "logs" / "trial.jsonl"))
+    agent = declared(tmp_path, SABOTEUR.replace("SABOTAGE", sabotage))
+    capture = play(make_spec(tmp_path, agent, logs_dir=str(tmp_path / "logs")))
+    assert capture.failure.cause == "agent_crash"
+    assert "changed its log" in capture.failure.message
+    evidence = capture.metadata["evidence"]
+    assert evidence["result"]["steps"] == 3
+    log = read_log(tmp_path / "logs" / "trial.jsonl")
+    assert [event.action for event in log.events if event.action] == ["RESET", *["ACTION4"] * 3]
+
+
+@pytest.mark.parametrize("by", ["SIGKILL", "SIGTERM", "SIGSEGV"])
+def test_a_player_that_ends_the_game_and_goes_has_the_score_it_had(tmp_path, monkeypatch, by):
+    monkeypatch.setenv("THE_LOG", str(tmp_path / "logs" / "trial.jsonl"))
+    monkeypatch.setattr("assay_arc.world.MOST_RESTARTS", 0)
+    kill = KILL.replace("SIGKILL", by) + "; time.sleep(0.5)"
+    agent = declared(tmp_path, SABOTEUR.replace("SABOTAGE", kill))
+    spec = make_spec(tmp_path, agent, logs_dir=str(tmp_path / "logs"))
+    capture = play(spec)
+    assert capture.failure.cause == "agent_crash"
+    assert "the game process was killed" in capture.failure.message
+    result = capture.metadata["evidence"]["result"]
+    assert (result["stopReason"], result["steps"], result["won"]) == ("game_killed", 3, False)
+    graded = grade_capture(spec, capture, ArcBenchmark().graders())
+    assert graded.score.pass_ is False
+    assert "game_killed" in graded.score.reasoning
+
+
+FAKE_GEMINI = """#!/bin/sh
+echo '{"type":"init","session_id":"s1","model":"m","timestamp":"2026-01-01T00:00:00Z"}'
+PLAY
+echo '{"type":"result","status":"success","stats":{},"timestamp":"2026-01-01T00:00:01Z"}'
+"""
+
+
+def fake_gemini(folder: Path, play: str = "") -> PluginRef:
+    program = folder / "gemini"
+    program.write_text(FAKE_GEMINI.replace("PLAY", play))
+    program.chmod(0o755)
+    return PluginRef(name="gemini", options={"argument": str(program)})
+
+
+def test_an_agent_that_never_asked_for_the_tools_is_not_measured(tmp_path):
+    capture = play(make_spec(tmp_path, fake_gemini(tmp_path)))
+    assert capture.failure.cause == "world"
+    assert "tools were not offered" in capture.failure.message
+
+
+def test_an_agent_that_had_a_way_to_play_is_measured(tmp_path):
+    by_command = fake_gemini(tmp_path, "arc-play look > /dev/null")
+    assert not play(make_spec(tmp_path, by_command)).failure
+    ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    asked = f"echo '{ask}' | ${{ARC_PLAY%play}}mcp > /dev/null"
+    assert not play(make_spec(tmp_path, fake_gemini(tmp_path, asked))).failure
+    assert not play(make_spec(tmp_path, fake_gemini(tmp_path), mcp=False)).failure
+
+
+def test_a_game_that_keeps_being_killed_counts_against_the_player(tmp_path, monkeypatch):
     monkeypatch.setattr("assay_arc.world.MOST_RESTARTS", 0)
     agent = declared(
         tmp_path,
@@ -244,8 +336,10 @@ def test_a_game_that_keeps_dying_is_no_measurement(tmp_path, monkeypatch):
     thread.start()
     capture = play(make_spec(tmp_path, agent))
     thread.join()
-    assert capture.failure.cause == "world"
-    assert "died" in capture.failure.message
+    assert capture.failure.cause == "agent_crash"
+    assert "the game process was killed" in capture.failure.message
+    result = capture.metadata["evidence"]["result"]
+    assert (result["stopReason"], result["steps"]) == ("game_killed", 1)
 
 
 @pytest.mark.parametrize(

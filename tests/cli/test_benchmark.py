@@ -91,7 +91,7 @@ def test_trials_of_a_benchmark_resume(run: Any, tmp_path: Path) -> None:
     words = ("trials", "--benchmark", "ledger:count=2", "-k", "2", "-o", out)
     done = run(*words, "-j", "2", "--progress")
     assert done.code == 0, done.stderr
-    assert "Loaded 4 trials from benchmark ledger; 4 to run" in done.stderr
+    assert "2 prompts from benchmark ledger; 2 trials of each, 4 trials to run" in done.stderr
     cut_row(out, '"id":"lines-1"')
     assert run(*words, "--resume").code == 0
     assert (tmp_path / "begun").read_text() == "begun\n" * 6

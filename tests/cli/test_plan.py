@@ -53,8 +53,8 @@ def pilot(tmp_path: Path) -> Callable[..., Path]:
 def test_from_an_assumed_rate(plan: Callable):
     done = plan("--rate", 0.7, "-d", 0.1)
     assert done.code == 0
-    assert "To see a difference of 0.1 in pass rate with power 0.8 (assumed rates" in done.stdout
-    assert "1 trial a prompt: 238 prompts, 476 runs of the agents\n" in done.stdout
+    assert "To see a difference of 0.1 in pass rate with power 0.8 (assumed: rate" in done.stdout
+    assert "1 trial a prompt: 221 prompts, 442 runs of the agents\n" in done.stdout
     assert "Repeats of a prompt are not new prompts" in done.stdout
     assert "$" not in done.stdout
 
@@ -81,16 +81,16 @@ def test_two_pilots(plan: Callable, pilot: Callable):
 @pytest.mark.parametrize(
     ("n", "rate", "gate", "code", "said"),
     [
-        (100, 0.6, "regression", 0, "can both pass and fail"),
-        (5, 0.6, "regression", 4, "neither pass nor fail"),
-        (60, 0.0, "regression", 4, "never fail"),
-        (60, 1.0, "not-better", 4, "never pass"),
+        (800, 0.6, "regression", 0, "an unchanged agent passes in 100%"),
+        (5, 0.6, "regression", 4, "an unchanged agent passes in 0% of builds"),
+        (60, 0.0, "regression", 4, "in 0% of builds because the gate fails"),
+        (60, 1.0, "not-better", 4, "better by 0.1 passes in 0% of builds"),
     ],
 )
-def test_gates_that_could_never_speak_are_refused(
+def test_gates_that_are_wrong_more_often_than_right_are_refused(
     plan: Callable, n: int, rate: float, gate: str, code: int, said: str
 ):
-    done = plan("--rate", rate, "-n", n, "--fail-on", gate)
+    done = plan("--rate", rate, "-n", n, "--fail-on", gate, "--margin", 0.1)
     assert done.code == code, done.stderr
     assert said in done.stdout + done.stderr
     assert ("Refused:" in done.stderr) == (code == 4)
@@ -105,7 +105,7 @@ def test_the_gate_is_tried_on_the_pilot_or_on_as_many_prompts_as_will_be(
     rows[1]["score"] = {"pass": True, "score": 1}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert plan(path, "--fail-on", "regression").code == 4
-    assert plan(path, "--fail-on", "regression", "-n", 100).code == 0
+    assert plan(path, "--fail-on", "regression", "-n", 800, "--margin", 0.1).code == 0
 
 
 @pytest.mark.parametrize(

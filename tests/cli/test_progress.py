@@ -138,3 +138,132 @@ def test_500_trials_a_second_cost_less_than_two_percent() -> None:
     finally:
         view.stop()
     assert each_us < 40, each_us
+
+
+def test_prompts_and_trials_are_counted_apart(
+    assay: Callable[..., Any], prompts: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
+    words = (prompts(*rows), "--simple", "echo {}", "-g", "contains", "--progress")
+    done = assay("trials", *words, "-k", 2, "-o", "t.jsonl")
+    assert "Loaded 2 prompts from " in done.stderr
+    assert "; 2 trials of each, 4 trials to run" in done.stderr
+    assert "Agent: echo; concurrency: 1" in done.stderr
+    assert "Progress: 0/2 prompts completed (1/4 trials)" in done.stderr
+    assert "Progress: 2/2 prompts completed (4/4 trials)" in done.stderr
+    assert done.stderr.count("✓ a (") == done.stderr.count("✗ b (") == 2
+    more = assay("trials", *words, "-k", 2, "-o", "t.jsonl", "--resume")
+    assert "0 trials to run" in more.stderr
+    one = assay("capture", *words)
+    assert "Loaded 2 prompts from " in one.stderr
+    assert "; 2 to run" in one.stderr
+    assert "Progress: 2/2 prompts completed\n" in one.stderr
+
+
+def test_a_half_finished_prompt_is_counted_when_its_last_trial_ends(
+    assay: Callable[..., Any],
+    prompts: Callable[..., Path],
+    shell_agent: Path,
+    tmp_path: Path,
+) -> None:
+    file, words = prompts("R", "R"), ("-s", shell_agent, "-k", 2, "-o", "t.jsonl")
+    (tmp_path / "t.jsonl").write_text("")
+    assay("trials", file, *words, "--resume", "--filter", "p0")
+    done = assay("trials", file, *words, "--resume", "--progress")
+    assert "Loaded 2 prompts from " in done.stderr
+    assert "2 trials to run" in done.stderr
+    assert "Progress: 1/1 prompts completed (2/2 trials)" in done.stderr
+
+
+def test_the_agent_is_called_by_its_name(
+    assay: Callable[..., Any], prompts: Callable[..., Path], agent: Callable[..., Path]
+) -> None:
+    named = assay("capture", prompts("x"), "-s", agent(name="my agent\x1b[2J"), "--progress")
+    assert "Agent: my agent\\u001b[2J; concurrency" in named.stderr
+    assert (
+        "Agent: demo-flaky;"
+        in assay("capture", prompts("x"), "-s", "demo:flaky", "--progress").stderr
+    )
+    program = assay("capture", prompts("x"), "headless", "-s", "demo", "--progress")
+    assert "Agent: assay headless -s demo;" in program.stderr
+
+
+def test_run_shows_a_failed_trial_as_failed(
+    assay: Callable[..., Any], prompts: Callable[..., Path]
+) -> None:
+    words = ("--shell", 'echo said; echo why >&2; eval "$PROMPT"', "--progress", "-t", 500)
+    done = assay("run", prompts("exit 7", "true", "kill -9 $$", "sleep 60"), *words)
+    assert done.code == 0
+    shown = [line for line in done.stderr.splitlines() if line[:1] in "✓!✗"]
+    assert [line[0] for line in shown] == ["!", "✓", "!", "!"]
+    assert "agent_crash: ended with exit code 7: why" in shown[0]
+    assert "agent_crash: died of SIGKILL" in shown[2]
+    assert "agent_timeout: " in shown[3]
+    assert "3 failed" in done.stderr
+    assert "2 agent_crash, 1 agent_timeout" in done.stderr
+    assert all("failure" not in row for row in done.rows)
+
+
+LAST = "Pass rate 50% (95% interval 0% to 100%), 1 of 2 trials."
+
+
+def test_the_last_line_gives_the_pass_rate_and_the_next_command(
+    assay: Callable[..., Any], prompts: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
+    file, agent = prompts(*rows), ("--simple", "echo {}")
+    graded = assay("capture", file, *agent, "-g", "contains", "-o", "my rows.jsonl")
+    assert last_line(graded) == f"{LAST} Next: assay view 'my rows.jsonl'"
+    piped = assay("capture", file, *agent, "-g", "contains")
+    assert last_line(piped) == LAST
+    assert len(piped.rows) == 2
+    plain = assay("capture", file, *agent, "-o", "plain.jsonl")
+    assert last_line(plain) == "Next: assay grade plain.jsonl -g contains -o plain.graded.jsonl"
+    command = last_line(plain).removeprefix("Next: assay ").split()
+    assert assay(*command).code == 0
+    unhinted = assay("capture", prompts("x"), *agent, "-o", "unhinted.jsonl")
+    assert "-g GRADER" in last_line(unhinted)
+    assert assay("capture", file, *agent, "-g", "contains", "-q").stderr == ""
+
+
+def test_the_last_line_of_a_resumed_run_speaks_of_all_its_trials(
+    assay: Callable[..., Any], prompts: Callable[..., Path]
+) -> None:
+    rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
+    words = (prompts(*rows), "--simple", "echo {}", "-g", "contains", "-o", "o.jsonl")
+    first = assay("capture", *words, "--limit", 1)
+    assert "Pass rate 100%" in last_line(first)
+    assert last_line(assay("capture", *words, "--resume")).startswith(LAST)
+    again = (*words[:-1], "t.jsonl", "-k", 3)
+    assay("trials", *again, "--limit", 1)
+    done = last_line(assay("trials", *again, "--resume"))
+    assert done.startswith("Pass rate 50% (95% interval")
+    assert done.endswith("3 of 6 trials. Next: assay view t.jsonl")
+
+
+def test_repeats_of_a_prompt_do_not_narrow_the_interval_as_new_prompts_would(
+    assay: Callable[..., Any], prompts: Callable[..., Path]
+) -> None:
+    from assay.stats.rates import rate_interval
+
+    rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
+    words = (prompts(*rows), "--simple", "echo {}", "-g", "contains", "-k", 10)
+    rate, interval = rate_interval([10, 0], [10, 10])
+    assert interval is not None
+    shown = f"Pass rate {rate:.0%} (95% interval {interval.low:.0%} to {interval.high:.0%})"
+    assert last_line(assay("trials", *words)) == f"{shown}, 10 of 20 trials."
+
+
+def test_what_is_missing_is_the_next_thing_to_run(
+    assay: Callable[..., Any], prompts: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF not a program")
+    program.chmod(0o755)
+    done = assay("capture", prompts("x"), "--simple", f"{program} {{}}", "-o", "o.jsonl")
+    assert done.code == 1
+    assert last_line(done).startswith("Next: the same command with --resume")
+
+
+def last_line(done: Any) -> str:
+    return str(done.stderr.splitlines()[-1])

@@ -195,7 +195,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
     "a wrong grader": ("grade", "rows.jsonl", "-g", EVIL),
 }
-NO_DATA = {"demo", "init", "mock-model"}
+NO_DATA = {"demo", "init", "mock-model", "skills"}
 """Commands that print nothing from a file."""
 
 
@@ -261,3 +261,33 @@ def test_visible() -> None:
     assert visible("a\tb\r\nc\n") == "a\tb\r\nc\n"
     assert visible("\r\x1b[m\x9b\u202e\ud800é😀") == "\\u000d\\u001b[m\\u009b\\u202e\\ud800é😀"
     assert visible_line("a\tb\r\nc\u2028") == "a\\u0009b\\u000d\\u000ac\\u2028"
+
+
+WRITER = """
+import signal, sys
+from assay.cli.output import guard_terminal
+guard_terminal()
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+sys.stdout.buffer.write(b"x" * 4_000_000 + b"\\n")
+sys.stdout.write("y" * 4_000_000 + "\\n")
+sys.stdout.flush()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_large_row_reaches_a_pipe_whole_whatever_signals_come(unbuffered: str) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert writer.stdout is not None
+    got = b""
+    while block := os.read(writer.stdout.fileno(), 65536):
+        got += block
+        time.sleep(0.0005)  # slower than the writer, which then waits in the middle of a write
+    writer.stdout.close()
+    assert writer.wait() == 0
+    assert got == b"x" * 4_000_000 + b"\n" + b"y" * 4_000_000 + b"\n"

@@ -9,11 +9,10 @@ import pytest
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
+    difficulty_of,
     plan_rows,
     power_with,
     rates_of_pilot,
-    reach,
-    reach_of_rate,
     spread_of_pilot,
     spread_of_rates,
 )
@@ -93,10 +92,11 @@ def test_two_pilots_that_agree_need_fewer_prompts_than_two_that_do_not(tmp_path:
         pilot(tmp_path / "c.jsonl", drawn(80, 1, 2)),
     )
     needs = [
-        rows_for(spread_of_pilot([a, b])[0], trials=(1,))[0]["nPrompts"] for b in (alike, other)
+        rows_for(spread_of_pilot([a, b], correlation=0.9)[0], trials=(1,))[0]["nPrompts"]
+        for b in (alike, other)
     ]
-    assert needs[0] < needs[1] / 2
-    assert spread_of_pilot([a, alike])[1] == "two pilot runs"
+    assert needs[0] < needs[1]
+    assert spread_of_pilot([a, other], correlation=0.9)[1] == "two pilot runs"
 
 
 def test_pilots_that_show_no_spread_are_refused(tmp_path: Path):
@@ -113,11 +113,12 @@ def test_pilots_that_show_no_spread_are_refused(tmp_path: Path):
         assert "--rate" in caught.value.hint
 
 
-def test_two_pilots_without_any_difference_show_no_spread(tmp_path: Path):
-    passes = [[True], [False], [True]]
+def test_two_pilots_that_are_alike_promise_no_more_than_one(tmp_path: Path):
+    passes = drawn(50, 10, 1)
     runs = [pilot(tmp_path / f"{name}.jsonl", passes) for name in "ab"]
-    with pytest.raises(InputError, match="differ on no prompt"):
-        spread_of_pilot(runs)
+    spread, words = spread_of_pilot(runs)
+    assert spread == spread_of_pilot(runs[:1])[0]
+    assert "alike" in words
 
 
 @pytest.mark.parametrize(("rate", "mirror"), [(1.0, 0.9), (0.95, 0.85)])
@@ -165,20 +166,21 @@ def test_a_plan_keeps_its_promise():
     assert 0.65 < seen / n_repeats < 0.95
 
 
-def test_gates_that_could_never_speak(tmp_path: Path):
-    five = pilot(tmp_path / "five.jsonl", drawn(5, 1, 1))
-    told = reach(five, "regression", 0.02)
-    assert (told.can_pass, told.can_fail) == (False, False)
-    assert reach(five, "regression", 0.02, 200).can_fail, "more prompts like these would do"
-    nothing = pilot(tmp_path / "zero.jsonl", [[False]] * 50)
-    told = reach(nothing, "regression", 0.02)
-    assert not told.can_fail, "what always fails cannot get worse"
-    assert "never fail" in told.words
-    perfect = pilot(tmp_path / "all.jsonl", [[True]] * 50)
-    assert not reach(perfect, "not-better", 0.02).can_pass
+def test_the_difficulty_of_a_pilot(tmp_path: Path):
+    repeated = pilot(tmp_path / "k.jsonl", [[True] * 4] * 30 + [[False] * 4] * 10)
+    found, words = difficulty_of(repeated, 0.3)
+    assert (found.rate, found.icc) == (0.75, 1.0)
+    assert "as in the pilot" in words
+    single = pilot(tmp_path / "one.jsonl", [[True]] * 30 + [[False]] * 10)
+    found, words = difficulty_of(single, 0.3)
+    assert (found.rate, found.icc) == (0.75, 0.3)
+    assert "ICC 0.3 assumed" in words
+    with pytest.raises(InputError, match="nothing is graded"):
+        difficulty_of(pilot(tmp_path / "none.jsonl", [[None]] * 5), 0.3)
 
 
-@pytest.mark.parametrize(("rate", "can_pass", "can_fail"), [(0.0, True, False), (0.5, True, True)])
-def test_gates_of_an_assumed_rate(rate: float, can_pass: bool, can_fail: bool):
-    told = reach_of_rate(rate, (100, 1), "regression", 0.02)
-    assert (told.can_pass, told.can_fail) == (can_pass, can_fail)
+def test_one_trial_a_prompt_does_not_show_chance_within_it(tmp_path: Path):
+    """Planned as if all variance lay between prompts, half of it would cancel out."""
+    run = pilot(tmp_path / "one.jsonl", drawn(200, 1, 1))
+    total = spread_of_pilot([run], icc=1.0)[0].variance(1)
+    assert spread_of_pilot([run], icc=0.5)[0].variance(1) == pytest.approx(1.5 * total)

@@ -7,8 +7,9 @@ from itertools import chain
 import pytest
 
 from assay.compare.columns import detect_kind
-from assay.compare.report import CompareOptions, compare
+from assay.compare.report import CompareOptions, compare, load_runs
 from assay.compare.runs import load_run
+from assay.errors import InputError
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):
@@ -140,9 +141,11 @@ def test_every_form_shows_the_difference_in_score_and_who_flipped(tmp_path):
     assert score["difference"].startswith("+0.200 (+0.1")
     assert rate["p (Holm)"] == score["p (Holm)"] == "<0.0001"
     assert (rate["win/tie/loss"], score["win/tie/loss"]) == ("20/20/0", "40/0/0")
-    (flips,) = flip_lines(sections)
-    assert flips == "b improved on p0, p2, p4, p6, p8, p10, p12, p14, p16, p18 and 10 more"
-    assert f"- {flips}" in markdown(sections)
+    flips, meaning = flip_lines(sections)
+    assert flips.startswith("b improved on p0 (0.5000), p2 (0.5000), ")
+    assert flips.endswith("p18 (0.5000) and 10 more")
+    assert "by luck alone" in meaning
+    assert f"- {flips.split(' (')[0]}" in markdown(sections).replace("\\", "")
 
 
 def test_not_measured_trials_leave_bounds_open(tmp_path):
@@ -213,3 +216,78 @@ def test_labels_and_ids_are_data(tmp_path):
             "hadErrors": {"a%d": False, "b": False},
         }
     ]
+
+
+def test_equal_totals_are_ties_whatever_the_order(tmp_path):
+    """Every strategy, the JSON and the rows per prompt agree."""
+    same = {f"p{i}": 1.0 if i < 80 else 0.0 for i in range(100)}
+    other = same | {"p0": 0.0, "p99": 1.0}
+    a, b = write(tmp_path / "a.jsonl", same), write(tmp_path / "b.jsonl", other)
+    for strategy in ("weighted", "statistical"):
+        one, two = (compared(*pair, strategy=strategy) for pair in ((a, b), (b, a)))
+        (forth,), (back,) = (c.sections["headToHead"]["pairwise"] for c in (one, two))
+        assert (forth["aWins"], forth["bWins"], forth["ties"]) == (1, 1, 98)
+        assert (back["aWins"], back["bWins"], back["ties"]) == (1, 1, 98)
+        winners = [json.loads(row)["winner"] for row in chain.from_iterable(one.rows())]
+        assert sorted(filter(None, winners)) == ["a", "b"]
+
+
+def test_an_estimate_lies_in_its_interval_with_unequal_trials(tmp_path):
+    """Prompts with many trials count as much as those with one."""
+    path = tmp_path / "t.jsonl"
+    rows = []
+    for i in range(20):
+        k = 1 if i % 2 else 20
+        grade = {"pass": i % 2 == 0, "score": float(i % 2 == 0)}
+        trials = [
+            {"trialNum": n + 1, "output": "o", "duration": 5, "trajectory": [], **grade}
+            for n in range(k)
+        ]
+        rows.append({"id": f"p{i}", "input": "x", "k": k, "trials": trials})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    quality = compared(path, path).sections["quality"]["t"]
+    low, high = quality["confidenceIntervals"]["avgScore"]
+    assert low <= quality["avgScore"] <= high
+    assert quality["avgScore"] == pytest.approx(0.5)
+
+
+def test_absent_prompts_count_against_a_pass(tmp_path):
+    full = dict.fromkeys([f"p{i}" for i in range(200)], 1.0)
+    a = write(tmp_path / "a.jsonl", full)
+    b = write(tmp_path / "b.jsonl", dict(list(full.items())[:182]))
+    comparison = compared(a, b)
+    assert comparison.pairs[0].gate_bounds.low == pytest.approx(-0.09)
+    ((_, outcome, words),) = comparison.judge("regression", 0.05)
+    assert outcome == "cannot-judge"
+    assert "-0.090" in words
+    ((_, outcome, _),) = compared(b, a).judge("regression", 0.05)
+    assert outcome == "pass"  # new prompts are no regression
+
+
+def test_clusters_of_prompts_widen_every_interval(tmp_path):
+    before = {f"p{i}": 1.0 for i in range(100)}
+    after = {id_: 0.0 if i // 10 in (0, 3) else 1.0 for i, id_ in enumerate(before)}
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, marks in zip(paths, (before, after), strict=True):
+        rows = [json.loads(line) for line in write(path, marks).read_text().splitlines()]
+        for i, row in enumerate(rows):
+            row["metadata"] = {"repository": f"r{i // 10}"}
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def compared_by(key):
+        named = [(path.stem, path) for path in paths]
+        runs = load_runs(named, "auto", "category", lambda *_: None, key)
+        return compare(runs, CompareOptions())
+
+    alone, together = compared_by(None), compared_by("repository")
+    assert alone.pairs[0].verdict.code == "worse"
+    assert together.pairs[0].verdict.code == "not-enough-data"
+    assert together.pairs[0].pass_rate.n_units == 10
+    widths = [
+        high - low
+        for c in (alone, together)
+        for low, high in [c.sections["quality"]["b"]["confidenceIntervals"]["passRate"]]
+    ]
+    assert widths[1] > 1.5 * widths[0]
+    with pytest.raises(InputError, match="no row has 'colour'"):
+        compared_by("colour")

@@ -1,6 +1,7 @@
 """The examples of docs/graders.md run as they stand there."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -20,6 +21,30 @@ ROWS = [
 def example(name: str) -> str:
     (found,) = re.findall(rf"```\w+\n((?:#![^\n]*\n)?# {re.escape(name)}.*?)```", DOCS, re.DOTALL)
     return found
+
+
+def module_example(page: str, name: str) -> str:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text()
+    (found,) = re.findall(rf"```typescript\n(// {re.escape(name)}.*?)```", text, re.DOTALL)
+    return found
+
+
+def test_the_typescript_examples_work(assay, tmp_path, bun) -> None:
+    env = {"PATH": f"{bun}:{os.environ['PATH']}"}
+    (tmp_path / "grader.ts").write_text(module_example("graders.md", "grader.ts"))
+    (tmp_path / "shortest.ts").write_text(module_example("compare.md", "shortest.ts"))
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    done = assay("grade", "r.jsonl", "-g", "./grader.ts", env=env)
+    assert [row["score"]["pass"] for row in done.rows] == [True, False], done.stderr
+    more = {"trajectory": [], "metadata": {}, "timing": {"start": 0, "end": 1, "total": 1}}
+    for name, output in (("long", "a long answer"), ("short", "ok")):
+        row = {"id": "a", "input": "i", "output": output, **more}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    files = ("compare", "long.jsonl", "short.jsonl", "--strategy", "custom")
+    done = assay(*files, "-g", "./shortest.ts", env=env)
+    assert done.code == 0, done.stderr
+    (pair,) = json.loads(done.stdout)["headToHead"]["pairwise"]
+    assert (pair["aWins"], pair["bWins"]) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +81,7 @@ def test_the_page_names_every_built_in_and_option() -> None:
     from assay.plugins import BUILT_IN, _load
 
     ours = {n for n, where in BUILT_IN["assay.graders"].items() if "assay.graders." in where}
-    for name in ours - {"executable", "python", "serve"}:
+    for name in ours - {"executable", "python", "serve", "javascript"}:
         (row,) = re.findall(rf"^\| `{name}` \|.*$", DOCS, re.MULTILINE)
         for field in dataclasses.fields(_load("assay.graders", name)):
             assert field.name in row or field.name == "timeout_s", (name, field.name)

@@ -27,12 +27,12 @@ VERSIONS = {
     "numeric": "1",
     "json-schema": "1",
     "command": "1",
-    "git": "1",
+    "git": "2",
     "tools": "1",
     "judge": "1",
 }
 QUESTION_SHA256 = "a730e272f7eae0aa239ac8d04588263e48c805f3013d7543cd2a136c9fad8e8e"
-USER_FILES = {"executable", "python", "serve"}
+USER_FILES = {"executable", "python", "serve", "javascript"}
 """Graders that users write; their versions are hashes of the files."""
 
 CALLS = [
@@ -83,9 +83,9 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
     ("git:changed=new.txt,unchanged=kept.txt", "", {}, True, 1),
     ("git:changed=kept.txt", "", {}, False, 0),
     ("git:unchanged=*.txt", "", {}, False, 0),
-    ("git:max_files=2,max_lines=1", "", {}, True, 1),
+    ("git:max_files=2,max_lines=2", "", {}, True, 1),
     ("git:max_files=1", "", {}, False, 0),
-    ("git:max_lines=0", "", {}, False, 0),
+    ("git:max_lines=1", "", {}, False, 0),
     ("git:test=test -f a.txt", "", {}, True, 1),
     ("git:test=test -f b.txt", "", {}, False, 0),
     ("tools:used=Read,used=Write", "", {}, False, 0.5),

@@ -94,7 +94,7 @@ def test_git_sees_what_changed(ask, repo) -> None:
         "filesModified": ["a.txt"],
         "filesDeleted": ["b.txt"],
         "filesChanged": 3,
-        "insertions": 1,
+        "insertions": 2,
         "deletions": 1,
     }
     sub = ask("git:changed=new/*", cwd=str(repo / "new"))

@@ -70,7 +70,7 @@ def run(specs: list[TrialSpec], log: list[str], *done: TrialSpec, **how: Any) ->
 
     batch = Batch(specs=specs, run_token="t" * 16, resume=True, **how)
     rows = Output(log, *done)
-    return run_batch(batch, Dollar(), rows, lambda n: Counter(log, n), place())
+    return run_batch(batch, Dollar(), rows, lambda missing: Counter(log, len(missing)), place())
 
 
 def test_only_what_is_missing_runs_inside_the_place(spec: Callable[..., TrialSpec]) -> None:
@@ -129,7 +129,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
     batch = Batch(specs=specs, run_token="t" * 16, workers=4)
-    run_batch(batch, CaptureTrial(), rows, lambda n: Counter([], n))
+    run_batch(batch, CaptureTrial(), rows, lambda missing: Counter([], len(missing)))
     (_, first_step, first_end), *others = sorted(rows.times)
     if isolate:
         assert all(began < first_step for began, *_ in others)

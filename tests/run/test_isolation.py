@@ -172,3 +172,13 @@ def test_a_missing_working_folder_is_refused(
     done = assay("capture", prompts("x"), "-s", agent(), "-c", f"nowhere/{name}")
     assert done.code == 1
     assert f"nowhere/{name}" in done.stderr
+
+
+def test_pwd_is_the_folder_the_agent_works_in(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    env = {"PWD": str(tmp_path), "OLDPWD": "/somewhere/else"}
+    words = ("capture", prompts("!do environ"), "-s", agent(), "--workspace-dir", "work")
+    seen = environment_of(assay(*words, env=env).rows[0])
+    assert seen["PWD"] == str(tmp_path / "work" / "prompt-p0")
+    assert "OLDPWD" not in seen

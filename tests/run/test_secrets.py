@@ -322,7 +322,7 @@ def test_kept_files_are_covered_with_their_names(tmp_path: Path) -> None:
         {"KEY": VALUE, "TWO_KEY": f"{VALUE[:-1]}4", "DB_PASSWORD": "12345678", "PEM_KEY": PEM}
     )
     with RawStreams(str(tmp_path / "raw")) as raw:
-        keep_files(["**/*"], tmp_path, work, raw, secrets)
+        keep_files(["**/*"], {"~/": tmp_path, "": work}, raw, secrets)
         raw.keep("kept")
     names = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
     assert names == ["[redacted]*******.log", "[redacted]*******.log*", "[redacted]*******/a.json"]

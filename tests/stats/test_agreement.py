@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from assay.stats.agreement import measure_agreement
+from assay.stats.agreement import correct_rate, measure_agreement, stratified_rate
 
 labels = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
 
@@ -50,7 +50,7 @@ def test_perfect_agreement_is_not_certainty():
     found = measure_agreement([1, 0] * 10, [1, 0] * 10)
     assert found.kappa == 1.0
     assert found.kappa_interval.high == 1.0
-    assert found.kappa_interval.low == pytest.approx(2 * 0.8389 - 1, abs=1e-3)
+    assert 0.6 < found.kappa_interval.low < 0.8
 
 
 def test_disagreement_throughout_is_not_certainty_either():
@@ -77,3 +77,43 @@ def test_labels_are_yes_or_no():
             measure_agreement(wrong, [1])
     with pytest.raises(ValueError, match="as many"):
         measure_agreement([1], [1, 0])
+
+
+@pytest.mark.parametrize("cells", [(16, 4, 6, 14), (81, 9, 2, 8), (72, 18, 4, 6), (57, 3, 1, 39)])
+def test_the_interval_of_kappa_holds_with_few_labels_of_a_kind(cells):
+    p = np.array(cells) / sum(cells)
+    both, human, grader, neither = p
+    chance = (both + human) * (both + grader) + (grader + neither) * (human + neither)
+    truth = (both + neither - chance) / (1 - chance)
+    rng, held = np.random.default_rng(7), 0
+    for drawn in rng.multinomial(30, p, 500):
+        labels = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], drawn, axis=0)
+        interval = measure_agreement(labels[:, 0], labels[:, 1]).kappa_interval
+        held += interval is None or interval.contains(truth)
+    assert held / 500 >= 0.92
+
+
+def test_labels_drawn_by_verdict_narrow_the_corrected_rate():
+    rng, held, widths = np.random.default_rng(8), 0, []
+    for _ in range(300):
+        truth = rng.random(400) < 0.8
+        verdicts = np.where(truth, rng.random(400) < 0.9, rng.random(400) < 0.3)
+        n_pass = round(60 * verdicts.mean())
+        chosen = [
+            rng.choice(np.flatnonzero(verdicts == v), n, replace=False)
+            for v, n in ((1, n_pass), (0, 60 - n_pass))
+        ]
+        some = np.concatenate(chosen)
+        agreement = measure_agreement(truth[some], verdicts[some])
+        ours = stratified_rate(int(verdicts.sum()), 400, agreement).interval
+        other = correct_rate(float(verdicts.mean()), 400, agreement).interval
+        held += ours.contains(0.8)
+        widths.append((other.high - other.low) / (ours.high - ours.low))
+    assert held / 300 >= 0.92
+    assert np.mean(widths) > 1.4
+
+
+def test_a_verdict_without_labels_has_no_stratified_rate():
+    found = stratified_rate(5, 10, measure_agreement([1, 1], [1, 1]))
+    assert found.rate is None
+    assert "no label" in found.note

@@ -2,38 +2,44 @@ import numpy as np
 import pytest
 
 from assay.stats.paired import compare_rates
-from assay.stats.planning import PairedSpread
-from assay.stats.verdict import judge_gate, narrowest_margin, reach_of_gate
+from assay.stats.planning import Difficulty, PairedSpread
+from assay.stats.verdict import judge_gate, narrowest_margin, simulate_gate
 
 
-def test_five_prompts_can_neither_pass_nor_fail():
-    reach = reach_of_gate("regression", [1] * 5, [1] * 5, margin=0.02)
-    assert (reach.can_pass, reach.can_fail, reach.smallest_p) == (False, False, 0.0625)
-    assert "0.0625" in reach.words
+def chances(gate, rate, size, *, margin, icc=0.5, difference=0.1):
+    difficulty = Difficulty(rate, icc)
+    return simulate_gate(gate, difficulty, size, margin=margin, difference=difference)
+
+
+def test_five_prompts_stop_every_run():
+    found = chances("regression", 0.9, (5, 1), margin=0.02)
+    assert (found.good_passes, found.bad_fails, found.bad_stopped) == (0.0, 0.0, 1.0)
 
 
 def test_a_run_that_passes_all_cannot_be_beaten():
-    reach = reach_of_gate("not-better", [5] * 50, [5] * 50, margin=0.02)
-    assert not reach.can_pass
-    assert "never pass" in reach.words
+    assert chances("not-better", 1.0, (50, 5), margin=0.02).good_passes == 0.0
 
 
-def test_a_run_that_fails_all_cannot_regress():
-    reach = reach_of_gate("regression", [0] * 50, [1] * 50, margin=0.02)
-    assert (reach.can_pass, reach.can_fail) == (True, False)
+def test_a_narrow_margin_stops_an_unchanged_agent():
+    """The setting of the old CI recipe: 50 prompts, three trials, a margin of two points."""
+    found = chances("regression", 0.8, (50, 3), margin=0.02)
+    assert found.good_passes < 0.2
+    assert found.bad_stopped > 0.99
+    assert found.prompts_for_80 > 500
 
 
-def test_enough_prompts_can_do_both():
-    reach = reach_of_gate("regression", [1, 0] * 100, [1] * 200, margin=0.02)
-    assert (reach.can_pass, reach.can_fail, reach.if_identical) == (True, True, "pass")
-    assert (
-        reach_of_gate("regression", [1, 0] * 30, [1] * 60, margin=0.02).if_identical
-        == "cannot-judge"
-    )
+@pytest.mark.parametrize(("margin", "icc"), [(0.05, 0.5), (0.1, 0.5), (0.1, 0.2)])
+def test_the_prompts_for_80_percent_pass_in_80_percent(margin, icc):
+    needed = chances("regression", 0.8, (50, 3), margin=margin, icc=icc).prompts_for_80
+    found = chances("regression", 0.8, (needed, 3), margin=margin, icc=icc, difference=margin)
+    assert 0.70 <= found.good_passes <= 0.90
+    assert found.bad_stopped >= 0.95
 
 
-def test_no_prompts_reach_nothing():
-    assert not reach_of_gate("regression", [], [], margin=0.02).can_pass
+def test_not_better_is_as_sure_as_planned():
+    found = chances("not-better", 0.7, (200, 1), margin=0.02, difference=0.15)
+    assert found.good_passes > 0.8
+    assert found.bad_stopped > 0.9
 
 
 def test_narrowest_margin_is_cleared_about_half_the_time():

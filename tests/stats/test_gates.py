@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from assay.stats.paired import compare_rates
-from assay.stats.verdict import judge_gate
+from assay.stats.rates import Bounds
+from assay.stats.verdict import judge_difference, judge_gate
 
 
 def compare(only_a, only_b, both):
@@ -89,3 +90,32 @@ def test_a_lost_margin_is_rarely_passed():
 def test_margin_is_a_share():
     with pytest.raises(ValueError, match="margin"):
         judge_gate("regression", compare(1, 1, 8), margin=-0.1)
+
+
+@pytest.mark.parametrize(("n", "k", "margin"), [(200, 1, 0.02), (100, 10, 0.05), (50, 3, 0.1)])
+def test_a_regression_in_few_prompts_is_not_waved_through(n, k, margin):
+    """Prompts that always passed and now always fail, as many as the margin allows just not."""
+    rng = np.random.default_rng(6)
+    trials, passes = np.full(n, k), 0
+    for broken in rng.random((2000, n)) < margin:
+        pair = compare_rates((trials, trials), (np.where(broken, 0, k), trials), seed=1)
+        passes += judge_gate("regression", pair, margin=margin).outcome == "pass"
+    assert passes / 2000 <= 0.025 + 3 * (0.025 * 0.975 / 2000) ** 0.5
+
+
+def test_several_runs_share_one_chance_of_a_wrong_pass():
+    pair = compare(2, 2, 146)
+    alone = judge_gate("regression", pair, margin=0.05)
+    among_many = judge_gate("regression", pair, margin=0.05, n_judged=20)
+    assert (alone.outcome, among_many.outcome) == ("pass", "cannot-judge")
+
+
+def test_what_was_not_measured_can_withhold_a_pass():
+    pair = compare(0, 0, 191)
+    missing = Bounds(low=-0.09, high=0.0, n_not_measured=9)
+    found = judge_gate("regression", pair, margin=0.05, bounds=missing)
+    assert found.outcome == "cannot-judge"
+    assert "-0.090" in found.words
+    assert judge_difference(pair, margin=0.05, bounds=missing).code == "not-enough-data"
+    few = Bounds(low=-0.02, high=0.0, n_not_measured=2)
+    assert judge_gate("regression", pair, margin=0.05, bounds=few).outcome == "pass"

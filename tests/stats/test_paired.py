@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.paired import compare_rates, compare_scores, paired_interval
+from assay.stats.paired import (
+    compare_rates,
+    compare_scores,
+    paired_interval,
+    score_difference_interval,
+)
 from assay.stats.significance import flip_test, mcnemar_p
 
 flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
@@ -21,8 +26,9 @@ def test_single_trials_are_judged_by_mcnemar(pairs):
     only_a, only_b = pairs.count((True, False)), pairs.count((False, True))
     assert (found.wins, found.losses) == (only_b, only_a)
     assert found.wins + found.ties + found.losses == found.n_prompts == len(pairs)
-    assert found.test == "exact McNemar"
-    assert found.p_value == pytest.approx(mcnemar_p(only_a, only_b))
+    assert found.test == "McNemar, mid-p"
+    assert found.p_value == pytest.approx(mcnemar_p(only_a, only_b, mid_p=True))
+    assert found.exact_p_value == pytest.approx(mcnemar_p(only_a, only_b))
     assert found.difference == pytest.approx((only_b - only_a) / len(pairs))
     assert found.interval.contains(found.difference * len(pairs) / (len(pairs) + 1))
 
@@ -61,7 +67,7 @@ def test_repeating_identical_trials_adds_no_certainty_to_the_test():
     a, b = np.array([1, 0] * 10), np.array([1, 1] * 10)
     one = compare_rates((a, np.ones(20)), (b, np.ones(20)), seed=1)
     five = compare_rates((5 * a, np.full(20, 5)), (5 * b, np.full(20, 5)), seed=1)
-    assert one.p_value == pytest.approx(five.p_value)
+    assert one.exact_p_value == pytest.approx(five.p_value)
     assert five.interval.high - five.interval.low > 0.9 * (one.interval.high - one.interval.low)
 
 
@@ -90,8 +96,8 @@ def test_identical_runs_keep_the_width_of_the_rule_of_three(n):
 
 def test_scores_are_compared_by_prompt():
     rng = np.random.default_rng(2)
-    a = rng.beta(4, 2, 40)
-    b = np.clip(a + rng.normal(0.05, 0.05, 40), 0, 1)
+    a = rng.beta(4, 2, 80)
+    b = np.clip(a + rng.normal(0.05, 0.05, 80), 0, 1)
     found = compare_scores(a, b, seed=1)
     assert found.p_value < 0.01
     assert found.interval.low > 0
@@ -122,3 +128,52 @@ def test_runs_of_different_length_and_nan_are_refused():
         compare_rates(([1], [1]), ([1, 1], [1, 1]), seed=1)
     with pytest.raises(ValueError, match="NaN"):
         compare_scores([0.5, np.nan], [0.5, 0.5], seed=1)
+
+
+def test_more_trials_in_one_run_than_in_the_other_are_no_effect():
+    """Ten trials show failures that one trial misses: a sign flip would call that better."""
+    rng = np.random.default_rng(3)
+    alarms = 0
+    for _ in range(400):
+        a, b = rng.binomial(10, 0.95, 50), rng.binomial(1, 0.95, 50)
+        found = compare_rates((a, np.full(50, 10)), (b, np.ones(50)), seed=1)
+        alarms += found.p_value <= 0.05
+    assert "studentised" in found.test
+    assert alarms / 400 <= 0.08
+    flipped = compare_rates((a, np.full(50, 10)), (a, np.full(50, 10)), seed=1)
+    assert "sign flip" in flipped.test
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.005, 0.05])
+@pytest.mark.parametrize("n", [20, 50])
+def test_rare_large_drops_of_scores_stay_in_the_interval(n, jitter):
+    rng = np.random.default_rng(4)
+    held = 0
+    for _ in range(400):
+        drops = np.where(rng.random(n) < 0.05, -1.0, rng.normal(0.0, 1.0, n) * jitter)
+        held += score_difference_interval(drops)[0].contains(-0.05)
+    assert held / 400 >= 0.90
+
+
+def test_no_cliff_between_ties_and_jitter():
+    tied = score_difference_interval(np.zeros(20))[0]
+    jittered = score_difference_interval(np.array([0.005, -0.005] * 10))[0]
+    assert jittered.high == pytest.approx(tied.high, rel=0.05)
+
+
+def test_clusters_widen_the_interval_where_their_prompts_move_together():
+    rng = np.random.default_rng(5)
+    clusters = np.repeat(np.arange(20), 10)
+    moved = np.repeat(rng.random(20) < 0.3, 10)
+    a, ones = np.ones(200), np.ones(200)
+    alone = compare_rates((a, ones), (a - moved, ones), seed=1)
+    together = compare_rates((a, ones), (a - moved, ones), seed=1, clusters=clusters)
+    assert together.difference == pytest.approx(alone.difference)
+    assert (together.n_units, alone.n_units) == (20, 200)
+    assert _width(together) > 2.5 * _width(alone)
+    own = compare_rates((a, ones), (a - moved, ones), seed=1, clusters=np.arange(200))
+    assert _width(own) == pytest.approx(_width(alone))
+
+
+def _width(found):
+    return found.interval.high - found.interval.low

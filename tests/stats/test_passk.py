@@ -62,16 +62,27 @@ def test_unbiased_where_the_seed_is_not():
     assert weights @ passk.seed_pass_at_k(c, [5] * 6) == pytest.approx(0.5217, abs=1e-4)
 
 
-def test_averages_leave_out_prompts_with_too_few_trials():
+def test_all_k_are_averaged_over_the_same_prompts():
     rows = passk.average_pass_k([3, 1, 0, 0], [3, 2, 1, 0])
-    assert [(row.k, row.n_prompts, row.n_left_out) for row in rows] == [
-        (1, 3, 1),
-        (2, 2, 2),
-        (3, 1, 3),
-    ]
-    assert rows[0].pass_at_k == rows[0].pass_exp_k == pytest.approx((1 + 0.5 + 0) / 3)
+    assert [(row.k, row.n_prompts, row.n_left_out) for row in rows] == [(1, 2, 2), (2, 2, 2)]
+    assert rows[0].pass_at_k == rows[0].pass_exp_k == pytest.approx((1 + 0.5) / 2)
     assert rows[1].pass_at_k == pytest.approx(1.0)
     assert rows[1].pass_exp_k == pytest.approx(0.5)
+
+
+def test_missing_trials_of_hard_prompts_never_make_pass_exp_k_rise():
+    """Five trials each, one of them missing on every hard prompt."""
+    hard = np.arange(100) < 45
+    passes, measured = np.where(hard, 1, 5), np.where(hard, 4, 5)
+    rows = passk.average_pass_k(passes, measured, np.full(100, 5))
+    exp_k = [row.pass_exp_k for row in rows]
+    assert exp_k == sorted(exp_k, reverse=True)
+    assert rows[-1].k == 5
+    low, high = rows[-1].pass_exp_k_bounds
+    assert (low, high) == (pytest.approx(0.55), pytest.approx(0.55))
+    low, high = rows[0].pass_exp_k_bounds
+    assert (low, high) == (pytest.approx(0.55 + 0.45 * 0.2), pytest.approx(0.55 + 0.45 * 0.4))
+    assert passk.average_pass_k(passes, measured)[0].pass_exp_k_bounds is None
 
 
 def test_k_of_one_is_the_rate():

@@ -22,7 +22,9 @@ def test_spread_of_one_run_and_of_assumptions():
     assumed = spread.assume_spread(0.6, 0.6, icc=1 / 6, prompt_correlation=0.5)
     assert one.between == pytest.approx(assumed.between, abs=0.01)
     assert one.within == pytest.approx(assumed.within, abs=0.01)
-    single = spread.spread_from_one_run(split_rate_variance([1, 0, 1, 0], [1] * 4), 0.0)
+    single = spread.spread_from_one_run(
+        split_rate_variance([1, 0, 1, 0], [1] * 4), icc=1.0, prompt_correlation=0.0
+    )
     assert single.variance(1) == pytest.approx(2 / 3)
 
 

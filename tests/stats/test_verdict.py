@@ -39,8 +39,8 @@ def test_identical_runs_have_no_winner_and_say_how_many_more(n):
 
 
 def test_identical_runs_of_many_prompts_are_the_same():
-    assert judge_difference(compare(0, 0, 148), margin=0.02).code == "not-enough-data"
-    assert judge_difference(compare(0, 0, 160), margin=0.02).code == "same"
+    assert judge_difference(compare(0, 0, 180), margin=0.02).code == "not-enough-data"
+    assert judge_difference(compare(0, 0, 200), margin=0.02).code == "same"
 
 
 def test_a_shown_difference_smaller_than_the_margin_is_the_same():

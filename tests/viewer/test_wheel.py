@@ -1,4 +1,4 @@
-"""From the built wheel in a clean environment: pages, scripts and styles are all there."""
+"""From the built wheel in a clean environment: pages, scripts, styles and skills are all there."""
 
 import json
 import subprocess
@@ -28,6 +28,9 @@ def test_report_and_view_from_the_wheel(tmp_path: Path, sample: ModuleType) -> N
     subprocess.run([assay, "report", str(file), "-o", str(page)], check=True, cwd=tmp_path)
     assert "overviewPage" in page.read_text()
     assert "--paper" in page.read_text()
+    subprocess.run([assay, "skills", "install"], check=True, cwd=tmp_path)
+    for skills in (tmp_path / ".claude" / "skills", tmp_path / ".agents" / "skills"):
+        assert len(list(skills.glob("*/SKILL.md"))) == 8
     viewer = subprocess.Popen([assay, "view", str(file)], stdout=subprocess.PIPE, text=True)
     try:
         assert viewer.stdout is not None

@@ -174,7 +174,13 @@ def epoch_ms(text: Any) -> float | None:
         return None
 
 
-ENDED = frozenset({"completed", "failed", "error", "success", "cancelled", "canceled", "rejected"})
+ENDED = frozenset(
+    {
+        *("completed", "complete", "success", "succeeded", "done", "finished"),
+        *("failed", "error", "cancelled", "canceled", "rejected"),
+    }
+)
+_RUNNING = frozenset({"in_progress", "running"})
 
 
 class StepBuilder:
@@ -218,8 +224,10 @@ class StepBuilder:
         guessed_id: the id may be something else (the event's own id), so also match by name.
         """
         known = {name: value for name, value in known.items() if value is not None}
-        by_name = status in ENDED and (guessed_id or "call_id" not in known)
-        index = self._find(known, by_name=by_name)
+        # News of a call repeats no input; with one, a second call of the same name has begun.
+        is_news = status in ENDED or (status in _RUNNING and "input" not in known)
+        by_name = is_news and (guessed_id or "call_id" not in known)
+        index = self._find(known, by_name=by_name, pending=status in _RUNNING)
         if index is None:
             return self._begin(t_ms, "pending" if status is None else status, known)
         step = self.steps[index]
@@ -245,8 +253,11 @@ class StepBuilder:
         self._close(index, status)
         return step
 
-    def _find(self, known: dict[str, Any], *, by_name: bool) -> int | None:
-        """Find the call by id; a result without an id ends the oldest open call of its name."""
+    def _find(self, known: dict[str, Any], *, by_name: bool, pending: bool) -> int | None:
+        """Find the call by id; a result without an id ends the oldest open call of its name.
+
+        One without a name, too, ends the oldest call. pending: only a call that has not begun.
+        """
         by_id = self._by_id.get(known.get("call_id", ""))
         if by_id is not None:
             return by_id
@@ -254,7 +265,10 @@ class StepBuilder:
             return None
         for index in self._open:
             step = self.steps[index]
-            if isinstance(step, ToolCall) and step.name == known.get("name", "unknown"):
+            assert isinstance(step, ToolCall)
+            if step.name == known.get("name", step.name) and not (
+                pending and step.status != "pending"
+            ):
                 return index
         return None
 

@@ -76,7 +76,10 @@ class VendorAdapter:
     """Files and folders that the agent reads in its working folder and in those above it."""
     reads_in_home: tuple[str, ...] = ()
     """The same in the user's HOME, which it does not see when it is isolated."""
+    skills_folder = ".agents/skills"
+    """Where it looks for skills, below a project and below HOME."""
     linger_s = 10.0
+    offers_mcp_servers = True
     limited_linger_s = 10.0
     """The same under --max-turns; short for an agent that does not enforce such a limit itself."""
 
@@ -167,6 +170,35 @@ def _with_full_paths(server: dict[str, Any], find: Callable[[str], str | None]) 
     if args:
         changed["args"] = [(find(arg) or arg) if "/" in arg or "." in arg else arg for arg in args]
     return {**server, **changed}
+
+
+_COMMENT = re.compile(
+    r'("(?:[^"\\]|\\.)*+")|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*+[}\]])', re.DOTALL
+)
+"""A string, or what JSON with comments has besides: comments and a comma after the last value."""
+
+
+def parse_commented_json(text: str, source: str) -> dict[str, Any]:
+    """Parse a settings file of an agent, which may have comments; source names it in the error."""
+    try:
+        content = msgspec.json.decode(_COMMENT.sub(lambda found: found.group(1) or "", text))
+    except (msgspec.DecodeError, RecursionError) as error:
+        msg = f"{source} is not valid JSON: {error}"
+        raise InputError(msg) from error
+    if not isinstance(content, dict):
+        msg = f"{source} is not a JSON object"
+        raise InputError(msg)
+    return content
+
+
+def merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Put settings on top of others; objects are merged, anything else is replaced."""
+    both = {
+        name: merged(settings[name], value)
+        for name, value in more.items()
+        if isinstance(value, dict) and isinstance(settings.get(name), dict)
+    }
+    return {**settings, **more, **both}
 
 
 def is_too_long(prompt: str) -> bool:

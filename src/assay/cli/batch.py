@@ -1,12 +1,15 @@
 """What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
+import msgspec
 
 from assay import plugins
+from assay.cli.debug import debug_trace
 from assay.cli.options import (
     BatchOptions,
     CaptureOptions,
@@ -18,13 +21,15 @@ from assay.cli.options import (
 )
 from assay.cli.output import kept_raw, refuse_inputs
 from assay.cli.parameters import prompt_path
-from assay.cli.progress import Progress
+from assay.cli.progress import Progress, counted_noun, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
+from assay.records.recording import FORGETS
 from assay.records.setup import counted
-from assay.records.spec import HINT, PluginRef, Surroundings
+from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
 from assay.records.text import visible_line
+from assay.run.conversation import forgets_turns
 from assay.run.raw import remove_kept
 from assay.run.workspace import frozen_template, inherited
 
@@ -41,18 +46,26 @@ class CommandBatch:
         graders: Sequence[PluginRef] = (),
         k: int | None = None,
         keep_raw: bool = True,
+        turns_alone: bool = False,
     ) -> None:
+        """turns_alone: a text agent is told nothing of earlier turns, as in the seed's `run`."""
         self._options = options
         refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self.resume = resume_of(options, graders, k)
-        shared = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
-        self._setting = shared
-        self._agent, self._source = agent.name, f"benchmark {benchmark.name}"
+        self._k = k
+        self._source = f"benchmark {benchmark.name}"
         if benchmark.name == "prompts":
             self._source = benchmark.options.get("path") or "stdin"
         rows = read_prompts(benchmark)
+        has_turns = any(len(prompt.turns) > 1 for prompt, _ in rows)
+        if turns_alone and has_turns and "template" in agent.options:
+            agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
+        self._agent = plugins.adapter(agent)
+        self._forgets = has_turns and forgets_turns(self._agent, "a session")
+        shared = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
+        self._setting = shared
         if not rows:
             hint = f"\n  {HINT}" if benchmark.name == "prompts" else ""
             click.echo(f"{self._source}: no prompts, so there is nothing to run{hint}", err=True)
@@ -70,22 +83,33 @@ class CommandBatch:
     def place(self) -> AbstractContextManager[None]:
         """Where the trials run: says what agents can see there, and freezes the template."""
         around = self._setting.surroundings
-        if not self._options.quiet and not self._options.as_json:
+        if self._talks:
             _say_where(around)
+            if self._forgets:
+                click.echo(f"Warning: {FORGETS}. {_REMEDY}", err=True)
         if self.mode == "overwrite" and around.raw_dir is not None and self._options.output:
             remove_kept(around.raw_dir, kept_raw(self._options.output))
         source = self._options.workspace_template
         copy = around.workspace_template or ""
         return frozen_template(str(source) if source else None, copy)
 
-    def show(self, n_missing: int) -> Progress:
+    @property
+    def _talks(self) -> bool:
+        return not self._options.quiet and not self._options.as_json
+
+    def show(self, missing: list[TrialSpec]) -> Progress:
         """Make the progress display and print what will run."""
-        options = self._options
+        options, k = self._options, self._k
         plain = options.progress or options.debug
-        shown = Progress(n_missing, plain=plain, quiet=options.quiet, as_json=options.as_json)
-        n_all = len(self.batch.specs)
-        shown.say(f"Loaded {n_all} trials from {self._source}; {n_missing} to run")
-        shown.say(f"Agent: {self._agent}; concurrency: {options.concurrency}")
+        shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown.expect([spec.prompt.id for spec in missing], each=k)
+        if self._forgets and self._talks:
+            shown.doubts.said.add(FORGETS)
+        n_prompts = len(self.batch.specs) // (k or 1)
+        loaded, trials = counted_noun(n_prompts, "prompt"), counted_noun(len(missing), "trial")
+        to_run = f"{len(missing)} to run" if k is None else f"{k} trials of each, {trials} to run"
+        shown.say(f"Loaded {loaded} from {self._source}; {to_run}")
+        shown.say(f"Agent: {visible_line(self._agent.name)}; concurrency: {options.concurrency}")
         shown.say(f"Output: {options.output or 'stdout'}")
         return shown
 
@@ -94,7 +118,7 @@ class CommandBatch:
         options, tally = self._options, progress.tally
         for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
-        if not options.quiet and not options.as_json:
+        if self._talks:
             click.echo(progress.summary(str(options.output or "")), err=True)
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
@@ -114,8 +138,40 @@ class CommandBatch:
             )
         if nothing := progress.nothing_measured():
             click.echo(nothing, err=True)
+        if self._talks and isinstance(options, CaptureOptions):
+            self._say_result(progress)
         if left > 0 or tally.n_grader_failures or nothing:
             raise click.exceptions.Exit(1)
+
+    def _say_result(self, progress: Progress) -> None:
+        """Print the pass rate of all trials in the output, and what to do with them."""
+        output, tally = self._options.output, progress.tally
+        passes = tally.passes
+        if self.mode == "resume" and output and output.is_file():
+            passes = saved_passes(output, is_trials=self._k is not None) or passes
+        incomplete = tally.n_done < tally.total or tally.n_unmeasured > 0
+        parts = [rate_text(passes), self._next_command(incomplete, graded=bool(passes))]
+        if line := " ".join(filter(None, parts)):
+            click.echo(line, err=True)
+
+    def _next_command(self, incomplete: bool, *, graded: bool) -> str:
+        output = self._options.output
+        if output is None or not output.is_file():
+            return ""
+        if incomplete:
+            return "Next: the same command with --resume runs the trials that are missing."
+        name = visible_line(shlex.quote(str(output)))
+        if graded:
+            return f"Next: assay view {name}"
+        has_hints = all(spec.prompt.hint for spec in self.batch.specs)
+        to = visible_line(shlex.quote(str(output.with_suffix(".graded.jsonl"))))
+        return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+
+
+_REMEDY = (
+    'A schema can give "resume", or "sessionMode": "iterative"; assay capture --simple and --shell '
+    "put the earlier turns into the prompt."
+)
 
 
 def _say_where(around: Surroundings) -> None:
@@ -146,10 +202,22 @@ def plan_captures(
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
     graders += grader_refs(options.graders, options.grader_timeout)
-    work = CaptureTrial(graders, options.retries)
+    work = CaptureTrial(graders, options.retries, debug_trace(options))
     batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
     freeze(graders)
+    if ctx.meta["taken_back"] and not options.quiet:
+        _say_program(ctx)
     return batch, work
+
+
+def _say_program(ctx: click.Context) -> None:
+    """Say whose the options behind the program are: some could be meant for it."""
+    program, ours = shlex.join(ctx.meta["program"]), ", ".join(ctx.meta["taken_back"])
+    click.echo(
+        f"The agent is the program: {visible_line(program)}\n"
+        f"Assay itself takes {ours} from behind it. Put -- before the program to pass it all.",
+        err=True,
+    )
 
 
 def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:

@@ -27,6 +27,7 @@ from assay.errors import InputError
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
+    Drawn,
     draw_failures,
     draw_sheet,
     read_samples,
@@ -35,7 +36,7 @@ from assay.pipeline.sampling import (
 )
 from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
-from assay.records.rows import RowFile, open_rows
+from assay.records.rows import RowFile, open_rows, open_trials
 from assay.report.calibration import label_markdown, sample_markdown
 
 
@@ -106,6 +107,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Check the grader that graded the file RESULTS (default: stdin), or another one (-g).
 
+    RESULTS is what capture, grade or trials wrote.
+
     Without --export and --labels it writes a random sample of failures to read; with -g each is
     graded again. --export writes a sheet in which people fill in "label"; --labels reads that
     sheet and reports how well the grader agrees with them.
@@ -117,7 +120,7 @@ def command(**given: Any) -> None:
     for target in (options.output, options.export):
         refuse_same_file(options.results, target)
         refuse_same_file(options.labels, target)
-    with open_rows(options.results) as rows:
+    with open_trials(options.results) as rows:
         refuse_empty_stdin(rows, options.results, "calibrate reads what `assay grade` wrote")
         if options.export:
             _export(rows, options)
@@ -133,6 +136,9 @@ def _sample(rows: RowFile, options: _Options) -> None:
     drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
         _note(options, f"{drawn.n_undecided} trials failed before grading and are left out")
+    _refuse_ungraded(rows, drawn)
+    if drawn.n_ungraded:
+        _note(options, f"{drawn.n_ungraded} rows are not graded and are left out")
     if not drawn.n_rows:
         click.echo("No failures found in results", err=True)
         return
@@ -155,6 +161,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
     if n_broken:
         click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _refuse_ungraded(rows: RowFile, drawn: Drawn) -> None:
+    if not drawn.n_graded and drawn.n_ungraded:
+        what = "trials" if rows.has_trials else "rows"
+        msg = f"{rows.name}: none of the {drawn.n_ungraded} {what} is graded"
+        raise InputError(msg, hint=f"grade them first: assay grade {rows.name} -g GRADER -o FILE")
 
 
 def _export(rows: RowFile, options: _Options) -> None:

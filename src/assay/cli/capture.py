@@ -14,25 +14,26 @@ from assay.cli.options import (
     output_options,
     regrade_options,
     run_options,
+    text_agent_options,
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes, help_option, stdin_option
+from assay.cli.parameters import WithProgram, help_option, stdin_option
 from assay.pipeline.batch import run_batch
 
 
 @click.command(
-    cls=AfterDashes,
+    cls=WithProgram,
     short_help="Run prompts against an agent and record full trajectories.",
     epilog=variables(*PRICES, *CACHE)
     + examples(
         "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl",
-        "assay capture evals/prompts.jsonl -s demo -g evals/grader.py -o results.jsonl --resume",
-        "assay capture evals/prompts.jsonl -j 4 -o acp.jsonl -- assay headless -s demo",
+        "assay capture evals/prompts.jsonl --simple 'echo {}' -g contains -o echo-rows.jsonl",
+        "assay capture evals/prompts.jsonl assay headless --schema demo -j 4 -o acp.jsonl",
     ),
 )
-@click.argument("prompts", nargs=-1)
-@with_options(agent_options, output_options, grader_options, regrade_options)
+@click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")
+@with_options(agent_options, text_agent_options, output_options, grader_options, regrade_options)
 @stdin_option
 @with_options(benchmark_options, run_options)
 @help_option
@@ -40,8 +41,10 @@ from assay.pipeline.batch import run_batch
 def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt in the file PROMPTS against an agent and write one JSON line per trial.
 
-    The agent is a schema file or the name of an adapter (-s), or a command after -- that
-    speaks the Agent Client Protocol on stdio.
+    The agent is a schema file or the name of an adapter (-s), a command that prints its answer
+    (--simple, --shell), or a program that speaks the Agent Client Protocol on stdio and is named
+    after PROMPTS. What follows it is the program's, except for options of this command that do not
+    describe an agent, such as -o. After -- everything is the program's.
     """
     options = CaptureOptions(**values)
     planned, work = plan_captures(ctx, options)

@@ -70,6 +70,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     style: str | None
     input_format: 'Kind | Literal["auto"]'
     category_key: str
+    cluster: str | None
     margin: float
     seed: int
     fail_on: "GateName | None"
@@ -125,6 +126,12 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Format of the runs. Default: auto, which detects it.",
 )
 @category_option
+@click.option(
+    "--cluster",
+    metavar="KEY",
+    help="Metadata key of prompts that are not independent, such as the repository they come from: "
+    "whole clusters are then compared. Default: every prompt is independent.",
+)
 @margin_option
 @seed_option
 @click.option(
@@ -196,7 +203,7 @@ def _compare(named: Named, options: _Options) -> int:
         if options.progress:
             click.echo(f"Reading {label}: {path}", err=True)
 
-    runs = load_runs(named, options.input_format, options.category_key, announce)
+    runs = load_runs(named, options.input_format, options.category_key, announce, options.cluster)
     chosen = CompareOptions(
         strategy=options.strategy,
         margin=options.margin,

@@ -21,6 +21,8 @@ class Doubts:
         self._alike: dict[str, str] | None = None
         """The reasoning by which each grader has failed all trials so far; None before any."""
         self._warnings: dict[str, int] = {}
+        self.said: set[str] = set()
+        """Warnings that were printed before; they are not repeated."""
 
     def add(self, grades: Mapping[str, Grade], broken: Mapping[str, str]) -> None:
         """Take the grades of one trial, and the failures of graders."""
@@ -43,7 +45,8 @@ class Doubts:
 
     def lines(self) -> list[str]:
         """Return what to print, one line each."""
-        counted = sorted(self._warnings.items(), key=lambda item: -item[1])
+        unsaid = [item for item in self._warnings.items() if item[0] not in self.said]
+        counted = sorted(unsaid, key=lambda item: -item[1])
         lines = [f"In {_trials(n)}: {text}" for text, n in counted[:_MOST_LINES]]
         if len(counted) > _MOST_LINES:
             lines.append(f"There are {len(counted) - _MOST_LINES} other warnings in the rows.")

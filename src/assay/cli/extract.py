@@ -1,11 +1,14 @@
 """assay extract: raw output in, trajectories out."""
 
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import click
 
 from assay import plugins
+from assay.adapters.text import TextRows
 from assay.cli.group import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import open_sink, refuse_inputs
@@ -20,7 +23,7 @@ from assay.cli.parameters import (
 )
 from assay.errors import InputError
 from assay.pipeline.stages import extract_row
-from assay.records.capture import Events
+from assay.records.capture import Capture, Events
 from assay.records.journal import DERIVED, Mode
 from assay.records.recording import RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
@@ -57,29 +60,29 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Turn the rows that `assay run` wrote to the file RAW (default: stdin) into trajectories.
 
-    The result is the same as that of `assay capture` for the same trial.
+    The result is the same as that of `assay capture` for the same trial. Rows of agents that print
+    plain text say so themselves and need no -s.
     """
     options = _Options(**given)
-    if not options.schema:
-        msg = "No agent given. Use -s SCHEMA to say whose output this is."
-        raise click.UsageError(msg)
     refuse_inputs(options.output, options.raw, options.schema)
-    adapter = plugins.adapter(agent_ref(options))
     source = options.raw
+    adapter = plugins.adapter(agent_ref(options)) if options.schema else None
+    rows = _rows(source)
+    if adapter is None:
+        rows = _readable(rows)
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows = 0
     mode: Mode = "overwrite" if options.overwrite else "new"
     with open_sink(options.output, mode, DERIVED, guarded=False) as sink:
-        for place, line in read_lines(source):
-            row, extra = decode_row(place, line, RawOutput, hint=_HINT)
-            captured = extract_row(row, adapter, base)
+        for row, extra in rows:
+            captured = extract_row(row, adapter or TextRows(row.agent or "text"), base)
             sink.append(encode_row(captured, _with_error(row, extra)))
             n_rows += 1
             if captured.events:
                 _add(events, captured.events)
             if options.progress:
-                click.echo(f"✓ {visible_line(row.id)}: {len(captured.trajectory)} steps", err=True)
+                click.echo(_progress(captured), err=True)
     if not n_rows and source is None:
         msg = "stdin: no rows"
         raise InputError(msg, hint=_HINT)
@@ -89,9 +92,37 @@ def command(**given: Any) -> None:
         click.echo(_share(events), err=True)
 
 
+type _Row = tuple[RawOutput, dict[str, Any]]
+
+
+def _rows(source: Path | None) -> Iterator[_Row]:
+    for place, line in read_lines(source):
+        yield decode_row(place, line, RawOutput, hint=_HINT)
+
+
+def _readable(rows: Iterator[_Row]) -> Iterator[_Row]:
+    """Refuse rows that only an adapter can read; the first one before an output is made."""
+
+    def checked() -> Iterator[_Row]:
+        for row, extra in rows:
+            if row.output_mode != "text":
+                msg = f'No agent given. Use -s SCHEMA to say whose output row "{row.id}" is.'
+                raise click.UsageError(msg)
+            yield row, extra
+
+    readable = checked()
+    return chain(list(islice(readable, 1)), readable)
+
+
 def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
     """Keep the error of a row that another harness made; ours have a failure."""
     return {**extra, "error": row.error} if row.error and not row.turns else extra
+
+
+def _progress(row: Capture) -> str:
+    line = f"{visible_line(row.id)}: {len(row.trajectory)} steps"
+    failure = row.failure or None
+    return f"! {line} - {failure.cause}: {failure.message}" if failure else f"✓ {line}"
 
 
 def _add(total: Events, more: Events) -> None:

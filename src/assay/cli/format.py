@@ -15,7 +15,7 @@ from assay.cli.parameters import (
     overwrite_option,
     progress_option,
 )
-from assay.records.rows import open_rows
+from assay.records.rows import open_rows, open_trials
 from assay.report.rows import STYLES, Style, write_rows
 
 
@@ -58,14 +58,17 @@ def command(
 ) -> None:
     """Convert the file RESULTS (default: stdin) to JSONL, Markdown or CSV.
 
-    JSONL keeps every field. CSV has score columns only if some rows are graded.
+    JSONL keeps every row and field. CSV and Markdown have one line or section per trial, also for
+    a file of `assay trials`. CSV has score columns only if some rows are graded.
     """
     if safe and style != "csv":
         msg = "--safe is for CSV only; add -f csv."
         raise click.UsageError(msg)
     refuse_same_file(results, output)
     generated = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    with open_rows(results) as rows:
+    # As JSONL, a row of trials stays one row.
+    opened = open_rows if style == "jsonl" else open_trials
+    with opened(results) as rows:
         refuse_empty_stdin(rows, results, "give a file, or pipe the rows in")
         with whole_output(output, overwrite=overwrite) as out:
             write_rows(rows, out, style, generated, safe=safe)

@@ -24,7 +24,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import GradedRow, rows_wait
+from assay.pipeline.grading import GradedRow, Verdict, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
@@ -72,12 +72,14 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @debug_option
 @help_option
 def command(**given: Any) -> None:
-    """Grade the rows that `assay capture` or `assay extract` wrote to FILE (default: stdin).
+    """Grade the rows that capture, trials or extract wrote to FILE (default: stdin).
 
-    Rows are written in the order they were read. A grader (-g) is a file or a name:
+    Rows are written in the order they were read; of trials the pass rates are made again. Grades
+    of earlier graders are kept in earlierGrades. A grader (-g) is a file or a name:
 
     \b
       ./grader.py            a Python file with a function `grade`, or any program
+      ./grader.ts            a TypeScript or JavaScript module that exports `grade`
       serve:./grader.py      a program that is started once and answers line by line
       contains:Paris         a built-in grader: exact, contains, regex, numeric, json-schema,
       command:'pytest -q'    command, git, tools or judge (see docs/graders.md)
@@ -95,16 +97,15 @@ def command(**given: Any) -> None:
     tally = _grade(options, mode)
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
-        raise InputError(
-            msg, hint="assay grade reads the output of `assay capture` or `assay extract`"
-        )
+        raise InputError(msg, hint="assay grade reads the output of capture, trials and extract")
     for line in tally.doubts.lines():
         click.echo(line, err=True)
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
+        what = "trials" if tally.has_trials else "rows"
         click.echo(
-            f"{tally.n_broken} rows were not graded because a grader failed "
+            f"{tally.n_broken} {what} were not graded because a grader failed "
             f"(see graderFailures in the rows). The first: {tally.first_broken}",
             err=True,
         )
@@ -124,8 +125,8 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
                 # From a pipe that is slower than the graders, each row is written at once.
                 batch.add(row.line, at_once=waits is not None and not waits())
                 tally.add(row)
-                if options.progress:
-                    click.echo(_shown(row), err=True)
+                for shown in _shown(row) if options.progress else ():
+                    click.echo(shown, err=True)
     return tally
 
 
@@ -165,22 +166,26 @@ class _Tally:
     def __init__(self) -> None:
         self.n_rows = self.n_before = self.n_passed = self.n_graded = self.n_broken = 0
         self.first_broken = ""
+        self.has_trials = False
         self.doubts = Doubts()
 
     def add(self, row: GradedRow) -> None:
-        score, broken = row.verdict.score, row.verdict.broken
-        if row.verdict.grades or broken:
-            self.doubts.add(row.verdict.grades, broken)
-        self.n_rows += 1
-        if score is not None:
-            self.n_graded += 1
-            self.n_passed += score.pass_
-        elif broken:
-            self.n_broken += 1
-            self.first_broken = self.first_broken or f"{_name(row)}: {_first(broken)}"
+        self.has_trials |= row.trials is not None
+        for name, verdict in _named(row):
+            score, broken = verdict.score, verdict.broken
+            if verdict.grades or broken:
+                self.doubts.add(verdict.grades, broken)
+            self.n_rows += 1
+            if score is not None:
+                self.n_graded += 1
+                self.n_passed += score.pass_
+            elif broken:
+                self.n_broken += 1
+                self.first_broken = self.first_broken or f"{name}: {_first(broken)}"
 
     def summary(self, target: str) -> str:
-        parts = [f"{self.n_passed} of {self.n_graded} passed"]
+        what = "trials " if self.has_trials else ""
+        parts = [f"{self.n_passed} of {self.n_graded} {what}passed"]
         unmeasured = self.n_rows - self.n_graded - self.n_broken
         parts += [f"{self.n_before} were already graded"] if self.n_before else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
@@ -188,15 +193,20 @@ class _Tally:
         return ", ".join(parts) + (f" -> {target}" if target else "")
 
 
-def _shown(row: GradedRow) -> str:
-    score, broken = row.verdict.score, row.verdict.broken
-    if score is not None:
-        return f"{'✓' if score.pass_ else '✗'} {_name(row)}: {score.score:g}"
-    return f"! {_name(row)}: {_first(broken) if broken else 'not a measurement of the agent'}"
+def _shown(row: GradedRow) -> Iterator[str]:
+    for name, verdict in _named(row):
+        score, broken = verdict.score, verdict.broken
+        if score is not None:
+            yield f"{'✓' if score.pass_ else '✗'} {name}: {score.score:g}"
+        else:
+            yield f"! {name}: {_first(broken) if broken else 'not a measurement of the agent'}"
 
 
-def _name(row: GradedRow) -> str:
-    return visible_line(str(row.id))
+def _named(row: GradedRow) -> Iterator[tuple[str, Verdict]]:
+    """Yield the verdict on each trial of a row, and what the trial is called."""
+    name = visible_line(str(row.id))
+    for number, verdict in enumerate(row.verdicts, 1):
+        yield name if row.trials is None else f"{name}, trial {number}", verdict
 
 
 def _first(broken: dict[str, str]) -> str:

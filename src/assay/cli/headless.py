@@ -17,12 +17,15 @@ import click
 from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
+from assay.cli.debug import DebugTrace
 from assay.cli.group import ENDING_SIGNALS, examples
 from assay.cli.options import (
+    DEBUG_HELP,
     DEFAULT_TIMEOUT_MS,
     AgentOptions,
     agent_options,
     agent_ref,
+    text_agent_options,
     with_options,
 )
 from assay.cli.parameters import help_option
@@ -51,7 +54,7 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
         "assay capture evals/prompts.jsonl -o served.jsonl -- assay headless -s demo",
     ),
 )
-@with_options(agent_options)
+@with_options(agent_options, text_agent_options)
 @click.option(
     "-t",
     "--timeout",
@@ -61,9 +64,7 @@ class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
     f"Default: the schema's limit, or {DEFAULT_TIMEOUT_MS}.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print progress to stderr.")
-@click.option(
-    "--debug", is_flag=True, help="Print progress to stderr, and a traceback if the command fails."
-)
+@click.option("--debug", is_flag=True, help=DEBUG_HELP)
 @help_option
 def command(**values: Any) -> None:
     """Speak the Agent Client Protocol on stdin and stdout, and pass the prompts on to the agent.
@@ -71,9 +72,6 @@ def command(**values: Any) -> None:
     It runs until stdin ends or a signal such as Ctrl-C, and then stops all its agents.
     """
     options = HeadlessOptions(**values)
-    if not options.schema:
-        msg = "No agent given. Use -s SCHEMA."
-        raise click.UsageError(msg)
     agent = agent_ref(options)
     adapter = plugins.adapter(agent)
     timeout_ms = options.timeout or adapter.timeout_ms or DEFAULT_TIMEOUT_MS
@@ -82,7 +80,10 @@ def command(**values: Any) -> None:
         limits = Limits(turn_s=timeout_ms / 1000)
         context = ServerContext(
             adapter=adapter,
-            open_conversation=partial(open_conversation, agent, adapter, limits, Path(raw)),
+            open_conversation=partial(
+                _open_traced if options.debug else open_conversation,
+                *(agent, adapter, limits, Path(raw)),
+            ),
             judge=partial(extract, adapter=adapter),
         )
         for number in ENDING_SIGNALS:
@@ -125,6 +126,12 @@ def open_conversation(
     places = Places(RawStreams(None), cwd, None, str(raw_dir / name))
     mark = Mark(f"{spec.run_token}.{spec.folder}")
     return Conversation(spec, adapter, places, {}, mark, on_step)
+
+
+def _open_traced(*args: Any) -> Conversation:
+    conversation = open_conversation(*args)
+    conversation.trace = DebugTrace()
+    return conversation
 
 
 def _lines(fd: int) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "headless": "Serve any agent over the Agent Client Protocol on stdio.",
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "schemas": "List or export the JSON Schema of every file format.",
+    "skills": "Install skills that teach agents to use Assay.",
     "init": "Write prompts and a grader to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }

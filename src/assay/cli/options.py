@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import click
@@ -42,10 +45,17 @@ from assay.records.spec import Limits, PluginRef, Surroundings
 from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
+DEBUG_HELP = (
+    "Print to stderr, besides progress, the command line of each agent and the names of its "
+    "variables, each line that it prints and what that was mapped to, and how it ended; and a "
+    "traceback if the command fails."
+)
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     schema: str | None = None
+    simple: str | None = None
+    shell: str | None = None
     model: str | None = None
     agent_args: Sequence[str] = ()
     mcp: Path | None = None
@@ -124,6 +134,21 @@ agent_options: list[Decorator] = [
         help="Allow the agent at most N model calls. Default: the agent's own limit.",
     ),
 ]
+text_agent_options: list[Decorator] = [
+    click.option(
+        "--simple",
+        metavar="COMMAND",
+        help="The agent is this command, with {} replaced by the prompt; all it prints is the "
+        "answer. No shell is involved.",
+    ),
+    click.option(
+        "--shell",
+        metavar="COMMAND",
+        help='The agent is this shell command, with the prompt in the variable "$PROMPT"; all it '
+        "prints is the answer.",
+    ),
+]
+"""For agents that need no schema."""
 output_options: list[Decorator] = [
     output_option,
     click.option(
@@ -273,11 +298,7 @@ run_options: list[Decorator] = [
     click.option(
         "--json", "as_json", is_flag=True, help="Print progress as JSON events to stderr."
     ),
-    click.option(
-        "--debug",
-        is_flag=True,
-        help="Print progress to stderr, and a traceback if the command fails.",
-    ),
+    click.option("--debug", is_flag=True, help=DEBUG_HELP),
 ]
 
 
@@ -335,17 +356,29 @@ def resume_of(
 
 
 def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
-    """The agent given with -s, or as a command after -- that speaks the Agent Client Protocol."""
-    agent_command: list[str] = ctx.meta.get("after_dashes", [])
-    if agent_command and options.schema:
-        msg = "Give the agent either with -s or after --, not both."
+    """The agent given by name, or as a program that speaks the Agent Client Protocol."""
+    program: list[str] = ctx.meta.get("program", [])
+    given = _given(options)
+    if not program and not given:
+        msg = (
+            "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND, or name a program "
+            "that speaks the Agent Client Protocol after the prompts."
+        )
         raise click.UsageError(msg)
-    if agent_command:
-        return PluginRef(name="acp", options={"command": agent_command})
-    if not options.schema:
-        msg = "No agent given. Use -s SCHEMA, or put the agent's command after --."
+    if not program:
+        return agent_ref(options)
+    if given:
+        msg = (
+            f"Give the agent either with {given[0][0]} or as a program ({program[0]}), not both. "
+            "Only one prompt file is read."
+        )
         raise click.UsageError(msg)
-    return agent_ref(options)
+    # Our own server of agents, also where `assay` is not on the PATH.
+    ours = {"assay": program[1:], "headless": program}.get(program[0])
+    if ours is None or which(program[0]):
+        return _with_options(PluginRef(name="acp", options={"command": program}), options)
+    command, name = [sys.executable, "-m", "assay", *ours], shlex.join(["assay", *ours])
+    return _with_options(PluginRef(name="acp", options={"command": command, "name": name}), options)
 
 
 def agent_ref(options: AgentOptions) -> PluginRef:
@@ -354,7 +387,21 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         from assay.adapters.prices import price_table  # late: seldom used before a trial ends
 
         price_table()
-    ref = _schema_on_stdin() if options.schema == "-" else plugins.adapter_ref(options.schema or "")
+    given = _given(options)
+    if not given:
+        msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
+        raise click.UsageError(msg)
+    (flag, value), *others = given
+    for other, _ in others:
+        click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
+    if flag == "-s":
+        ref = _schema_on_stdin() if value == "-" else plugins.adapter_ref(value)
+    else:
+        ref = PluginRef(name=flag.removeprefix("--"), options={"template": value})
+    return _with_options(ref, options)
+
+
+def _with_options(ref: PluginRef, options: AgentOptions) -> PluginRef:
     more: dict[str, Any] = {
         "model": options.model,
         "args": tuple(options.agent_args),
@@ -372,6 +419,12 @@ def _schema_on_stdin() -> PluginRef:
     claim_stdin()
     schema = _json(sys.stdin.buffer.read(), "stdin")
     return PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
+
+
+def _given(options: AgentOptions) -> list[tuple[str, str]]:
+    """The options that name an agent, the one that counts first."""
+    ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
+    return [(flag, value) for flag, value in ways if value]
 
 
 def _check_supported(name: str, more: dict[str, Any]) -> None:
@@ -448,6 +501,8 @@ def setting(
     )
     token = _run_token(options.output)
     surroundings = _surroundings(options, token, keep_raw=keep_raw)
+    wanted = (getattr(plugins.grader(ref), "wants_snapshot", False) for ref in graders)
+    surroundings = msgspec.structs.replace(surroundings, snapshot=any(wanted))
     check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
@@ -463,9 +518,14 @@ def setting(
 def _findable(agent: PluginRef, around: Surroundings) -> PluginRef:
     """Make files of the agent's command absolute: a workspace is another folder than ours."""
     options = agent.options
+    if around.workspace_dir is None or around.container:
+        return agent
+    if "template" in options:
+        text = _absolute_scripts(options["template"], around.cwd)
+        return msgspec.structs.replace(agent, options={**options, "template": text})
     schema = options.get("schema")
     command = schema.get("command") if isinstance(schema, dict) else options.get("command")
-    if around.workspace_dir is None or around.container or not isinstance(command, list):
+    if not isinstance(command, list):
         return agent
     found = [_absolute(word, around.cwd) for word in command]
     changed = {"schema": {**schema, "command": found}} if schema else {"command": found}
@@ -477,6 +537,20 @@ def _absolute(word: Any, folder: str) -> Any:
     if not isinstance(word, str) or not ("/" in word or Path(word).suffix):
         return word
     return _file_in(word, Path(folder)) or word
+
+
+_SCRIPT = re.compile(
+    r"(?<![^\s;|&])(?:\.{1,2}/[\w./+-]+|[\w.+-][\w./+-]*\.(?:py|js|mjs|cjs|ts|mts|sh|rb|pl|php)\b)"
+)
+
+
+def _absolute_scripts(template: str, folder: str) -> str:
+    """The same for a command line as text: only scripts and ./programs, as the rest may be data."""
+
+    def absolute(found: re.Match[str]) -> str:
+        return shlex.quote(_file_in(found[0], Path(folder)) or found[0])
+
+    return _SCRIPT.sub(absolute, template)
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
@@ -516,7 +590,14 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
+        ours=_written(output, raw),
     )
+
+
+def _written(output: Path | None, raw: Path | None) -> tuple[str, ...]:
+    """Return what this run writes: the output, its journal and the raw streams."""
+    files = [output, output.with_name(f"{output.name}.partial")] if output else []
+    return tuple(str(path.resolve()) for path in (*files, raw) if path)
 
 
 def _run_token(output: Path | None) -> str:

@@ -190,8 +190,10 @@ def _for_device(target: BinaryIO) -> BinaryIO:
 class _Guarded(io.TextIOWrapper):
     def __init__(self, plain: io.TextIOWrapper) -> None:
         plain.flush()
+        buffered = isinstance(plain.buffer, io.BufferedWriter)
+        below = plain.buffer if buffered else _WholeWrites(plain.buffer)
         super().__init__(
-            plain.buffer,
+            cast(BinaryIO, below),
             encoding=plain.encoding,
             errors=plain.errors,
             line_buffering=plain.line_buffering,
@@ -199,7 +201,7 @@ class _Guarded(io.TextIOWrapper):
         )
         self.plain = plain
         """Kept: a stream that nobody keeps is closed, and what it wraps with it."""
-        self._bytes = _VisibleBytes(self) if plain.isatty() else plain.buffer
+        self._bytes = _VisibleBytes(self) if plain.isatty() else below
 
     @property
     def buffer(self) -> BinaryIO:
@@ -208,6 +210,29 @@ class _Guarded(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         super().write(visible(text))
         return len(text)
+
+
+class _WholeWrites(io.RawIOBase):
+    """Writes all it is given. Python's stdout does not under PYTHONUNBUFFERED: of a large row to a
+    pipe, a signal such as the end of an agent leaves out the rest."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+    def write(self, data: Any, /) -> int:
+        left = memoryview(data).cast("B")
+        while left:
+            left = left[self._raw.write(left) or 0 :]
+        return len(data)
 
 
 class _VisibleBytes(io.RawIOBase):
@@ -290,7 +315,7 @@ class Sink:
             if (spec := by_id.get(key.id)) is None:
                 continue
             resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
-            if resume.regrade and resume.is_outdated(key.identity, spec):
+            if resume.grades_again(key.identity, spec, key.attempts):
                 outdated.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)

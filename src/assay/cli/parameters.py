@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
+from shutil import which
 from typing import Any, ClassVar
 
 import click
@@ -37,15 +38,84 @@ class WithSandbox(click.Command):
         return super().parse_args(ctx, spelled)
 
 
-class AfterDashes(WithSandbox):
-    """A command that keeps the arguments after -- apart: they are another program's."""
+class WithProgram(WithSandbox):
+    """A command that takes the command line of an agent: behind --, or behind the prompts.
+
+    Behind the prompts, its first word is a program. What follows is the program's, except for
+    options of this command that do not describe an agent, such as -o.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            cut = args.index("--")
-            ctx.meta["after_dashes"] = args[cut + 1 :]
-            args = args[:cut]
-        return super().parse_args(ctx, args)
+        words = _Words(self, ctx, args)
+        ctx.meta["program"], ctx.meta["taken_back"] = words.program, words.taken_back
+        return super().parse_args(ctx, words.ours)
+
+
+class _Words:
+    """The words of a command line, divided between this command and a program."""
+
+    def __init__(self, command: click.Command, ctx: click.Context, args: list[str]) -> None:
+        self._options = {
+            name: option
+            for option in command.get_params(ctx)
+            if isinstance(option, click.Option)
+            for name in (*option.opts, *option.secondary_opts)
+        }
+        self.ours: list[str] = []
+        self.program: list[str] = []
+        self.taken_back: list[str] = []
+        """Names of our options that stand behind the program's first word."""
+        self._names_agent = False
+        self._n_words = 0
+        rest = list(args)
+        while rest:
+            self._take(rest.pop(0), rest)
+
+    def _take(self, word: str, rest: list[str]) -> None:
+        if word == "--":
+            self.program += [word, *rest] if self.program else rest
+            rest.clear()
+        elif word.startswith("-") and len(word) > 1:
+            self._take_option(word, rest)
+        elif self.program or self._starts_program(word, rest):
+            self.program.append(word)
+        else:
+            self._n_words += 1
+            self.ours.append(word)
+
+    def _take_option(self, word: str, rest: list[str]) -> None:
+        name, attached = word.partition("=")[::2] if word[:2] == "--" else (word[:2], word[2:])
+        option = self._options.get(name)
+        describes_agent = option is not None and option.name in _DESCRIBES_AGENT
+        if self.program and (option is None or describes_agent):
+            self.program.append(word)
+            return
+        self._names_agent = self._names_agent or _names_agent(word)
+        self._n_words += name in ("--stdin", "--benchmark")  # in place of the prompt file
+        if self.program:
+            self.taken_back.append(name)
+        self.ours.append(word)
+        # --sandbox may stand alone: see WithSandbox.
+        takes_value = option is not None and not option.is_flag and name != "--sandbox"
+        if takes_value and not attached and rest:
+            self.ours.append(rest.pop(0))
+
+    def _starts_program(self, word: str, rest: list[str]) -> bool:
+        """Whether a word behind the prompts is a program; a second prompt file is none."""
+        if self._n_words == 0:
+            return False
+        named = self._names_agent or any(map(_names_agent, rest))
+        is_file = word.endswith((".jsonl", ".json"))
+        return not named or "headless" in (word, *rest) or bool(not is_file and which(word))
+
+
+def _names_agent(word: str) -> bool:
+    is_short = word.startswith("-s") and not word.startswith("--")
+    return is_short or word.partition("=")[0] in ("--schema", "--simple", "--shell")
+
+
+_DESCRIBES_AGENT = {"schema", "simple", "shell", "model", "agent_args", "mcp", "max_turns"}
+"""Options that say which agent it is: behind a program, which is one itself, they are its own."""
 
 
 class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click

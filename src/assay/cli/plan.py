@@ -1,5 +1,6 @@
 """assay plan: how many prompts and trials a comparison needs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,20 @@ from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
+    difficulty_of,
     plan_rows,
     power_with,
     rates_of_pilot,
-    reach,
-    reach_of_rate,
     spread_of_pilot,
     spread_of_rates,
 )
 from assay.compare.runs import Run, load_run
-from assay.stats.verdict import GateName, GateReach
+from assay.stats.planning import Difficulty
+from assay.stats.verdict import GateName, simulate_gate
 
 _TRIALS = (1, 3, 5, 10)
 _MAX_PILOTS = 2
+_FEWEST_RIGHT = 0.5
 _PROMPTS = click.IntRange(min=1, max=1_000_000)
 
 
@@ -41,6 +43,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     difference: float
     power: float
     rate: float | None
+    icc: float
+    correlation: float
     trials: tuple[int, ...]
     n_prompts: int | None
     concurrency: int
@@ -80,6 +84,22 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--rate", type=Number(0, 1), metavar="RATE", help="Pass rate to assume if there is no pilot."
 )
 @click.option(
+    "--icc",
+    type=Number(0, 1),
+    default=0.5,
+    metavar="RATE",
+    help="How alike the trials of one prompt are, where the pilot does not show it: 0 if all "
+    "prompts are equally hard, 1 if each passes always or never. Default: 0.5.",
+)
+@click.option(
+    "--correlation",
+    type=Number(0, 1),
+    default=0.5,
+    metavar="RATE",
+    help="How far both agents find the same prompts hard, where no two pilots show it. "
+    "Default: 0.5.",
+)
+@click.option(
     "-k",
     "trials",
     type=click.IntRange(min=1),
@@ -99,7 +119,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "not-better"]),
-    help="Check whether this gate of assay compare can pass and fail at all.",
+    help="Simulate how often this gate of assay compare passes a good run and stops a bad one.",
 )
 @click.option(
     "--margin",
@@ -116,8 +136,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Plan a comparison from PILOT, one or two graded result files, or from an assumed --rate.
 
-    The exit code is 4 if --fail-on names a gate that could never pass, or never fail, with these
-    prompts.
+    The exit code is 4 if --fail-on names a gate that would pass a good run, or stop a bad one, in
+    fewer than half of all builds with these prompts.
     """
     options = _Options(**given)
     _check_usage(options)
@@ -129,28 +149,43 @@ def command(**given: Any) -> None:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
     plan = _plan(runs, options)
     gate = plan.get("gate")
-    possible = not gate or (gate["canPass"] and gate["canFail"])
     if options.as_json:
         text = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
     else:
         lines = _plan_lines(plan)
-        if gate and possible:
-            name = f"Gate {options.fail_on} with margin {options.margin:g}"
-            lines.append(f"{name}: {gate['words']}.")
+        if gate:
+            lines += _gate_lines(gate, options)
         text = "\n".join(lines)
     with whole_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
-    if gate and not possible:
+    if gate and min(gate["goodPasses"], gate["badStopped"]) < _FEWEST_RIGHT:
         click.echo(f"Refused: {gate['words']}", err=True)
         raise click.exceptions.Exit(4)
 
 
+def _gate_lines(gate: dict[str, Any], options: _Options) -> Iterator[str]:
+    needed = gate["promptsFor80"]
+    yield (
+        f"Gate {options.fail_on} with margin {options.margin:g}, {gate['nPrompts']:,} prompts and "
+        f"{gate['nTrials']} {_trials(gate['nTrials'])} each ({gate['source']}): {gate['words']}."
+    )
+    if needed is None:
+        yield "No practical number of prompts would pass a good run in 80 % of builds."
+    else:
+        yield f"A good run passes in 80 % of builds from {needed:,} prompts on."
+
+
 def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
     if runs:
-        spread, source = spread_of_pilot(runs)
+        spread, source = spread_of_pilot(runs, icc=options.icc, correlation=options.correlation)
         rates = rates_of_pilot(runs)
     else:
-        spread, source = spread_of_rates(options.rate or 0.0, options.difference)
+        spread, source = spread_of_rates(
+            options.rate or 0.0,
+            options.difference,
+            icc=options.icc,
+            correlation=options.correlation,
+        )
         rates = Rates()
     rows = plan_rows(
         spread,
@@ -164,7 +199,7 @@ def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
     plan |= {"power": options.power, "spread": msgspec.to_builtins(spread), "rows": rows}
     plan["atHand"] = _at_hand(runs, options, spread)
     if options.fail_on:
-        plan["gate"] = msgspec.to_builtins(_reach(runs, options.fail_on, options))
+        plan["gate"] = _gate_chances(runs, options.fail_on, options)
     return plan
 
 
@@ -183,12 +218,23 @@ def _check_usage(options: _Options) -> None:
         raise click.UsageError(msg)
 
 
-def _reach(runs: list[Run], gate: GateName, options: _Options) -> GateReach:
-    """Try the gate on the pilot, or on as many prompts as there will be."""
+def _gate_chances(runs: list[Run], gate: GateName, options: _Options) -> dict[str, Any]:
+    """Try the gate on runs like the pilot, or like what is assumed."""
     if runs:
-        return reach(runs[0], gate, options.margin, options.n_prompts)
-    k = options.trials[0] if options.trials else 1
-    return reach_of_rate(options.rate or 0.0, (options.n_prompts or 0, k), gate, options.margin)
+        difficulty, source = difficulty_of(runs[0], options.icc)
+    else:
+        difficulty = Difficulty(options.rate or 0.0, options.icc)
+        source = f"assumed: rate {difficulty.rate:g}, ICC {difficulty.icc:g}"
+    n_prompts = options.n_prompts or len(runs[0].ids)
+    n_trials = options.trials[0] if options.trials else int(runs[0].k.max()) if runs else 1
+    chances = simulate_gate(
+        gate,
+        difficulty,
+        (n_prompts, n_trials),
+        margin=options.margin,
+        difference=options.difference,
+    )
+    return {"source": source, **msgspec.to_builtins(chances)}
 
 
 def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] | None:

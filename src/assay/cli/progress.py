@@ -2,6 +2,9 @@
 
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +13,8 @@ from msgspec import field
 
 from assay.cli.doubts import Doubts
 from assay.cli.output import note_unmasked
+from assay.errors import AssayError
+from assay.pipeline.extract import raw_failure
 from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, ToolCall
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
@@ -70,6 +75,12 @@ class Progress:
             running.step, running.n_steps = label, running.n_steps + 1
         self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
 
+    def expect(self, prompt_ids: Iterable[str], each: int | None = None) -> None:
+        """Take note of the prompt of each trial to come; each: there are several of a prompt."""
+        self.tally.missing = Counter(prompt_ids)
+        self.tally.n_prompts = len(self.tally.missing)
+        self.tally.has_repeats = each is not None
+
     def say(self, text: str) -> None:
         """Print a line if --progress was given."""
         if self._plain:
@@ -77,7 +88,8 @@ class Progress:
 
     def finished(self, spec: TrialSpec, result: Capture | RawOutput) -> None:
         # `or None`: what a row does not have is UNSET.
-        failure, cost, passed = result.failure or None, None, None
+        failure = raw_failure(result) if isinstance(result, RawOutput) else result.failure or None
+        cost, passed = None, None
         if isinstance(result, Capture):
             usage = result.usage or None
             cost = (usage.spent_usd or None) if usage else None
@@ -89,7 +101,7 @@ class Progress:
             self.tally.note_problems(spec, result)
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        self.tally.finish(failure.cause if failure else None, cost, passed)
+        self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self.tally.running.pop(spec.folder, None)
         self._show(result.id, failure, result.timing.total, passed)
 
@@ -109,8 +121,7 @@ class Progress:
     def nothing_measured(self) -> str:
         """Say so when no finished trial measures the agent; otherwise return an empty text."""
         n_done, causes = self.tally.n_done, self.tally.causes
-        n_unmeasured = sum(n for cause, n in causes.items() if not Cause(cause).measures_agent)
-        if not n_done or n_unmeasured < n_done:
+        if not n_done or self.tally.n_unmeasured < n_done:
             return ""
         most = max(causes, key=lambda cause: causes[cause])
         why = f": {self._reasons[most]}" if self._reasons.get(most) else ""
@@ -133,11 +144,11 @@ class Progress:
             event = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}
             self._write_event("finished", **event, **self._numbers())
         if self._plain:
-            sign = "!" if failure else "✓"
+            sign = "!" if failure else "✗" if passed is False else "✓"
             why = f" - {failure.cause}: {failure.message}" if failure else ""
+            why = why or (" - did not pass" if passed is False else "")
             self.say(f"{sign} {visible_line(prompt_id)} ({total_ms:.0f} ms){why}")
-            done = f"{self.tally.n_done}/{self.tally.total}"
-            self.say(f"Progress: {done} prompts completed{self.tally.short_info()}")
+            self.say(f"Progress: {self.tally.done_text()}{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
             click.echo(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
@@ -158,6 +169,10 @@ class Progress:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line).decode(), err=True)
+
+
+type Passes = dict[str, tuple[int, int]]
+"""Of each prompt: how many trials passed, and how many were measured."""
 
 
 class Running(msgspec.Struct):
@@ -186,12 +201,23 @@ class Tally(msgspec.Struct):
     causes: dict[str, int] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
+    n_prompts: int = 0
+    has_repeats: bool = False
+    missing: dict[str, int] = field(default_factory=dict)
+    """How many trials of each prompt are to come."""
+    passes: Passes = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.began_s
 
-    def finish(self, cause: str | None, cost: float | None, passed: bool | None = None) -> None:
+    def finish(
+        self,
+        cause: str | None,
+        cost: float | None,
+        passed: bool | None = None,
+        prompt_id: str = "",
+    ) -> None:
         self.n_done += 1
         if cost:
             self.cost_usd += cost
@@ -201,6 +227,25 @@ class Tally(msgspec.Struct):
         if passed is not None:
             self.n_measured += 1
             self.n_passed += passed
+            n_passed, n_measured = self.passes.get(prompt_id, (0, 0))
+            self.passes[prompt_id] = n_passed + passed, n_measured + 1
+        left = self.missing.get(prompt_id, 0)
+        if left > 1:
+            self.missing[prompt_id] = left - 1
+        elif left:
+            del self.missing[prompt_id]
+
+    @property
+    def n_unmeasured(self) -> int:
+        """How many finished trials say nothing about the agent."""
+        return sum(n for cause, n in self.causes.items() if not Cause(cause).measures_agent)
+
+    def done_text(self) -> str:
+        """How many prompts are complete, and how many trials if a prompt has several."""
+        if not self.n_prompts:
+            return f"{self.n_done}/{self.total} trials completed"
+        done = f"{self.n_prompts - len(self.missing)}/{self.n_prompts} prompts completed"
+        return f"{done} ({self.n_done}/{self.total} trials)" if self.has_repeats else done
 
     def note_problems(self, spec: TrialSpec, row: Capture) -> None:
         """Count what the agent lacked of the set-up that was asked for."""
@@ -258,8 +303,39 @@ class Tally(msgspec.Struct):
     def short_info(self) -> str:
         """Failures and cost, if there are any."""
         failed = sum(self.causes.values())
-        parts = [f"{failed} failed" if failed else "", f"${self.cost_usd:.2f}"]
-        return "  ".join(["", *filter(None, parts)]) if self.cost_usd or failed else ""
+        cost = f"${self.cost_usd:.2f}" if self.cost_usd else ""
+        parts = [f"{failed} failed" if failed else "", cost]
+        return "".join(f"  {part}" for part in parts if part)
+
+
+def rate_text(passes: Passes) -> str:
+    """The pass rate with its interval, trials clustered in prompts; nothing without a grade."""
+    if not passes:
+        return ""
+    from assay.stats.rates import rate_interval  # late: numpy
+
+    n_passed, n_measured = map(list, zip(*passes.values(), strict=True))
+    rate, interval = rate_interval(n_passed, n_measured)
+    if rate is None or interval is None:
+        return ""
+    of = f"{sum(n_passed)} of {counted_noun(sum(n_measured), 'trial')}"
+    return f"Pass rate {rate:.0%} (95% interval {interval.low:.0%} to {interval.high:.0%}), {of}."
+
+
+def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:
+    """Count the grades of an output that holds rows of an earlier run, too."""
+    from assay.compare.runs import load_run  # late: numpy
+
+    try:
+        run = load_run(output.name, output, "trials" if is_trials else "capture", "category")
+    except AssayError:  # it may hold anything that somebody added
+        return None
+    counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
+    return {str(n): count for n, count in enumerate(counts) if count[1]}
+
+
+def counted_noun(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def clock_text(seconds: float) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from assay.cli.batch import CommandBatch, prompt_file
+from assay.cli.debug import debug_trace
 from assay.cli.group import CACHE, examples, variables
 from assay.cli.options import (
     BatchOptions,
@@ -12,20 +13,13 @@ from assay.cli.options import (
     agent_ref,
     output_options,
     run_options,
+    text_agent_options,
     with_options,
 )
 from assay.cli.output import open_sink
 from assay.cli.parameters import WithSandbox, help_option
 from assay.pipeline.batch import run_batch
 from assay.pipeline.stages import RunTrial
-from assay.records.spec import PluginRef
-
-
-class RunOptions(BatchOptions, frozen=True, kw_only=True):
-    """What only run takes: agents that need no schema."""
-
-    simple: str | None
-    shell: str | None
 
 
 @click.command(
@@ -39,41 +33,19 @@ class RunOptions(BatchOptions, frozen=True, kw_only=True):
     ),
 )
 @click.argument("prompts", nargs=-1)
-@with_options(agent_options)
-@click.option(
-    "--simple",
-    metavar="COMMAND",
-    help="Run this command, with {} replaced by the prompt; no shell is involved.",
-)
-@click.option(
-    "--shell",
-    metavar="COMMAND",
-    help='Run this shell command, with the prompt in the variable "$PROMPT".',
-)
-@with_options(output_options, run_options)
+@with_options(agent_options, text_agent_options, output_options, run_options)
 @help_option
 def command(**values: Any) -> None:
     """Run every prompt in the file PROMPTS (default: stdin) and keep the raw output.
 
     Writes one JSON line per trial, which `assay extract` turns into a trajectory.
     """
-    options = RunOptions(**values)
-    agent = _agent(options)
+    options = BatchOptions(**values)
+    agent = agent_ref(options)
     source = prompt_file(options.prompts, from_stdin=not options.prompts)
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    planned = CommandBatch(options, agent, source, keep_raw=False)
+    planned = CommandBatch(options, agent, source, keep_raw=False, turns_alone=True)
     with open_sink(options.output, planned.mode, kind="run", resume=planned.resume) as sink:
-        progress = run_batch(
-            planned.batch, RunTrial(options.retries), sink, planned.show, planned.place()
-        )
+        work = RunTrial(options.retries, debug_trace(options))
+        progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
     planned.conclude(progress)
-
-
-def _agent(options: RunOptions) -> PluginRef:
-    if options.schema:
-        return agent_ref(options)
-    for name, template in (("simple", options.simple), ("shell", options.shell)):
-        if template:
-            return PluginRef(name=name, options={"template": template})
-    msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
-    raise click.UsageError(msg)

@@ -13,7 +13,7 @@ from assay.cli.parameters import (
     output_option,
     overwrite_option,
 )
-from assay.records.rows import open_rows
+from assay.records.rows import open_trials
 from assay.report.summary import write_summary, write_summary_markdown
 
 
@@ -42,11 +42,12 @@ def command(
     """Write one short row per trial in the file RESULTS (default: stdin).
 
     A row has id, input, output, toolCalls and duration. Where they are known, pass, score and
-    the cause of a failure are added.
+    the cause of a failure are added. RESULTS is a file of capture, grade or trials; rows of trials
+    have a trialNum.
     """
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary
-    with open_rows(results) as rows:
+    with open_trials(results) as rows:
         refuse_empty_stdin(rows, results, "summarize reads what `assay capture` wrote")
         with whole_output(output, overwrite=overwrite) as out:
             problems = write(rows, out)

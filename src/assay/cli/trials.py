@@ -14,10 +14,11 @@ from assay.cli.options import (
     output_options,
     regrade_options,
     run_options,
+    text_agent_options,
     with_options,
 )
 from assay.cli.output import open_sink
-from assay.cli.parameters import AfterDashes, help_option, stdin_option
+from assay.cli.parameters import WithProgram, help_option, stdin_option
 from assay.pipeline.batch import run_batch
 from assay.pipeline.trials import TrialRows
 
@@ -27,7 +28,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
 
 
 @click.command(
-    cls=AfterDashes,
+    cls=WithProgram,
     short_help="Run every prompt several times, to measure pass@k.",
     epilog=variables(*PRICES, *CACHE)
     + examples(
@@ -35,8 +36,8 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
         "assay trials evals/prompts.jsonl -s demo:better -g contains -k 3 -j 4 -o after.jsonl",
     ),
 )
-@click.argument("prompts", nargs=-1)
-@with_options(agent_options, output_options, grader_options, regrade_options)
+@click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")
+@with_options(agent_options, text_agent_options, output_options, grader_options, regrade_options)
 @click.option(
     "-k",
     "--k",

@@ -53,6 +53,8 @@ _MOST_TOOLS = 60_000
 """Tools that are counted by name; names beyond it are ignored."""
 _MOST_SETUPS = 10_000
 """Sets of problems that are told apart; the number beyond it stands for all others."""
+_MOST_MEASURES = 20
+"""Measures that are shown; names beyond it are ignored."""
 _OTHER_SETUPS: Problems = ("other problems with the set-up",)
 
 ROW = {
@@ -111,6 +113,8 @@ class RunFacts(msgspec.Struct, rename="camel"):
     """Whether any step is more than a message; only known where steps are read."""
     tools: dict[str, list[int]] = {}
     """Calls and failed calls of each tool; only where steps are read."""
+    measures: dict[str, tuple[int, float]] = {}
+    """Of each number in outcome.measures of the grades: of how many trials, and their sum."""
 
 
 class Block(NamedTuple):
@@ -259,6 +263,7 @@ class ColumnReader:
             trials["answered"][:] = _each(fields["failure"], "answered")
             trials["complete"] &= (trials["cause"] == 0) | trials["answered"]
         self._note_agents(fields)
+        self._note_measures(fields["outcome"])
         if self._with_steps:
             self._note_tools(fields)
 
@@ -303,6 +308,19 @@ class ColumnReader:
         for grades in filter(None, fields["grades"]):
             for name, grade in grades.items():
                 self._facts.graders.setdefault(name, set()).add(grade.version or "unknown")
+
+    def _note_measures(self, outcomes: Sequence[msgspec.Raw]) -> None:
+        """Add up the numbers that a grader wants to be shown beside its score."""
+        if outcomes.count(NO_JSON) == len(outcomes):
+            return
+        facts = self._facts
+        for outcome in outcomes:
+            if b'"measures"' not in bytes(outcome):
+                continue
+            for name, value in _measures(outcome).items():
+                if name in facts.measures or len(facts.measures) < _MOST_MEASURES:
+                    n, total = facts.measures.get(name, (0, 0.0))
+                    facts.measures[name] = (n + 1, total + value)
 
     def _note_tools(self, fields: Fields) -> None:
         facts = self._facts
@@ -388,6 +406,19 @@ def _usage(used: Sequence[Any]) -> tuple[Floats | float, Floats | float]:
         tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
     tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
     return _numbers(_each(used, "cost_usd")), tokens
+
+
+def _measures(outcome: msgspec.Raw) -> dict[str, float]:
+    """The finite numbers of outcome.measures; any program may have written the row."""
+    try:
+        found = msgspec.json.decode(outcome)["measures"]
+        return {
+            str(name): float(value)
+            for name, value in found.items()
+            if isinstance(value, int | float) and abs(value) <= _LARGEST
+        }
+    except (*UNREADABLE, TypeError, KeyError, AttributeError):
+        return {}
 
 
 def _old_cause(row: CaptureView) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from assay import plugins
 from assay.compare.head_to_head import Totals
 from assay.compare.pairs import Aligned
 from assay.errors import InputError, PluginError
@@ -39,12 +40,12 @@ class _Ranking(msgspec.Struct):
 
 
 def custom_judge(path: str, host: Host, timeout_s: float = 60.0) -> Callable[[Aligned], Totals]:
-    """Make a strategy of a .py file with a grade (or compare) function, or of a program."""
+    """Make a strategy of a file with a grade (or compare) function, or of a program."""
     file = Path(path)
     if not file.is_file():
         msg = f"Grader not found: {file.resolve()}"
         raise InputError(msg)
-    ask = _python(file) or _program(file, host, timeout_s)
+    ask = _module(file, host, timeout_s) or _python(file) or _program(file, host, timeout_s)
 
     def rank(aligned: Aligned) -> Totals:
         totals = [np.full(len(run.ids), np.nan) for run in aligned.runs]
@@ -107,6 +108,23 @@ def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
     ordered = sorted(ranking, key=lambda place: place.rank)
     agree = all(a.score >= b.score for a, b in pairwise(ordered))
     return {place.run: place.score if agree else 1.0 / place.rank for place in ranking}
+
+
+def _module(file: Path, host: Host, timeout_s: float) -> Ask | None:
+    """Ask a JavaScript or TypeScript module, which the grader of that kind runs."""
+    if not plugins.is_module(file):
+        return None
+    module: Any = plugins.grader(plugins.grader_ref(str(file), timeout_s))
+    module.load(host)
+
+    def ask(question: dict[str, Any]) -> Any:
+        try:
+            return module.ask(question, host)
+        except PluginError as error:
+            msg = f"the comparison grader {file} failed on {question['id']!r}: {error.message}"
+            raise PluginError(msg) from error
+
+    return ask
 
 
 def _python(file: Path) -> Ask | None:

@@ -10,10 +10,10 @@ from assay.compare.columns import Floats
 from assay.compare.head_to_head import pass_k
 from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
-from assay.stats.means import N_RESAMPLES, estimate_mean, estimate_mean_score
+from assay.stats.means import N_RESAMPLES, MeanEstimate, estimate_mean, estimate_mean_score
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import split_rate_variance
-from assay.stats.rates import Interval, rate_interval, share_interval
+from assay.stats.rates import Interval, rate_interval
 
 _BINS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
 _EDGES = (0.2, 0.4, 0.6, 0.8)
@@ -24,37 +24,43 @@ _MOST_FLAKY = 10
 def describe_quality(run: Run) -> dict[str, Any]:
     """Scores and passes of single trials; null where nothing was measured."""
     scores = known(run.score)
-    rate, interval = rate_interval(run.n_passed, run.n_measured)
+    rate, interval = rate_interval(run.n_passed, run.n_measured, clusters=run.clusters)
     n_passed = int(np.nansum(run.passed))
+    per_prompt = _mean_score(run)
     return {
         "type": "run",
-        "avgScore": mean(scores),
+        "avgScore": per_prompt.mean,
         "passRate": rate,
         "passCount": n_passed,
         "failCount": int(run.n_measured.sum()) - n_passed,
         "nMeasured": int(run.n_measured.sum()),
         "scoreDistribution": dict(zip(_BINS, _binned(scores), strict=True)),
         "confidenceIntervals": _present(
-            avgScore=_limits(estimate_mean_score(known(run.mean_of(run.score))).interval),
+            avgScore=_limits(per_prompt.interval),
             passRate=_limits(interval),
         ),
     }
 
 
 def describe_trial_quality(run: Run) -> dict[str, Any] | None:
-    """Scores of all trials; None when no trial has one."""
-    scores = known(run.score)
-    summary = summarize_values(scores)
-    if summary is None:
+    """Scores and passes of all trials; None when no trial was graded.
+
+    Averages are over prompts, however many trials each has, as are their intervals.
+    """
+    summary = summarize_values(known(run.score))
+    rate, interval = rate_interval(run.n_passed, run.n_measured, clusters=run.clusters)
+    if summary is None and rate is None:
         return None
+    per_prompt = _mean_score(run)
     return {
         "type": "trial",
-        "avgScore": summary.mean,
-        "medianScore": summary.p50,
-        "p25Score": summary.p25,
-        "p75Score": summary.p75,
+        "passRate": rate,
+        "avgScore": per_prompt.mean,
+        "medianScore": summary.p50 if summary else None,
+        "p25Score": summary.p25 if summary else None,
+        "p75Score": summary.p75 if summary else None,
         "confidenceIntervals": _present(
-            avgScore=_limits(estimate_mean_score(known(run.mean_of(run.score))).interval)
+            avgScore=_limits(per_prompt.interval), passRate=_limits(interval)
         ),
     }
 
@@ -98,9 +104,9 @@ def describe_trajectories(run: Run) -> dict[str, Any]:
 
 
 def describe_capability(run: Run) -> dict[str, Any]:
-    """Solves at least once: the seed's passAtK, and the unbiased numbers for every k."""
+    """Solves at least once: the unbiased numbers for every k, and the seed's passAtK."""
     at_k = known(pass_k(run)[0])
-    per_k = average_pass_k(run.n_passed, run.n_measured) if run.n_measured.any() else []
+    per_k = average_pass_k(run.n_passed, run.n_measured, run.k)
     return _seed_numbers(at_k, "PassAtK") | {"perK": [msgspec.to_builtins(row) for row in per_k]}
 
 
@@ -140,7 +146,10 @@ def describe_categories(run: Run) -> dict[str, Any]:
         zip(run.category_names, range(len(run.category_names)), strict=True)
     ):
         chosen = run.categories == number
-        rate, interval = rate_interval(run.n_passed[chosen], run.n_measured[chosen])
+        clusters = None if run.clusters is None else run.clusters[chosen]
+        rate, interval = rate_interval(
+            run.n_passed[chosen], run.n_measured[chosen], clusters=clusters
+        )
         section[name] = {
             "n": int(chosen.sum()),
             "nMeasured": int(run.n_measured[chosen].sum()),
@@ -148,6 +157,13 @@ def describe_categories(run: Run) -> dict[str, Any]:
             "interval": _limits(interval),
         }
     return section
+
+
+def _mean_score(run: Run) -> MeanEstimate:
+    scores = run.mean_of(run.score)
+    seen = ~np.isnan(scores)
+    clusters = None if run.clusters is None else run.clusters[seen]
+    return estimate_mean_score(scores[seen], clusters=clusters)
 
 
 def known(column: Floats) -> Floats:
@@ -163,13 +179,14 @@ def mean(values: Floats) -> float | None:
 
 def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
     summary = summarize_values(values)
-    interval = share_interval(values) if values.size > 1 else None
     return {
         f"avg{name}": mean(values),
         f"median{name}": summary.p50 if summary else None,
         f"p25{name}": summary.p25 if summary else None,
         f"p75{name}": summary.p75 if summary else None,
-        "confidenceIntervals": _present(**{f"avg{name}": _limits(interval)}),
+        # The seed's formula is biased: no interval around it would hold the truth.
+        "formula": "seed formula",
+        "confidenceIntervals": {},
     }
 
 

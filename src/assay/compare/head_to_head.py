@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from assay.compare.columns import Floats, Ints
 from assay.compare.pairs import Aligned
@@ -18,25 +17,19 @@ type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
 
-def pairwise(aligned: Aligned, totals: Totals, *, strict: bool = False) -> list[dict[str, Any]]:
-    """Count wins between every two runs, each pair on its own.
-
-    Equal totals are a tie when strict. Otherwise, as in the seed, such a prompt goes to the run
-    named first, unless the two runs cannot be told apart on it at all.
-    """
+def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
+    """Count wins between every two runs, each pair on its own; equal totals are a tie."""
     rows = []
     for a, b in combinations(range(len(aligned.runs)), 2):
         _, in_a, in_b = aligned.both(a, b)
         left, right = totals[a][in_a], totals[b][in_b]
-        equal = left == right
-        tied = equal if strict else equal & _same(aligned.runs[a], in_a, aligned.runs[b], in_b)
         rows.append(
             {
                 "runA": aligned.runs[a].label,
                 "runB": aligned.runs[b].label,
-                "aWins": int(((left > right) | (equal & ~tied)).sum()),
+                "aWins": int((left > right).sum()),
                 "bWins": int((right > left).sum()),
-                "ties": int(tied.sum()),
+                "ties": int((left == right).sum()),
                 "notMeasured": int((np.isnan(left) | np.isnan(right)).sum()),
             }
         )
@@ -65,8 +58,8 @@ def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
     rows = _Rows(aligned)
     return rows.write(
         {
-            "capabilityWinner": rows.winners(at_k, strict=True),
-            "reliabilityWinner": rows.winners(exp_k, strict=True),
+            "capabilityWinner": rows.winners(at_k),
+            "reliabilityWinner": rows.winners(exp_k),
             "passAtK": at_k,
             "passExpK": exp_k,
             "flakiness": [np.maximum(0.0, a - e) for a, e in both],
@@ -112,11 +105,8 @@ class _Rows:
             for i, here in enumerate(map(tuple, present.tolist()))
         ]
 
-    def winners(self, totals: Totals, *, strict: bool = False) -> "_Winners":
-        """Return each prompt's winner: the highest total of the runs that have it.
-
-        Equal totals: no winner when strict; else the first, unless the runs cannot be told apart.
-        """
+    def winners(self, totals: Totals) -> "_Winners":
+        """Return the winner of each prompt: the one run that has the highest total alone."""
         table = np.full(self._where.shape, -np.inf)
         unknown = np.zeros(len(self._where), dtype=bool)
         for r, values in enumerate(totals):
@@ -126,21 +116,8 @@ class _Rows:
         # -inf stands for a run without the prompt; one that was not measured leaves no winner.
         best = np.argmax(np.nan_to_num(table, nan=-np.inf), axis=1)
         top = table[np.arange(len(table)), best]
-        no_winner = unknown | self._tied(table, best, top, strict=strict)
+        no_winner = unknown | ((table == top[:, None]).sum(axis=1) > 1)
         return _Winners(self._labels, np.where(no_winner, len(self._labels), best))
-
-    def _tied(self, table: Any, best: Any, top: Any, *, strict: bool) -> NDArray[np.bool_]:
-        tied = np.zeros(len(table), dtype=bool)
-        for r in range(table.shape[1]):
-            equal = (table[:, r] == top) & (best != r)
-            if strict or not equal.any():
-                tied |= equal
-                continue
-            for first in set(best[equal].tolist()):
-                both = np.flatnonzero(equal & (best == first))
-                run_a, run_b = self._aligned.runs[first], self._aligned.runs[r]
-                tied[both] |= _same(run_a, self._where[both, first], run_b, self._where[both, r])
-        return tied
 
     def _pattern(self, fields: dict[str, Any], present: tuple[bool, ...]) -> bytes:
         text = b'{"id":%b'
@@ -179,16 +156,6 @@ def _tokens(column: Any, where: Ints) -> list[bytes]:
     # Where a run lacks the prompt (-1), any value will do: the pattern has no slot for it.
     values = column[np.maximum(where, 0)].tolist()
     return msgspec.json.encode(values)[1:-1].split(b",")
-
-
-def _same(run_a: Run, in_a: Any, run_b: Run, in_b: Any) -> NDArray[np.bool_]:
-    """Return for each prompt whether the two runs cannot be told apart on it."""
-    alike = np.ones(len(in_a), dtype=bool)
-    for name in ("passed", "score", "duration_ms", "tool_error"):
-        left = run_a.mean_of(getattr(run_a, name))[in_a]
-        right = run_b.mean_of(getattr(run_b, name))[in_b]
-        alike &= (left == right) | (np.isnan(left) & np.isnan(right))
-    return alike
 
 
 _CAPTURE_WEIGHTS = {

@@ -12,8 +12,9 @@ from assay.compare.columns import Floats, Ints
 from assay.compare.runs import Run
 from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
-from assay.stats.rates import bound_difference
-from assay.stats.significance import adjust_holm
+from assay.stats.planning import advise_on_difference
+from assay.stats.rates import Bounds, bound_difference
+from assay.stats.significance import adjust_holm, chance_of_drop
 from assay.stats.verdict import Verdict, judge_difference
 
 
@@ -135,12 +136,20 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
     """Holm over all pairs, of the pass rate's p."""
     adjusted_p_score: float | None = None
     verdict: Verdict | None = None
-    bounds: Any = None
-    """What not-measured trials leave open: the difference if they had all failed or passed."""
+    bounds: Bounds | None = None
+    """What was not measured leaves open: the difference if all of it had failed, or passed. A
+    prompt that only one of the runs has was not measured in the other."""
+    gate_bounds: Bounds | None = None
+    """The same over the prompts of the first run: new prompts are no regression."""
+    advice: str = ""
+    """Whether more prompts or more trials would make the difference surer."""
     amounts: dict[str, Any] = {}
     regressed: list[str] = []
     improved: list[str] = []
     """Prompts whose pass rate went down or up, worst first."""
+    regressed_chance: list[float] = []
+    improved_chance: list[float] = []
+    """For each of them the chance of such a change or a larger one if nothing had changed."""
 
 
 def compare_pairs(
@@ -160,6 +169,7 @@ def compare_pairs(
             margin=margin,
             adjusted_p=pair.adjusted_p,
             names=(pair.run_a, pair.run_b),
+            bounds=pair.bounds,
         )
     return pairs
 
@@ -171,38 +181,80 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
     tallies_b = run_b.n_passed[in_b], run_b.n_measured[in_b]
     score_a, score_b = run_a.mean_of(run_a.score)[in_a], run_b.mean_of(run_b.score)[in_b]
     scored = ~(np.isnan(score_a) | np.isnan(score_b))
-    regressed, improved = _flips(run_a, run_b, in_a, in_b)
-    graded = bool(run_a.n_measured.any() and run_b.n_measured.any())
-    bounds = (
-        bound_difference((*tallies_a, run_a.k[in_a]), (*tallies_b, run_b.k[in_b]))
-        if graded
-        else None
-    )
+    clusters = None if run_a.clusters is None else run_a.clusters[in_a]
+    flips = _Flips(run_a, run_b, in_a, in_b)
     return Pair(
         run_a=run_a.label,
         run_b=run_b.label,
         n_shared=len(in_a),
-        pass_rate=compare_rates(tallies_a, tallies_b, seed=seed),
-        score=compare_scores(score_a[scored], score_b[scored], seed=seed),
-        bounds=bounds,
+        pass_rate=compare_rates(tallies_a, tallies_b, seed=seed, clusters=clusters),
+        score=compare_scores(
+            score_a[scored],
+            score_b[scored],
+            seed=seed,
+            equal_trials=bool(np.array_equal(tallies_a[1], tallies_b[1])),
+            clusters=None if clusters is None else clusters[scored],
+        ),
+        bounds=_bounds(aligned, a, b, new_prompts=True),
+        gate_bounds=_bounds(aligned, a, b, new_prompts=False),
+        advice=_advice(tallies_a, tallies_b),
         amounts=_amounts(
             run_a, run_b, in_a, in_b, partial(compare_amounts, seed=seed, n_resamples=n_resamples)
         ),
-        regressed=regressed,
-        improved=improved,
+        regressed=flips.down,
+        improved=flips.up,
+        regressed_chance=flips.down_chance,
+        improved_chance=flips.up_chance,
     )
 
 
-def _flips(run_a: Run, run_b: Run, in_a: Any, in_b: Any) -> tuple[list[str], list[str]]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        change: Floats = (run_b.n_passed / run_b.n_measured)[in_b] - (
-            run_a.n_passed / run_a.n_measured
-        )[in_a]
-    # Stable sorts keep the order of the file among equal changes; NaN is neither down nor up.
-    order = np.argsort(change, kind="stable")
-    down = in_a[order[change[order] < 0]].tolist()
-    up = in_a[np.flatnonzero(change > 0)[np.argsort(-change[change > 0], kind="stable")]].tolist()
-    return [run_a.ids[i] for i in down], [run_a.ids[i] for i in up]
+def _bounds(aligned: Aligned, a: int, b: int, *, new_prompts: bool) -> Bounds | None:
+    """Bound the difference over all prompts of both runs, or over those of the first run."""
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    if not run_a.n_measured.any() or not run_b.n_measured.any():
+        return None
+    here = aligned.where[:, [a, b]] >= 0
+    chosen = here.any(axis=1) if new_prompts else here[:, 0]
+    sides = [
+        _planned(run, aligned.where[chosen, column]) for run, column in ((run_a, a), (run_b, b))
+    ]
+    return bound_difference(sides[0], sides[1])
+
+
+def _planned(run: Run, where: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return passes, measured and planned trials; a prompt that is missing was not measured."""
+    here, most = where >= 0, int(run.k.max())
+    passed, measured = (
+        np.where(here, run.n_passed[where], 0),
+        np.where(here, run.n_measured[where], 0),
+    )
+    return passed, measured, np.where(here, run.k[where], most)
+
+
+def _advice(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:
+    """Say what to add, from the variance of the difference: what both runs share cancels out."""
+    both = (run_a[1] > 0) & (run_b[1] > 0)
+    (passed_a, n_a), (passed_b, n_b) = ((c[both], n[both]) for c, n in (run_a, run_b))
+    return advise_on_difference((passed_a, n_a), (passed_b, n_b))
+
+
+class _Flips:
+    """Prompts whose pass rate went down or up, worst first, and how likely that is by chance."""
+
+    def __init__(self, run_a: Run, run_b: Run, in_a: Ints, in_b: Ints) -> None:
+        counts = run_a.n_passed[in_a], run_a.n_measured[in_a], run_b.n_passed[in_b]
+        tallies = np.stack((*counts, run_b.n_measured[in_b]), axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            change: Floats = tallies[:, 2] / tallies[:, 3] - tallies[:, 0] / tallies[:, 1]
+        # Stable sorts keep the order of the file among equal changes; NaN is neither down nor up.
+        down = np.flatnonzero(change < 0)
+        down = down[np.argsort(change[down], kind="stable")]
+        up = np.flatnonzero(change > 0)
+        up = up[np.argsort(-change[up], kind="stable")]
+        self.down, self.up = ([run_a.ids[i] for i in in_a[some].tolist()] for some in (down, up))
+        self.down_chance = [chance_of_drop(*row) for row in tallies[down].tolist()]
+        # A gain of B is a drop of A.
+        self.up_chance = [chance_of_drop(c, d, a, b) for a, b, c, d in tallies[up].tolist()]
 
 
 def _amounts(

@@ -11,6 +11,7 @@ from assay.compare.pairs import align
 from assay.compare.runs import Run
 from assay.errors import InputError
 from assay.stats.planning import (
+    Difficulty,
     PairedSpread,
     assume_spread,
     measure_spread,
@@ -19,8 +20,9 @@ from assay.stats.planning import (
     split_rate_variance,
     spread_from_one_run,
 )
+from assay.stats.rates import rate_interval
 from assay.stats.significance import fewest_prompts
-from assay.stats.verdict import GateName, GateReach, narrowest_margin, reach_of_gate
+from assay.stats.verdict import narrowest_margin
 
 # A sum such as 0.7 + 0.3 may miss 1 by a rounding error.
 _ROUNDING = 1e-9
@@ -33,15 +35,36 @@ class Rates(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
-    """Return the spread seen in one or two pilot runs, and where it comes from."""
+def spread_of_pilot(
+    runs: Sequence[Run], *, icc: float = 0.5, correlation: float = 0.5
+) -> tuple[PairedSpread, str]:
+    """Return the spread to expect from one or two pilot runs, and what it rests on.
+
+    correlation says how far two agents find the same prompts hard. Two pilot runs show it for
+    these two agents. If they are alike, it says nothing about an agent that differs: so no less
+    spread is planned for than one of them alone, with the assumed correlation, would give.
+    """
+    alone, words = _spread_of_one(runs[0], icc, correlation)
     if len(runs) == 1:
-        run = runs[0]
-        split = split_rate_variance(run.n_passed, run.n_measured)
-        if not split.total:
-            msg = f"{run.label}: the pilot shows no variation (few graded prompts, or all the same)"
-            raise InputError(msg, hint="use a larger pilot, or plan from an assumed --rate")
-        return spread_from_one_run(split), "one pilot run; correlation of 0.5 between runs assumed"
+        return alone, f"one pilot run; {words}"
+    seen = _spread_of_two(runs)
+    if seen.variance(1.0) >= alone.variance(1.0):
+        return seen, "two pilot runs"
+    return alone, f"two pilot runs that are alike; {words}"
+
+
+def _spread_of_one(run: Run, icc: float, correlation: float) -> tuple[PairedSpread, str]:
+    split = split_rate_variance(run.n_passed, run.n_measured)
+    if not split.total:
+        msg = f"{run.label}: the pilot shows no variation (few graded prompts, or all the same)"
+        raise InputError(msg, hint="use a larger pilot, or plan from an assumed --rate")
+    assumed = f"correlation of {correlation:g} between the agents assumed"
+    if split.within is None:
+        assumed = f"ICC {icc:g} and {assumed}"
+    return spread_from_one_run(split, icc=icc, prompt_correlation=correlation), assumed
+
+
+def _spread_of_two(runs: Sequence[Run]) -> PairedSpread:
     aligned = align(runs[:2])
     _, in_a, in_b = aligned.both(0, 1)
     a, b = runs[0], runs[1]
@@ -51,24 +74,24 @@ def spread_of_pilot(runs: Sequence[Run]) -> tuple[PairedSpread, str]:
         msg = f"{a.path} and {b.path} share fewer than two graded prompts"
         raise InputError(msg, hint="grade both, or plan from an assumed --rate")
     rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
-    if np.array_equal(rate_a, rate_b):
-        msg = "the two pilot runs differ on no prompt, so they show no variation"
-        raise InputError(msg, hint="plan from one of them, or from an assumed --rate")
     splits = [split_rate_variance(r.n_passed, r.n_measured) for r in (a, b)]
     parts = [split.within for split in splits]
     within = None if None in parts else float(sum(part or 0.0 for part in parts))
     per_prompt = float(np.mean([a.n_measured[in_a].mean(), b.n_measured[in_b].mean()]))
-    return measure_spread(rate_b - rate_a, within, per_prompt), "two pilot runs"
+    return measure_spread(rate_b - rate_a, within, per_prompt)
 
 
-def spread_of_rates(rate: float, difference: float) -> tuple[PairedSpread, str]:
+def spread_of_rates(
+    rate: float, difference: float, *, icc: float = 0.5, correlation: float = 0.5
+) -> tuple[PairedSpread, str]:
     """Return the spread to expect from an assumed pass rate that goes up, or if it cannot, down."""
     other = next((r for r in (rate + difference, rate - difference) if _is_rate(r)), None)
     if other is None:
         msg = f"a pass rate of {rate:g} cannot go up or down by {difference:g}"
         raise InputError(msg, hint="ask for a smaller --difference")
     other = min(1.0, max(0.0, other))
-    return assume_spread(rate, other), "assumed rates; half of the variance between prompts"
+    spread = assume_spread(rate, other, icc=icc, prompt_correlation=correlation)
+    return spread, f"assumed: rate {rate:g}, ICC {icc:g}, correlation {correlation:g}"
 
 
 def _is_rate(value: float) -> bool:
@@ -117,17 +140,13 @@ def power_with(
     }
 
 
-def reach(run: Run, gate: GateName, margin: float, n_prompts: int | None = None) -> GateReach:
-    """Return whether a gate against this run, or n_prompts like it, could pass, and fail."""
-    n = n_prompts or len(run.ids)
-    # np.resize repeats the prompts in their order until there are n.
-    passed, measured = np.resize(run.n_passed, n), np.resize(run.n_measured, n)
-    return reach_of_gate(gate, passed, measured, margin=margin)
-
-
-def reach_of_rate(rate: float, size: tuple[int, int], gate: GateName, margin: float) -> GateReach:
-    """Return the same for a run of (prompts, trials) that passes as often as assumed."""
-    n_prompts, n_trials = size
-    # Spread evenly: as many prompts pass all their trials as the rate asks for.
-    passed = np.diff(np.rint(rate * np.arange(n_prompts + 1))).astype(np.int64) * n_trials
-    return reach_of_gate(gate, passed, np.full(n_prompts, n_trials), margin=margin)
+def difficulty_of(run: Run, icc: float) -> tuple[Difficulty, str]:
+    """Return how hard the prompts of a pilot are; the icc is for one trial a prompt."""
+    rate, _ = rate_interval(run.n_passed, run.n_measured)
+    seen = split_rate_variance(run.n_passed, run.n_measured).icc
+    if rate is None:
+        msg = f"{run.label}: nothing is graded"
+        raise InputError(msg, hint="grade it, or plan from an assumed --rate")
+    if seen is None:
+        return Difficulty(rate, icc), f"pass rate {rate:.2f} as in the pilot, ICC {icc:g} assumed"
+    return Difficulty(rate, seen), f"pass rate {rate:.2f} and ICC {seen:.2f} as in the pilot"

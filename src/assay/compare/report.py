@@ -21,7 +21,7 @@ from assay.compare.head_to_head import (
     weights_of,
 )
 from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
-from assay.compare.runs import Run, SetupProblem, load_run
+from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import counted
 from assay.stats.means import N_RESAMPLES
@@ -58,10 +58,16 @@ class Comparison(msgspec.Struct):
 
     def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; what is unhealthy cannot be judged."""
-        for pair in self.pairs:
-            if pair.run_a != self.sections["meta"]["runs"][0]:
-                continue
-            result = judge_gate(gate, pair.pass_rate, margin=margin, adjusted_p=pair.adjusted_p)
+        judged = [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+        for pair in judged:
+            result = judge_gate(
+                gate,
+                pair.pass_rate,
+                margin=margin,
+                adjusted_p=pair.adjusted_p,
+                n_judged=len(judged),
+                bounds=pair.gate_bounds,
+            )
             health = self.sections["health"]
             unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
             if unhealthy and result.outcome != "cannot-judge":
@@ -76,8 +82,12 @@ def load_runs(
     wanted: Kind | Literal["auto"],
     category_key: str,
     announce: Callable[[str, Path], None],
+    cluster_key: str | None = None,
 ) -> list[Run]:
-    """Read the files of all runs, which must be of one kind."""
+    """Read the files of all runs, which must be of one kind.
+
+    cluster_key names what prompts that are not independent have in common in their metadata.
+    """
     kinds: list[Kind] = [detect_kind(path) if wanted == "auto" else wanted for _, path in named]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{label}: {kind}" for (label, _), kind in zip(named, kinds, strict=True))
@@ -86,7 +96,10 @@ def load_runs(
     runs = []
     for label, path in named:
         announce(label, path)
-        runs.append(load_run(label, path, kinds[0], category_key))
+        run = load_run(label, path, kinds[0], category_key)
+        if cluster_key is not None:
+            run.clusters = number_clusters(run, cluster_key)
+        runs.append(run)
     return runs
 
 
@@ -114,6 +127,8 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
+    if any(run.measures for run in runs):
+        sections["measures"] = {run.label: run.measures for run in runs}
     if len(runs) >= _FEWEST_RANKED:
         sections["ranking"] = _ranking(aligned, options)
     return Comparison(
@@ -212,8 +227,8 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
             for run in runs
         },
         "headToHead": {
-            "capability": pairwise(aligned, [pair[0] for pair in both], strict=True),
-            "reliability": pairwise(aligned, [pair[1] for pair in both], strict=True),
+            "capability": pairwise(aligned, [pair[0] for pair in both]),
+            "reliability": pairwise(aligned, [pair[1] for pair in both]),
             "overall": pairwise(aligned, totals),
         },
     }

@@ -5,6 +5,7 @@ from itertools import islice
 from math import inf, nan
 from operator import lt
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -117,6 +118,10 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Versions seen, by grader."""
     agents: set[tuple[str, str, str]] = set()
     """Adapter, version and model."""
+    clusters: Any = None
+    """Number of the cluster that each prompt belongs to; None if prompts are independent."""
+    measures: dict[str, float] = {}
+    """Means over the trials of what the grader measured besides the score."""
 
     @property
     def agent_names(self) -> list[str]:
@@ -176,6 +181,32 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     return make_run(label, path, facts, ids, joined(blocks))
 
 
+class _ClusterView(msgspec.Struct):
+    id: str
+    metadata: dict[str, Any] = {}
+
+
+def number_clusters(run: Run, key: str) -> Ints:
+    """Number the clusters of a run's prompts, which have one name in their metadata under a key.
+
+    A prompt without the key is a cluster of its own.
+    """
+    names: dict[str, Any] = {}
+    with open_rows(run.path, hint=HINT) as file:
+        for row in file.rows(msgspec.json.Decoder(_ClusterView)):
+            names[row.id] = row.metadata.get(key)
+    if not any(value is not None for value in names.values()):
+        msg = f"{run.path}: no row has {key!r} in its metadata"
+        raise InputError(msg, hint="choose a key that the prompts have, or leave out --cluster")
+    known: dict[Any, int] = {}
+    for id_ in run.ids:
+        value = names[id_]
+        name = ("", id_) if value is None else ("key", msgspec.json.encode(value))
+        known.setdefault(name, len(known))
+        names[id_] = known[name]
+    return np.fromiter(map(names.__getitem__, run.ids), np.int64, count=len(run.ids))
+
+
 def _shows_work(file: RowFile) -> bool:
     """Return whether any step is more than a message; only this needs the types of steps."""
     return any(
@@ -217,6 +248,7 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
+        measures={name: total / n for name, (n, total) in facts.measures.items()},
         **numbers,
     )
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():

@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 from assay.compare.pairs import Pair
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
-from assay.stats.rates import Bounds, Interval
-from assay.stats.verdict import GateReach, VerdictCode
+from assay.stats.rates import Interval
+from assay.stats.verdict import GateChances, VerdictCode
 
 type Limits = tuple[float, float]
 type ByRun[T] = dict[str, T]
@@ -70,12 +70,13 @@ class QualityMetrics(_Shape, kw_only=True):
 
 
 class TrialsQualityMetrics(_Shape, kw_only=True):
-    """Scores of all trials of a run."""
+    """Scores and passes of all trials of a run."""
 
-    avg_score: float
-    median_score: float | UnsetType = UNSET
-    p25_score: float | UnsetType = msgspec.field(name="p25Score", default=UNSET)
-    p75_score: float | UnsetType = msgspec.field(name="p75Score", default=UNSET)
+    avg_score: float | None
+    pass_rate: float | UnsetType | None = UNSET
+    median_score: float | UnsetType | None = UNSET
+    p25_score: float | UnsetType | None = msgspec.field(name="p25Score", default=UNSET)
+    p75_score: float | UnsetType | None = msgspec.field(name="p75Score", default=UNSET)
     type: Literal["trial"] | UnsetType = UNSET
     confidence_intervals: QualityIntervals | UnsetType = UNSET
 
@@ -142,6 +143,7 @@ class TrialsReliabilityMetrics(_Shape, kw_only=True):
     median_pass_exp_k: float | UnsetType | None = UNSET
     p25_pass_exp_k: float | UnsetType | None = msgspec.field(name="p25PassExpK", default=UNSET)
     p75_pass_exp_k: float | UnsetType | None = msgspec.field(name="p75PassExpK", default=UNSET)
+    formula: str | UnsetType = UNSET
     confidence_intervals: TrialsReliabilityIntervals | UnsetType = UNSET
 
 
@@ -158,6 +160,7 @@ class CapabilityMetrics(_Shape, kw_only=True):
     median_pass_at_k: float | UnsetType | None = UNSET
     p25_pass_at_k: float | UnsetType | None = msgspec.field(name="p25PassAtK", default=UNSET)
     p75_pass_at_k: float | UnsetType | None = msgspec.field(name="p75PassAtK", default=UNSET)
+    formula: str | UnsetType = UNSET
     confidence_intervals: CapabilityIntervals | UnsetType = UNSET
     per_k: list[PassK] | UnsetType = UNSET
 
@@ -286,17 +289,11 @@ class RankedRun(_Shape, kw_only=True):
     win_chance: float
 
 
-class PairReport(Pair, kw_only=True, rename="camel"):
-    """Run B against run A, over the prompts both have."""
-
-    bounds: Bounds | None = None
-
-
 class _Report(_Shape, kw_only=True):
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
-    pairs: list[PairReport] | UnsetType = UNSET
+    pairs: list[Pair] | UnsetType = UNSET
     variance: ByRun[VarianceSplit] | UnsetType = UNSET
     categories: ByRun[dict[str, CategoryRate]] | UnsetType = UNSET
     ranking: list[RankedRun] | UnsetType = UNSET
@@ -343,6 +340,12 @@ class AtHand(_Shape, kw_only=True):
     narrowest_margin: float
 
 
+class PlannedGate(GateChances, kw_only=True, frozen=True, rename="camel"):
+    """How often a gate is right, and what that rests on."""
+
+    source: str
+
+
 class PlanReport(_Shape, kw_only=True):
     """What plan --json writes."""
 
@@ -352,7 +355,7 @@ class PlanReport(_Shape, kw_only=True):
     spread: PairedSpread
     rows: list[PlannedRow]
     at_hand: AtHand | None
-    gate: GateReach | UnsetType = UNSET
+    gate: PlannedGate | UnsetType = UNSET
 
 
 REPORTS: dict[str, Any] = {

@@ -28,6 +28,9 @@ _MOST_TEXT = 256 * 1024
 """How many files beside a program are noted, of how many in a folder, how much of them is hashed,
 and how much of a program's text is searched for their names."""
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
+_IMPORTED = (".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
+"""Files that a program may name without this part."""
+_SCRIPTS = (*_IMPORTED, ".sh", ".rb", ".pl")
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
 
@@ -202,17 +205,18 @@ class FrozenFile:
                 self._copied = Path(folder.__enter__()) / self.path.name
                 self._copied.write_bytes(self.content)
                 self._copied.chmod(stat.S_IMODE(self._mode))
-            for entry in _entries(self.path.parent):
+            for entry in entries(self.path.parent):
                 link = self._copied.parent / entry.name
                 if not link.is_symlink() and link != self._copied:
                     link.symlink_to(entry.path)
             return self._copied
 
 
-def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+def entries(folder: Path) -> "list[os.DirEntry[str]]":
+    """List a folder, as far as that is sensible."""
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)[:_MOST_ENTRIES]
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)[:_MOST_ENTRIES]
     except OSError:
         return []
 
@@ -238,12 +242,12 @@ def _named_files(content: bytes, path: Path) -> Iterator[Path]:
                 continue
             seen.add(file)
             yield file
-            if file.suffix in (".py", ".sh", ".js", ".rb", ".pl") and stamp(file):
+            if file.suffix in _SCRIPTS and stamp(file):
                 texts.append(file.read_bytes())
 
 
 def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
-    for entry in _entries(folder):
+    for entry in entries(folder):
         name = re.escape(os.fsencode(entry.name))
         if entry.is_dir():
             # Relative to something: the first folder of an absolute path is another one.
@@ -252,7 +256,7 @@ def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
                 yield from _all_files(entry.path)
         else:
             stem = re.escape(os.fsencode(Path(entry.name).stem))
-            wanted = stem if entry.name.endswith((".py", ".js")) else name
+            wanted = stem if entry.name.endswith(_IMPORTED) else name
             if re.search(rb"(?<!\w)%b(?!\w)" % wanted, text):
                 yield Path(entry.path)
 

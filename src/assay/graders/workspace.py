@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,7 +16,8 @@ from assay.errors import InputError, PluginError
 from assay.graders.command_line import CommandLine
 from assay.graders.python_code import changed_options, fingerprint, version_with
 from assay.plugin import Finished, Host, Trial
-from assay.records.capture import Grade
+from assay.records.capture import Grade, WorkspaceChanges
+from assay.records.journal import without_results
 
 _TAIL_CHARS = 1500
 _CANNOT_RUN = {126: "cannot be executed", 127: "was not found"}
@@ -55,7 +57,6 @@ class Command(_RunsCommand):
 
     name: ClassVar[str] = "command"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
-    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
     run: str | list[str] = ""
     sh: str | None = None
     exit_code: int = 0
@@ -105,7 +106,10 @@ def refuse_unrun(done: Finished) -> None:
 def workspace_of(trial: Trial) -> str:
     """Return the folder the agent worked in."""
     if trial.cwd is None:
-        msg = "no workspace to look at: the row has no cwd that is still there"
+        if folder := trial.row.get("cwd") or (trial.metadata or {}).get("workspaceDir"):
+            msg = f"the workspace is gone: {folder}"
+            raise PluginError(msg)
+        msg = "no workspace to look at: the row has no cwd"
         raise PluginError(msg, hint="capture with --workspace-dir")
     if not Path(trial.cwd).is_dir():
         msg = f"the workspace is gone: {trial.cwd}"
@@ -132,31 +136,22 @@ _QUIET = {
     "LC_ALL": "C",
 }
 _LISTED = 200
+_BLOCK = 1024 * 1024
+_BINARY_HEAD = 8000
+"""As in git: a file is binary if it has a NUL in its first bytes."""
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths from the root of the repository, and numbers of lines in tracked files."""
-
-    created: list[str]
-    modified: list[str]
-    deleted: list[str]
-    insertions: int = 0
-    deletions: int = 0
-
-    @property
-    def paths(self) -> list[str]:
-        return [*self.created, *self.modified, *self.deleted]
-
-    def as_outcome(self) -> dict[str, Any]:
-        """Return the fields for a grade; long lists are cut."""
-        return {
-            "filesCreated": self.created[:_LISTED],
-            "filesModified": self.modified[:_LISTED],
-            "filesDeleted": self.deleted[:_LISTED],
-            "filesChanged": len(self.paths),
-            "insertions": self.insertions,
-            "deletions": self.deletions,
-        }
+def _outcome(changes: WorkspaceChanges) -> dict[str, Any]:
+    """Return the fields for a grade; long lists are cut."""
+    return {
+        "type": "git",
+        "filesCreated": changes.created[:_LISTED],
+        "filesModified": changes.modified[:_LISTED],
+        "filesDeleted": changes.deleted[:_LISTED],
+        "filesChanged": changes.n_files,
+        "insertions": changes.insertions,
+        "deletions": changes.deletions,
+    }
 
 
 class _Git:
@@ -200,12 +195,15 @@ class _Git:
         self._env["GIT_CONFIG_COUNT"] = str(n_set + len(settings))
 
 
-def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
-    """Compare the working folder with base; untracked files count as created."""
+def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> WorkspaceChanges:
+    """Compare the working folder with base; untracked files count as created.
+
+    Results of Assay that lie there, and the raw streams beside them, do not count.
+    """
     git = _Git(cwd, host, timeout_s)
     ignored = git.run("check-ignore", "-q", ".").exit_code  # 0: yes, 1: no, else an error
     if ignored not in (0, 1):
-        git("rev-parse", "--show-toplevel")  # fails and says why, such as: not a git repository
+        _refuse_no_repository(git, cwd)
     if ignored == 0:
         msg = f"{cwd} is ignored by the repository around it"
         raise PluginError(msg, hint="run `git init` in the workspace template")
@@ -217,13 +215,45 @@ def read_changes(cwd: str, base: str, host: Host, timeout_s: float) -> Changes:
     # With -z, --name-status alternates between a letter and a path.
     marks = dict(zip(status[1::2], status[::2], strict=True))
     lines = [entry.split("\t", 2)[:2] for entry in numbers]
-    return Changes(
+    root = Path(os.fsdecode(git("rev-parse", "--show-toplevel").rstrip(b"\n")))
+    others = without_results(root, others)
+    return WorkspaceChanges(
         created=sorted([*others, *(path for path, mark in marks.items() if mark == "A")]),
         modified=sorted(path for path, mark in marks.items() if mark not in "AD"),
         deleted=sorted(path for path, mark in marks.items() if mark == "D"),
-        insertions=_total(lines, 0),
+        n_files=len(others) + len(marks),
+        insertions=_total(lines, 0) + sum(_count_lines(root / path) for path in others),
         deletions=_total(lines, 1),
     )
+
+
+def _refuse_no_repository(git: _Git, cwd: str) -> None:
+    try:
+        git("rev-parse", "--show-toplevel")  # fails and says why
+    except PluginError as error:
+        if "not a git repository" not in error.message:
+            raise
+        msg = f"{cwd} is not a git repository, and nothing is known of what it was before the agent"
+        raise PluginError(
+            msg, hint="capture with -g git, or run `git init` in the workspace template"
+        ) from error
+
+
+def _count_lines(path: Path) -> int:
+    """Count the lines of a new file as git does; a binary one has none."""
+    try:
+        if not path.is_file() or path.is_symlink():
+            return int(path.is_symlink())
+        with path.open("rb") as file:
+            n_lines, block, last = 0, file.read(_BLOCK), b"\n"
+            if b"\0" in block[:_BINARY_HEAD]:
+                return 0
+            while block:
+                n_lines, last = n_lines + block.count(b"\n"), block[-1:]
+                block = file.read(_BLOCK)
+    except OSError:
+        return 0
+    return n_lines + (last != b"\n")
 
 
 def _commit(git: _Git, base: str) -> str:
@@ -252,21 +282,21 @@ def _total(lines: Sequence[Sequence[str]], column: int) -> int:
 
 @dataclass
 class Git(_RunsCommand):
-    """Passes when something changed, all of these hold, and the tests (if given) pass.
+    """Passes when the agent changed something, all of these hold, and the tests (if given) pass.
 
-    Globs are over paths from the root of the repository. base is what to compare with: HEAD sees
-    what is not committed; name a branch or commit when the agent may commit.
+    Globs are over paths from the root of the repository, or of the workspace. What the agent
+    changed is known from a snapshot that was taken before it started. base compares with a commit
+    instead. Rows without a snapshot are compared with HEAD, if the workspace is a repository.
     """
 
     name: ClassVar[str] = "git"
-    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
-    sees: ClassVar[frozenset[str]] = frozenset({"cwd"})
+    code_version: ClassVar[str] = "2"  # raise this when a verdict changes
     test: str | list[str] = ""
     changed: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     max_files: int | None = None
     max_lines: int | None = None
-    base: str = "HEAD"
+    base: str = ""
     timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -276,18 +306,29 @@ class Git(_RunsCommand):
                 raise InputError(msg)
         self._line = CommandLine(self.test)  # refuses a bad command line before anything runs
 
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether the folder is to be looked at before the agent starts."""
+        return not self.base
+
+    def freeze(self, host: Host) -> None:
+        """Refuse a machine without git, before the first agent starts."""
+        if shutil.which("git") is None:
+            msg = "the grader git needs git, which is not installed"
+            raise InputError(msg, hint="install git, for example with: apt-get install git")
+        super().freeze(host)
+
     def grade(self, trial: Trial, host: Host) -> Grade:
-        """Look at the repository, then run the tests."""
-        cwd = workspace_of(trial)
-        changes = read_changes(cwd, self.base, host, self.timeout_s)
+        """Look at what changed, then run the tests."""
+        changes = self._changes(trial, host)
         wrong = self._wrong(changes)
-        outcome: dict[str, Any] = {"type": "git", **changes.as_outcome()}
+        outcome = _outcome(changes)
         if self.test:
-            passed, message = self._run_tests(cwd, host)
+            passed, message = self._run_tests(_same_workspace(trial, changes, host), host)
             outcome["testsPassed"] = passed
             wrong += [] if passed else [message]
         n_lines = changes.insertions + changes.deletions
-        summary = f"{len(changes.paths)} files changed, {n_lines} lines"
+        summary = f"{changes.n_files} files changed, {n_lines} lines"
         return Grade(
             pass_=not wrong,
             score=float(not wrong),
@@ -295,12 +336,24 @@ class Git(_RunsCommand):
             outcome=outcome,
         )
 
-    def _wrong(self, changes: Changes) -> list[str]:
-        paths = changes.paths
+    def _changes(self, trial: Trial, host: Host) -> WorkspaceChanges:
+        recorded = None if self.base else trial.row.get("changes")
+        if recorded is not None:
+            return msgspec.convert(recorded, WorkspaceChanges)
+        cwd = workspace_of(trial)
+        if not self.base and trial.row.get("identity") and not _is_own(trial):
+            msg = "no snapshot was taken before the agent started, and it worked in a shared folder"
+            raise PluginError(msg, hint="capture with -g git, or name a commit: git:base=COMMIT")
+        return read_changes(cwd, self.base or "HEAD", host, self.timeout_s)
+
+    def _wrong(self, changes: WorkspaceChanges) -> list[str]:
+        paths = [*changes.created, *changes.modified, *changes.deleted]
         wrong = [] if paths else ["nothing changed"]
+        if len(paths) < changes.n_files and self.unchanged:
+            wrong.append(f"{changes.n_files} files changed, too many to look at each")
         wrong += [f"{glob} did not change" for glob in self.changed if not _any(paths, glob)]
         wrong += [f"{glob} changed" for glob in self.unchanged if _any(paths, glob)]
-        if self.max_files is not None and len(paths) > self.max_files:
+        if self.max_files is not None and changes.n_files > self.max_files:
             wrong.append(f"more than {self.max_files} files")
         if self.max_lines is not None and changes.insertions + changes.deletions > self.max_lines:
             wrong.append(f"more than {self.max_lines} lines")
@@ -313,6 +366,21 @@ class Git(_RunsCommand):
             raise PluginError(msg)
         refuse_unrun(done)
         return done.exit_code == 0, f"tests: exit code {done.exit_code}\n{tail(done)}".rstrip()
+
+
+def _is_own(trial: Trial) -> bool:
+    """Whether the trial had a workspace of its own."""
+    own = trial.row.get("workspaceDir") or (trial.metadata or {}).get("workspaceDir")
+    return bool(own or (trial.row.get("metadata") or {}).get("workspaceDir"))
+
+
+def _same_workspace(trial: Trial, changes: WorkspaceChanges, host: Host) -> str:
+    """Return the workspace, if it is still as the agent left it."""
+    cwd = workspace_of(trial)
+    if changes.tree and not host.is_unchanged(cwd, changes.tree):
+        msg = f"the workspace has changed since the agent left it: {cwd}"
+        raise PluginError(msg, hint="run the tests while capturing, or restore the workspace")
+    return cwd
 
 
 def _any(paths: Sequence[str], glob: str) -> bool:

@@ -90,10 +90,10 @@ def run_batch[R, S: BatchProgress](
     batch: Batch,
     work: Work[R],
     rows: Rows[R],
-    show: Callable[[int], S],
+    show: Callable[[list[TrialSpec]], S],
     place: AbstractContextManager[object] | None = None,
 ) -> S:
-    """Run the trials that have no result yet; return the progress made by show(number of trials).
+    """Run the trials that have no result yet; return the progress made by show(these trials).
 
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
     """
@@ -104,7 +104,7 @@ def run_batch[R, S: BatchProgress](
         missing = rows.missing(batch.specs)
         workers = max(1, min(batch.workers, len(missing)))
         check_startable(missing, workers)
-        with (progress := show(len(missing))):
+        with (progress := show(missing)):
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)

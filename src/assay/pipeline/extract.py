@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from assay.plugin import Adapter, Reading
@@ -16,7 +17,7 @@ from assay.records.capture import (
     Timing,
     ToolCall,
 )
-from assay.records.recording import Recording, TurnEnd
+from assay.records.recording import RawOutput, Recording, TurnEnd
 from assay.records.spec import Prompt
 
 
@@ -29,7 +30,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
     return Capture(
         id=prompt.id,
         input=prompt.input,
-        output=_output(reading),
+        output=_output(recording, reading),
         hint=prompt.hint or UNSET,
         trajectory=reading.steps,
         metadata=_metadata(prompt, recording, reading, adapter.name),
@@ -48,7 +49,9 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         retried=list(recording.retried) or UNSET,
         stderr=recording.stderr or UNSET,
         raw=recording.raw or UNSET,
-        warnings=list(recording.warnings) or UNSET,
+        cwd=recording.cwd or UNSET,
+        changes=recording.changes or UNSET,
+        warnings=[*recording.warnings, *reading.warnings] or UNSET,
     )
 
 
@@ -64,10 +67,12 @@ def richness(steps: list[AnyStep]) -> str:
     return "messages-only" if steps else "minimal"
 
 
-def _output(reading: Reading) -> str:
-    """Return the last turn's answer, or else all messages."""
+def _output(recording: Recording, reading: Reading) -> str:
+    """Return the last turn's answer, or else its messages; an earlier turn answers another text."""
     last = reading.outputs[-1] if reading.outputs else ""
-    return last or "\n".join(s.content for s in reading.steps if isinstance(s, Message))
+    own = (UNSET, len(recording.turns))
+    said = (s.content for s in reading.steps if isinstance(s, Message) and s.turn in own)
+    return last or "\n".join(said)
 
 
 def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str) -> dict[str, Any]:
@@ -109,10 +114,19 @@ def _timing(recording: Recording, reading: Reading) -> Timing:
 
 
 def failure_of(recording: Recording, reading: Reading) -> Failure | None:
-    """Return why the trial failed, None when it did not.
+    """Return why the trial failed, None when it did not; see World.evidence for its part in it."""
+    failure = _agents_failure(recording, reading)
+    if "failure" not in recording.evidence:
+        return failure
+    worlds = msgspec.convert(recording.evidence["failure"], Failure)
+    says_more = failure is not None and (
+        worlds.cause.measures_agent or not failure.cause.measures_agent
+    )
+    return failure if says_more else worlds
 
-    Judged from our own clock, then the agent's terminal event, and only then the exit code.
-    """
+
+def _agents_failure(recording: Recording, reading: Reading) -> Failure | None:
+    """Judge from our own clock, then the agent's terminal event, and only then the exit code."""
     if recording.failure is not None:
         return recording.failure
     if not recording.turns or recording.unsplit:
@@ -154,21 +168,34 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
     answered = reading.events.terminal
     if end.lingered:  # we ended it after its answer: signal and exit code are our doing
         return None
-    if end.signal is not None:
-        return _crash(f"died of {end.signal}", recording, answered=answered)
-    if end.exit_code:
-        return _crash(f"ended with exit code {end.exit_code}", recording, answered=answered)
+    if how := _how_it_died(end):
+        return _crash(how, recording.stderr, answered=answered)
     if not answered and reading.events.oversized:
         return Failure(
             cause=Cause.HARNESS,
             message="a line was too long to be read and no terminal event came after; see raw",
         )
     if not answered and reading.terminal_required:
-        return _crash("ended without its terminal event", recording, answered=True)
+        return _crash("ended without its terminal event", recording.stderr, answered=True)
     return None
 
 
-def _crash(what: str, recording: Recording, *, answered: bool) -> Failure:
-    last_line = (recording.stderr.splitlines() or [""])[-1]
+def raw_failure(row: RawOutput) -> Failure | None:
+    """Return why a trial failed, as far as the end of its last process tells."""
+    if row.failure or not row.turns:
+        return row.failure or None
+    end = row.turns[-1]
+    how = "" if end.lingered else _how_it_died(end)
+    return _cut_short(end) or (_crash(how, row.stderr or "", answered=False) if how else None)
+
+
+def _how_it_died(end: TurnEnd) -> str:
+    if end.signal is not None:
+        return f"died of {end.signal}"
+    return f"ended with exit code {end.exit_code}" if end.exit_code else ""
+
+
+def _crash(what: str, stderr: str, *, answered: bool) -> Failure:
+    last_line = (stderr.splitlines() or [""])[-1]
     message = f"{what}: {last_line[:500]}" if last_line else what
     return Failure(cause=Cause.AGENT_CRASH, message=message, answered=answered)

@@ -17,8 +17,16 @@ from msgspec import UNSET, UnsetType
 from assay import plugins
 from assay.errors import AssayError, InputError, Interrupted, OutOfResources
 from assay.plugin import Grader, Host, Trial
-from assay.records.capture import Failure, Grade, Identity
-from assay.records.rows import UNREADABLE, Place, explain
+from assay.records.capture import (
+    Capture,
+    EarlierGrade,
+    Failure,
+    Grade,
+    Identity,
+    PassAtK,
+    TrialEntry,
+)
+from assay.records.rows import UNREADABLE, Place, explain, is_trials_row, split_trials
 from assay.records.spec import PluginRef, hash_with_graders
 from assay.records.views import GradingView
 from assay.run.workspace import our_secrets
@@ -158,6 +166,43 @@ def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
     return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
 
 
+def earlier_grades(row: Capture | TrialEntry, grades: Mapping[str, Grade]) -> list[EarlierGrade]:
+    """Return the grades that a row had, besides those that are given again now."""
+    before = [
+        *(row.earlier_grades or []),
+        *(_earlier(name, grade) for name, grade in (row.grades or {}).items()),
+    ]
+    return _not_repeated(before, grades)
+
+
+def _earlier(name: str, grade: Grade) -> EarlierGrade:
+    fields = {field: getattr(grade, field) for field in Grade.__struct_fields__}
+    return EarlierGrade(grader=name, **fields)
+
+
+def _not_repeated(
+    before: Iterable[EarlierGrade], grades: Mapping[str, Grade]
+) -> list[EarlierGrade]:
+    """Of each version of a grader the last grade, and none of a version that has judged now."""
+    now = {(name, grade.version) for name, grade in grades.items()}
+    last = {(grade.grader, grade.version): grade for grade in before}
+    return [grade for key, grade in last.items() if key not in now]
+
+
+def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
+    """Return what the row of a prompt says about its trials; UNSET is one without a verdict."""
+    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
+
+    measured = [passed for passed in passes if passed is not UNSET]
+    n_passed, n_measured = sum(measured), len(measured)
+    numbers: dict[str, Any] = dict.fromkeys(("pass_rate", "pass_at_k", "pass_exp_k"), UNSET)
+    if n_measured:
+        at_k, exp_k = seed_pass_k(n_passed, n_measured)
+        rate = n_passed / n_measured
+        numbers = {"pass_rate": rate, "pass_at_k": at_k, "pass_exp_k": exp_k}
+    return {**numbers, "n_measured": n_measured, "per_k": prompt_pass_k(n_passed, n_measured)}
+
+
 class _Signature:
     """Puts the graders into the identity of rows that have one."""
 
@@ -168,18 +213,29 @@ class _Signature:
     def put(self, line: bytes, row: GradingView) -> bytes:
         """Return the line as if these graders had judged it from the start."""
         old = bytes(row.identity)
-        new = self._known.get(old)
+        new = self.signed(old)
         if new is None:
-            try:
-                identity = msgspec.json.decode(old, type=Identity)
-            except UNREADABLE:
-                return line
-            new = self._known[old] = _encode(_replace(identity, graders=self._graders))
+            return line
         line = _replaced(line, b'"identity":', old, new)
         if row.spec_hash:
-            changed = hash_with_graders(row.spec_hash, self._graders)
+            changed = self.hash(row.spec_hash)
             line = _replaced(line, b'"specHash":', _encode(row.spec_hash), _encode(changed))
         return line
+
+    def signed(self, identity: bytes) -> bytes | None:
+        """Return an identity with these graders; None if it cannot be read."""
+        new = self._known.get(identity)
+        if new is None:
+            try:
+                old = msgspec.json.decode(identity, type=Identity)
+            except UNREADABLE:
+                return None
+            new = self._known[identity] = _encode(_replace(old, graders=self._graders))
+        return new
+
+    def hash(self, spec_hash: str) -> str:
+        """Return the fingerprint of a trial that these graders have judged."""
+        return hash_with_graders(spec_hash, self._graders)
 
 
 def _replaced(line: bytes, key: bytes, old: bytes, new: bytes) -> bytes:
@@ -200,18 +256,24 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _SHORT_S, _LONG_S = 0.005, 0.02
 """How long a worker should take for a batch: rows it has taken, no other can take."""
 _WAKE_S = 0.1
-_OURS = ("errors", "score", "grades", "graderFailures")
+_OURS = ("errors", "score", "grades", "graderFailures", "earlierGrades")
 """Fields that an earlier grading may have left. Not outcome: an old one is kept."""
 _NONE = msgspec.Raw()
 type _Lines = Sequence[tuple[Place, bytes]]
 
 
 class GradedRow(NamedTuple):
-    """A line with its verdict in it."""
+    """A line with its verdict in it; a row of trials has one for each of them."""
 
     line: bytes
     id: Any
     verdict: Verdict
+    trials: Sequence[Verdict] | None = None
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """The verdicts on all trials of the row."""
+        return [self.verdict] if self.trials is None else self.trials
 
 
 class _Added(msgspec.Struct, rename="camel"):
@@ -220,6 +282,7 @@ class _Added(msgspec.Struct, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
     grader_failures: dict[str, str] | UnsetType = UNSET
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
 
 
 _ROW = msgspec.json.Decoder(GradingView)
@@ -312,17 +375,20 @@ class _BatchGrader:
 
     def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
         """Yield each row as soon as it is graded; raise at one that cannot be read."""
-        rows: deque[tuple[bytes, GradingView, Verdict | None]] = deque()
+        rows: _Waiting = deque()
         unreadable: list[InputError] = []
         trials = self._trials(batch, rows, unreadable)
         has_secrets = bool(self._secrets.longest)
         for verdict in ask_graders(self._graders, trials, self._host):
             if rows[0][2] is not None:
                 yield from _decided_rows(rows)
-            line, row, _ = rows.popleft()
+            line, row, _, whole = rows.popleft()
             if has_secrets:
                 verdict = self._masked(verdict)
-            yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+            if whole is None:
+                yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+            elif whole.add(row, verdict):
+                yield whole.graded()
         yield from _decided_rows(rows)
         for error in unreadable:
             raise error
@@ -330,23 +396,43 @@ class _BatchGrader:
     def _trials(
         self,
         batch: Iterable[tuple[Place, bytes]],
-        rows: "deque[tuple[bytes, GradingView, Verdict | None]]",
+        rows: "_Waiting",
         unreadable: list[InputError],
     ) -> Iterator[Trial]:
         """Yield what the graders are asked about, in the order of the rows; stop at an error."""
-        for place, line in batch:
+        for place, line, whole in self._each(batch, unreadable):
             try:
                 row = _ROW.decode(line)
                 verdict = decided(row.failure) if row.failure is not None else None
                 trial = self._trial(row, line) if verdict is None else None
             except UNREADABLE as error:
-                unreadable.append(_unreadable(place, line, error))
+                unreadable.append(_unreadable(place, error))
                 return
-            if row.identity:
+            if row.identity and whole is None:
                 line = self._signature.put(line, row)
-            rows.append((line, row, verdict))
+            rows.append((line, row, verdict, whole))
             if trial is not None:
                 yield trial
+
+    def _each(
+        self, batch: Iterable[tuple[Place, bytes]], unreadable: list[InputError]
+    ) -> "Iterator[tuple[Place, bytes, _TrialsRow | None]]":
+        """Yield the rows; of a row of trials each trial, and what puts them together again."""
+        for place, line in batch:
+            if not is_trials_row(line):
+                yield place, line, None
+                continue
+            try:
+                trials = split_trials(place, line)
+            except InputError as error:
+                unreadable.append(error)
+                return
+            if not trials:
+                unreadable.append(InputError(f"{place}: `trials` is empty"))
+                return
+            whole = _TrialsRow(line, self._signature)
+            for trial in trials:
+                yield place, trial, whole
 
     def _masked(self, verdict: Verdict) -> Verdict:
         """Mask secrets in what graders said; texts are looked at first, as nearly all have none."""
@@ -383,13 +469,91 @@ class _BatchGrader:
         )
 
 
-def _decided_rows(
-    rows: "deque[tuple[bytes, GradingView, Verdict | None]]",
-) -> Iterator[GradedRow]:
+type _Waiting = "deque[tuple[bytes, GradingView, Verdict | None, _TrialsRow | None]]"
+"""Rows that are not graded yet, with a verdict that needs no grader, and the row of trials that
+they belong to."""
+
+
+def _decided_rows(rows: _Waiting) -> Iterator[GradedRow]:
     """Take the rows from the front whose verdict needs no grader."""
     while rows and (verdict := rows[0][2]) is not None:
-        line, row, _ = rows.popleft()
-        yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+        line, row, _, whole = rows.popleft()
+        if whole is None:
+            yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+        elif whole.add(row, verdict):
+            yield whole.graded()
+
+
+class _TrialsRow:
+    """A row of `assay trials` whose trials are graded one by one."""
+
+    def __init__(self, line: bytes, signature: _Signature) -> None:
+        self._row = _PIECES.decode(line)
+        self._entries: list[dict[str, msgspec.Raw]] = msgspec.json.decode(
+            self._row["trials"], type=list[dict[str, msgspec.Raw]]
+        )
+        self._signature = signature
+        self._verdicts: list[Verdict] = []
+
+    def add(self, row: GradingView, verdict: Verdict) -> bool:
+        """Take the verdict on the next trial; return whether it was the last."""
+        entry, score = self._entries[len(self._verdicts)], verdict.score
+        added = _EntryAdded(
+            pass_=score.pass_ if score else UNSET,
+            score=score.score if score else UNSET,
+            reasoning=score.reasoning if score else UNSET,
+            outcome=score.outcome if score else UNSET,
+            grades=verdict.grades or UNSET,
+            grader_failures=verdict.broken or UNSET,
+            earlier_grades=_earlier_of(row, verdict) or UNSET,
+        )
+        new = _PIECES.decode(_encode(added))
+        kept = {k: v for k, v in entry.items() if k not in _ENTRY_FIELDS or k in new}
+        self._entries[len(self._verdicts)] = {**kept, **new}
+        self._verdicts.append(verdict)
+        return len(self._verdicts) == len(self._entries)
+
+    def graded(self) -> GradedRow:
+        """Return the row with its pass rates made again."""
+        scores = [verdict.score for verdict in self._verdicts]
+        numbers = _PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
+        new = _PIECES.decode(_encode(numbers))
+        row: dict[str, Any] = {
+            k: v for k, v in self._row.items() if k not in _PASS_FIELDS or k in new
+        }
+        row |= {**new, "trials": self._entries}
+        if signed := self._signature.signed(bytes(row.get("identity") or b"")):
+            row["identity"] = msgspec.Raw(signed)
+            if isinstance(spec_hash := _value(row.get("specHash") or _NONE), str):
+                row["specHash"] = self._signature.hash(spec_hash)
+        row_id = _value(row.get("id") or _NONE)
+        return GradedRow(_encode(row), row_id, Verdict(), self._verdicts)
+
+
+class _EntryAdded(msgspec.Struct, rename="camel"):
+    """What a grading writes to one trial of a row of trials."""
+
+    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
+    score: float | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    grades: dict[str, Grade] | UnsetType = UNSET
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
+
+
+class _PassNumbers(msgspec.Struct, rename="camel"):
+    """What a grading writes to a row of trials itself."""
+
+    pass_rate: float | UnsetType = UNSET
+    pass_at_k: float | UnsetType = UNSET
+    pass_exp_k: float | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    per_k: list[PassAtK] | UnsetType = UNSET
+
+
+_ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_EntryAdded))
+_PASS_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_PassNumbers))
 
 
 def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
@@ -405,15 +569,17 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
     of all the time of grading. Other rows are split into undecoded fields.
     """
     text = line if line.endswith(b"}\n") else line.strip() + b"\n"
-    others = row.outcome or row.grader_failures or row.errors
+    others = row.outcome or row.grader_failures or row.errors or row.earlier_grades
     earlier = row.score or row.grades
+    kept = _earlier_of(row, verdict) if earlier or row.earlier_grades else []
     end = len(text) - len(b"}\n")
     # A row that we have graded before ends with what we added then: cut that off.
-    if earlier and not others and text.endswith(tail := _tail(row)):
+    if earlier and not others and not kept and text.endswith(tail := _tail(row)):
         end, earlier = len(text) - len(tail), _NONE
     if earlier or others:
         added = _added(verdict)
         added.errors = _errors(row, verdict)
+        added.earlier_grades = kept or UNSET
         new = _PIECES.decode(_encode(added))
         old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
         return _encode({**old, **new})
@@ -445,6 +611,20 @@ def _added(verdict: Verdict) -> _Added:
     )
 
 
+def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:
+    """Return the grades of other graders that a row had before; those that cannot be read go."""
+    try:
+        before = msgspec.json.decode(row.earlier_grades or b"[]", type=list[EarlierGrade])
+        grades = msgspec.json.decode(row.grades or b"{}", type=dict[str, Grade])
+        if not grades and row.score and decided(row.failure) is None:
+            # Another program wrote it, which does not tell who judged.
+            grades = {"score": msgspec.json.decode(row.score, type=Grade)}
+    except UNREADABLE:
+        return []
+    before += (_earlier(name, grade) for name, grade in grades.items())
+    return _not_repeated(before, verdict.grades)
+
+
 def _tail(row: GradingView) -> bytes:
     """Return the end of a line as an earlier grading wrote it."""
     score = b',"score":%b' % row.score if row.score else b""
@@ -471,13 +651,11 @@ def _value(json: msgspec.Raw) -> Any:
         return None
 
 
-def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
+def _unreadable(place: Place, error: Exception) -> InputError:
     msg = f"{place}: {explain(error)}"
     if not isinstance(error, msgspec.ValidationError):
         return InputError(msg)
-    hint = "assay grade reads the output of `assay capture` and `assay extract`"
-    if b'"trials"' in line:
-        hint += "; trials are graded while they run, with `assay trials -g`"
+    hint = "assay grade reads the output of `assay capture`, `assay trials` and `assay extract`"
     return InputError(msg, hint=hint)
 
 

@@ -13,8 +13,15 @@ from assay.records.capture import Grade
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef
+from assay.records.text import with_trial
 from assay.records.views import JudgedView
-from assay.stats.agreement import Agreement, Share, correct_rate, measure_agreement
+from assay.stats.agreement import (
+    Agreement,
+    Share,
+    correct_rate,
+    measure_agreement,
+    stratified_rate,
+)
 from assay.stats.rates import Interval, wilson_interval
 
 _YES = (True, 1, "pass", "true", "yes")
@@ -26,7 +33,7 @@ class Labels(msgspec.Struct, kw_only=True):
     """A labelling sheet that people have filled in."""
 
     rows: dict[str, LabelRow] = {}
-    """Labelled ones, by id; label is true or false in each."""
+    """Labelled ones, by id and trial; label is true or false in each."""
     n_rows: int = 0
     n_unlabelled: int = 0
     n_ambiguous: int = 0
@@ -69,11 +76,12 @@ def read_labels(sheet: RowFile) -> Labels:
             msg = f'{sheet.place(spot)}: "label" is {row.label!r}'
             raise InputError(msg, hint='give "pass", "fail", "ambiguous", true, false or null')
         else:
-            earlier = labels.rows.get(row.id)
+            name = with_trial(row.id, row.trial_num)
+            earlier = labels.rows.get(name)
             if earlier is not None and earlier.label != label:
-                msg = f'{sheet.place(spot)}: "{row.id}" has a different label on an earlier line'
+                msg = f'{sheet.place(spot)}: "{name}" has a different label on an earlier line'
                 raise InputError(msg, hint="keep one label for each row")
-            labels.rows[row.id] = msgspec.structs.replace(row, label=label)
+            labels.rows[name] = msgspec.structs.replace(row, label=label)
     return labels
 
 
@@ -86,21 +94,22 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
         if verdict is not None:
             matches.n_graded += 1
             matches.n_passed += verdict.pass_
-        label = labels.rows.get(row.id)
+        name = with_trial(row.id, row.trial_num)
+        label = labels.rows.get(name)
         if label is None:
             continue
-        if row.id in matches.found:
+        if name in matches.found:
             if label.output is UNSET:
-                matches.repeated.add(row.id)
+                matches.repeated.add(name)
         elif label.output is not UNSET and label.output != row.output:
             # An id may occur again with the right output: do not overwrite "not graded".
-            seen.setdefault(row.id, "other output")
+            seen.setdefault(name, "other output")
         elif verdict is None:
-            seen[row.id] = "not graded"
+            seen[name] = "not graded"
         else:
             version = grader_version(verdict, row.grades or {})
-            matches.found[row.id] = Match(
-                id=row.id, label=label.label, spot=spot, verdict=verdict, version=version
+            matches.found[name] = Match(
+                id=name, label=label.label, spot=spot, verdict=verdict, version=version
             )
     missing = [row_id for row_id in labels.rows if row_id not in matches.found]
     matches.not_graded = [row_id for row_id in missing if seen.get(row_id) == "not graded"]
@@ -148,7 +157,8 @@ def compare_with_labels(
     )
     report = _report(labels, matches, found, agreement)
     report.grader_failures = broken or UNSET
-    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches)
+    drawn = all(labels.rows[m.id].grader_version == m.version is not None for m in found)
+    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches, drawn=drawn)
     report.warnings = [*_warnings(report, agreement, matches), *notes]
     return report
 
@@ -244,8 +254,13 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
     )
 
 
-def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches) -> list[str]:
-    """Set the observed and corrected pass rate of the whole file; return notes on them."""
+def _set_pass_rates(
+    report: LabelReport, agreement: Agreement, matches: Matches, *, drawn: bool
+) -> list[str]:
+    """Set the observed and corrected pass rate of the whole file; return notes on them.
+
+    drawn says that the labelled rows were drawn by the verdicts they are compared with.
+    """
     rate = matches.n_passed / matches.n_graded
     report.observed_pass_rate = Estimate(
         value=rate,
@@ -254,6 +269,9 @@ def _set_pass_rates(report: LabelReport, agreement: Agreement, matches: Matches)
         total=matches.n_graded,
     )
     corrected = correct_rate(rate, matches.n_graded, agreement)
+    if drawn:
+        stratified = stratified_rate(matches.n_passed, matches.n_graded, agreement)
+        corrected = stratified if stratified.rate is not None else corrected
     report.corrected_pass_rate = Estimate(
         value=corrected.rate, interval=_limits(corrected.interval)
     )

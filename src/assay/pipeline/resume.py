@@ -1,6 +1,6 @@
 """What --resume does with the rows of an earlier run: keep, refuse, grade again or run again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,7 +50,9 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         if not found:
             msg = f"{where} was made from another prompt"
             raise InputError(msg, hint=_ANOTHER)
-        if self.regrade and not differences(_ungraded(identity), _ungraded(spec.identity)):
+        # A row that no grader has judged loses nothing when these do.
+        may_grade = self.regrade or (self.graders and not identity.graders)
+        if may_grade and not differences(_ungraded(identity), _ungraded(spec.identity)):
             return
         hint = _ANOTHER
         if all(what.startswith("the grader ") for what in found):
@@ -58,9 +60,18 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         msg = f"{where} was made with other settings: {'; '.join(found)}"
         raise InputError(msg, hint=hint)
 
-    def is_outdated(self, identity: Identity | UnsetType | None, spec: TrialSpec) -> bool:
-        """Whether a row was judged by other graders than the run has now."""
-        return bool(identity and spec.identity and identity.graders != spec.identity.graders)
+    def grades_again(
+        self, identity: Identity | UnsetType | None, spec: TrialSpec, attempts: Iterable[Attempt]
+    ) -> bool:
+        """Whether a finished row is put to the graders: to others than it was, or for once.
+
+        attempts are its trials, by which rows are judged that do not tell their graders.
+        """
+        if not self.graders:
+            return False
+        if not identity or spec.identity is None:
+            return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts)
+        return (self.regrade or not identity.graders) and identity.graders != spec.identity.graders
 
     def replaces(self, key: RowKey) -> bool:
         """Whether some trials of a row are to be run; refuse a row with too many of them."""

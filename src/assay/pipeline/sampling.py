@@ -6,7 +6,6 @@ import heapq
 import msgspec
 from msgspec import UNSET
 
-from assay.errors import InputError
 from assay.pipeline.grading import Verdict, grader_version
 from assay.records.capture import AnyStep
 from assay.records.reports import CalibrationSample, LabelRow
@@ -26,22 +25,33 @@ class Drawn(msgspec.Struct, kw_only=True):
     n_undecided: int
     """Rows that failed before any grader was asked."""
     n_strata: int = 1
+    n_graded: int = 0
+    """Rows with a verdict, whatever it is."""
+    n_ungraded: int = 0
+    """Rows that a grader could have judged, and none has."""
 
 
 def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
     reservoir = _Reservoir(size, f"failures:{seed}")
-    n_undecided = 0
+    n_undecided = n_graded = n_ungraded = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
-        _refuse_trials(rows, spot, row)
-        if row.score is None or row.score.pass_:
+        if row.score is None:
+            n_ungraded += row.failure is None or row.failure.answered
+            continue
+        n_graded += 1
+        if row.score.pass_:
             continue
         if _was_graded(row):
             reservoir.offer(row.id, spot)
         else:
             n_undecided += 1
     return Drawn(
-        spots=sorted(reservoir.drawn(size)), n_rows=reservoir.n_offered, n_undecided=n_undecided
+        spots=sorted(reservoir.drawn(size)),
+        n_rows=reservoir.n_offered,
+        n_undecided=n_undecided,
+        n_graded=n_graded,
+        n_ungraded=n_ungraded,
     )
 
 
@@ -53,7 +63,6 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
     reservoirs: dict[tuple[bool, str], _Reservoir] = {}
     n_undecided = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
-        _refuse_trials(rows, spot, row)
         if row.score is None:
             continue
         if not _was_graded(row):
@@ -98,14 +107,6 @@ class _Reservoir:
         return [spot for _, spot in heapq.nlargest(n, self._kept)]
 
 
-def _refuse_trials(rows: RowFile, spot: Spot, row: VerdictView) -> None:
-    if row.trials and row.score is None:
-        msg = f"{rows.place(spot)}: this is a row of `assay trials`"
-        raise InputError(
-            msg, hint="assay calibrate reads graded rows of `assay capture` and `assay grade`"
-        )
-
-
 def _was_graded(row: VerdictView) -> bool:
     # Without an answer a failure counts as a fail, but no grader was asked.
     return row.failure is None or row.failure.answered
@@ -138,6 +139,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
     return [
         CalibrationSample(
             id=row.id,
+            trial_num=row.trial_num or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint or UNSET,
@@ -155,6 +157,7 @@ def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
     return [
         LabelRow(
             id=row.id,
+            trial_num=row.trial_num or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint,

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, grade_rows, judge
+from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -23,6 +23,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
+from assay.run.turn import Trace
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -36,6 +37,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     graders: Sequence[PluginRef] = ()
     retries: int = 0
+    trace: Trace | None = None
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -48,7 +50,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         while attempt is not None:
             if on_attempt_step is not None:
                 on_attempt_step(None)
-            with recorded(attempt, on_attempt_step) as recording:
+            with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
         return grade_capture(spec, captured, self.graders) if self.graders else captured
@@ -66,16 +68,20 @@ class RunTrial(msgspec.Struct, frozen=True):
     """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
 
     retries: int = 0
+    trace: Trace | None = None
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
         """Do the trial; its lines are interpreted only where a failure may be retried."""
+        adapter = plugins.adapter(spec.agent)
+        text_agent = adapter.name if getattr(adapter, "plain_text", False) else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
-            with recorded(attempt) as recording:
-                row = _secrets(recording).mask_record(raw_output(spec.prompt, recording))
+            with recorded(attempt, trace=self.trace) as recording:
+                raw = raw_output(spec.prompt, recording, text_agent)
+                row = _secrets(recording).mask_record(raw)
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
@@ -101,7 +107,7 @@ def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> Tri
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    verdict, changes = judge_again(spec, captured, captured.metadata.get("workspaceDir"), graders)
+    verdict, changes = judge_again(spec, captured, graders)
     outdated = (captured.grader_failures or {}).values()
     errors = [error for error in captured.errors or [] if error not in outdated]
     errors += verdict.broken.values()
@@ -110,6 +116,7 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
         score=verdict.score or UNSET,
         outcome=verdict.score.outcome if verdict.score else UNSET,
         grades=verdict.grades or UNSET,
+        earlier_grades=earlier_grades(captured, verdict.grades) or UNSET,
         grader_failures=verdict.broken or UNSET,
         errors=errors or UNSET,
         warnings=[*(captured.warnings or []), *changes] or UNSET,
@@ -119,7 +126,6 @@ def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRe
 def judge_again(
     spec: TrialSpec,
     captured: Capture | TrialEntry,
-    worked_in: str | None,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders about what was captured of a trial; also return warnings about them."""
@@ -130,7 +136,7 @@ def judge_again(
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=worked_in or spec.surroundings.cwd,
+        cwd=captured.cwd or None,
         reference=spec.prompt.reference,
         row=row,
     )
@@ -199,6 +205,9 @@ def grade_all(
     if workers > 1:
         allow_open_files(workers)
         _prepare(graders)
+    for grader in map(plugins.grader, graders):
+        if load := getattr(grader, "load", None):
+            load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
     finally:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
+from assay.pipeline.grading import earlier_grades, pass_numbers
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import judge_again
 from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
@@ -19,7 +20,8 @@ from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.spec import PluginRef, TrialSpec
 from assay.run.workspace import our_secrets
 
-_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - {"score"}
+_OWN = {"score", "metadata"}
+_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - _OWN
 
 
 def trial_entry(number: int, captured: Capture) -> TrialEntry:
@@ -31,6 +33,9 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
         **{name: getattr(captured, name) for name in _SHARED},
     )
+    if evidence := captured.metadata.get("evidence"):
+        # The evidence has times of day, the steps only times since the start.
+        entry.metadata = {"evidence": evidence, "start": captured.timing.start}
     if captured.score:
         grade = captured.score
         entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning
@@ -56,7 +61,8 @@ def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool
         identity=spec.identity or UNSET,
     )
     if graded:
-        _set_pass_numbers(result)
+        for name, value in pass_numbers(entry.pass_ for entry in result.trials).items():
+            setattr(result, name, value)
     return result
 
 
@@ -74,7 +80,7 @@ def grade_entry_again(
     spec: TrialSpec, entry: TrialEntry, graders: Sequence[PluginRef]
 ) -> TrialEntry:
     """Return one trial with the verdict of other graders."""
-    verdict, changes = judge_again(spec, entry, entry.workspace_dir or None, graders)
+    verdict, changes = judge_again(spec, entry, graders)
     grade = verdict.score
     return msgspec.structs.replace(
         entry,
@@ -83,21 +89,10 @@ def grade_entry_again(
         reasoning=grade.reasoning if grade else UNSET,
         outcome=grade.outcome if grade else UNSET,
         grades=verdict.grades or UNSET,
+        earlier_grades=earlier_grades(entry, verdict.grades) or UNSET,
         grader_failures=verdict.broken or UNSET,
         warnings=[*(entry.warnings or []), *changes] or UNSET,
     )
-
-
-def _set_pass_numbers(result: TrialResult) -> None:
-    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
-
-    measured = [entry.pass_ for entry in result.trials if entry.pass_ is not UNSET]
-    n_passed, n_measured = sum(measured), len(measured)
-    result.n_measured = n_measured
-    if n_measured:
-        result.pass_rate = n_passed / n_measured
-        result.pass_at_k, result.pass_exp_k = seed_pass_k(n_passed, n_measured)
-    result.per_k = prompt_pass_k(n_passed, n_measured)
 
 
 class TrialSink(Protocol):
@@ -192,8 +187,7 @@ class TrialRows:
 
     def _take(self, done: FinishedTrial) -> None:
         """Keep a finished trial, in place of an earlier one of this number."""
-        passed = None if done.entry.pass_ is UNSET else done.entry.pass_
-        attempt = Attempt(failure=done.entry.failure or None, pass_=passed)
+        attempt = _attempt(done.entry)
         known = self._finished.setdefault(done.id, [])
         known[:] = [other for other in known if other.entry.trial_num != done.entry.trial_num]
         if self._known or not self._resume.runs_again(done.id, attempt):
@@ -223,7 +217,7 @@ class TrialRows:
             spec = specs[prompt_id]
             for number, done in enumerate(self._finished[prompt_id]):
                 resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
-                if resume.regrade and resume.is_outdated(done.identity, spec):
+                if resume.grades_again(done.identity, spec, [_attempt(done.entry)]):
                     entry = grade_entry_again(spec, done.entry, resume.graders)
                     self._finished[prompt_id][number] = _finished(spec, entry)
                 if done.entry.trial_num > self._k:
@@ -237,6 +231,11 @@ class TrialRows:
             raise OutputError(
                 msg, hint="use --resume to continue that run, or --overwrite to start again"
             )
+
+
+def _attempt(entry: TrialEntry) -> Attempt:
+    passed = None if entry.pass_ is UNSET else entry.pass_
+    return Attempt(failure=entry.failure or None, pass_=passed)
 
 
 def _finished(spec: TrialSpec, entry: TrialEntry) -> FinishedTrial:

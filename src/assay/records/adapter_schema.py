@@ -133,15 +133,17 @@ class AdapterSchema(_Part, frozen=True):
     version: Literal[1]
     name: str
     command: NonEmpty
-    session_mode: Literal["stream", "iterative"]
     prompt: PromptArgument
-    output: OutputFlag
-    result: Result
+    # Required by the seed; only an agent that prints plain text can do without them.
+    session_mode: Literal["stream", "iterative"] = "iterative"
+    output: OutputFlag = OutputFlag(flag="", value="")
+    result: Result | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
     auto_approve: list[str] = []
     resume: Resume | None = None
     cwd_flag: str | None = None
-    output_mode: Literal["jsonpath", "passthrough"] = "jsonpath"
+    output_mode: Literal["jsonpath", "passthrough", "text"] = "jsonpath"
+    """text: the agent prints no events; all of its stdout is the answer."""
     output_events: list[OutputEvent] = []
     passthrough_type_map: PassthroughTypeMap | None = None
     history_template: str | HistoryTemplate | None = None

@@ -107,6 +107,12 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """Of the grader: its code and its options."""
 
 
+class EarlierGrade(Grade, kw_only=True, frozen=True, rename="camel"):
+    """The verdict of an earlier grading, by another grader or another version of it."""
+
+    grader: str
+
+
 class Timing(msgspec.Struct, kw_only=True, rename="camel"):
     """Clock readings in ms; start and end since the epoch, the others as lengths."""
 
@@ -205,6 +211,24 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """The version of each grader, by its name."""
 
 
+class WorkspaceChanges(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """What the agent changed in its working folder, found by a snapshot taken before it started.
+
+    Paths are from the root of the repository that the folder is in, or else from the folder.
+    """
+
+    created: list[str] = []
+    modified: list[str] = []
+    deleted: list[str] = []
+    n_files: int = 0
+    """How many there are; the lists above may be cut."""
+    insertions: int = 0
+    """Lines, also those of new files; binary files have none."""
+    deletions: int = 0
+    tree: str = ""
+    """Hash of the folder as the agent left it."""
+
+
 class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
 
@@ -221,6 +245,8 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
     """The grade of each grader, by its name; score is all of them together."""
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
+    """What graders said that do not count any more: the row was graded again. Oldest first."""
     grader_failures: dict[str, str] | UnsetType = UNSET
     """Graders that broke on this trial, and how; the trial is not graded then."""
     usage: Usage | UnsetType = UNSET
@@ -239,6 +265,10 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """The end of the agent's standard error; all of it is in raw."""
     raw: str | UnsetType = UNSET
     """Folder of the raw streams, relative to the folder of this file."""
+    cwd: str | UnsetType = UNSET
+    """The folder that the agent worked in; graders look at it, also later."""
+    changes: WorkspaceChanges | UnsetType = UNSET
+    """What the agent changed there; known if a grader asked for it (`git`)."""
     spec_hash: str | UnsetType = UNSET
     """Fingerprint of prompt and identity; --resume refuses a file made from others."""
     identity: Identity | UnsetType = UNSET
@@ -260,6 +290,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     tool_errors: bool = False
     grades: dict[str, Grade] | UnsetType = UNSET
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
     grader_failures: dict[str, str] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     failure: Failure | UnsetType = UNSET
@@ -275,6 +306,10 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     stderr: str | UnsetType = UNSET
     raw: str | UnsetType = UNSET
     workspace_dir: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    """Of this trial alone: the evidence of its world, and its start in ms since the epoch."""
+    cwd: str | UnsetType = UNSET
+    changes: WorkspaceChanges | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
 
 

@@ -336,3 +336,37 @@ def _is_row(line: bytes) -> bool:
         return isinstance(msgspec.json.decode(line, type=dict[str, Any]), dict)
     except UNREADABLE:
         return False
+
+
+def without_results(root: Path, names: Iterable[str]) -> list[str]:
+    """Leave out the files of a folder that Assay wrote: results.jsonl and results.raw/, also while
+    they are being written."""
+    names = list(names)
+    results = {
+        name.removesuffix(".partial")
+        for name in names
+        if name.endswith((".jsonl", ".jsonl.partial")) and _is_result(root / name)
+    }
+    folders = tuple(f"{name.removesuffix('.jsonl')}.raw/" for name in results)
+    return [
+        name
+        for name in names
+        if name.removesuffix(".partial") not in results and not name.startswith(folders)
+    ]
+
+
+class _ResultView(msgspec.Struct, rename="camel"):
+    id: str
+    spec_hash: str
+
+
+def _is_result(path: Path) -> bool:
+    """Whether the first row is one of ours; an output may still be empty."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+            if first:
+                msgspec.json.decode(first, type=_ResultView)
+    except (OSError, *UNREADABLE):
+        return False
+    return True

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Cause, Failure, Identity
+from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
 from assay.records.spec import Prompt
 
 
@@ -71,6 +71,9 @@ class Recording(msgspec.Struct, frozen=True):
     """Folder with the agent's own session files."""
     raw: str | None = None
     workspace: str | None = None
+    cwd: str | None = None
+    """Where the agent worked: its workspace, or a folder that trials share."""
+    changes: WorkspaceChanges | None = None
     evidence: dict[str, Any] = {}
     retried: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -79,6 +82,13 @@ class Recording(msgspec.Struct, frozen=True):
     """What masks the secrets of the agent's environment in the row; never written itself."""
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
+
+
+FORGETS = (
+    "the turns of a prompt do not remember each other: each goes to a new process of the agent, "
+    "without a session and without the turns before it"
+)
+"""A warning of a trial; see Recording.warnings."""
 
 
 class RawTiming(msgspec.Struct, kw_only=True):
@@ -111,19 +121,23 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     files: dict[str, str] | UnsetType = UNSET
     """The agent's own session files, base64, where no raw folder keeps them."""
     workspace_dir: str | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
     evidence: dict[str, Any] | UnsetType = UNSET
     agent: str | UnsetType = UNSET
+    """Name of the agent, where output_mode says how to read it."""
+    output_mode: str | UnsetType = UNSET
+    """text: the lines are the answer itself; absent, an adapter must read them."""
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
 
 
-def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
-    """Return a recording as a row of raw.jsonl."""
+def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = None) -> RawOutput:
+    """Return a recording as a row of raw.jsonl; text_agent names an agent that prints no events."""
     lines: list[RawLine] = []
     ends: list[TurnEnd] = []
     for turn in recording.turns:
-        own = [line for line in turn.lines() if line.text.strip()]
+        own = [line for line in turn.lines() if text_agent is not None or line.text.strip()]
         lines += own
         ends.append(msgspec.structs.replace(turn.end, lines=len(own)))
     cut = [i for i, line in enumerate(lines) if line.oversized]
@@ -149,7 +163,10 @@ def raw_output(prompt: Prompt, recording: Recording) -> RawOutput:
         raw=recording.raw or UNSET,
         files=_pack(recording.kept) if recording.kept and not recording.raw else UNSET,
         workspace_dir=recording.workspace or UNSET,
+        cwd=recording.cwd or UNSET,
         evidence=recording.evidence or UNSET,
+        agent=UNSET if text_agent is None else text_agent,
+        output_mode=UNSET if text_agent is None else "text",
         warnings=list(recording.warnings) or UNSET,
     )
 
@@ -172,6 +189,7 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
         kept=kept if kept.is_dir() else None,
         raw=row.raw or None,
         workspace=row.workspace_dir or None,
+        cwd=row.cwd or None,
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
         warnings=tuple(row.warnings or ()),

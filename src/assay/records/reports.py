@@ -29,6 +29,7 @@ class CalibrationSample(msgspec.Struct, kw_only=True, rename="camel"):
     """One failure to be looked at by a person."""
 
     id: str
+    trial_num: int | UnsetType = UNSET
     input: str | list[str]
     output: str
     hint: str | UnsetType = UNSET
@@ -54,6 +55,8 @@ class LabelRow(msgspec.Struct, kw_only=True, rename="camel"):
     """One line of a labelling sheet: what a person needs to judge, and room for the verdict."""
 
     id: str
+    trial_num: int | UnsetType = UNSET
+    """Which trial of the prompt, in results of `assay trials`."""
     input: str | list[str] | UnsetType = UNSET
     output: str | UnsetType = UNSET
     """Where it is there, the label counts only for this very output."""
@@ -334,6 +337,8 @@ class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     """The seed's SummaryResult; behind it the verdict and the cause, where there is one."""
 
     id: str
+    trial_num: int | UnsetType = UNSET
+    """Which trial of the prompt, in results of `assay trials`."""
     input: str
     """Turns of a conversation are joined with a line feed."""
     output: str

@@ -144,6 +144,9 @@ _OBJECT = msgspec.json.Decoder(_Object)
 class RowFile:
     """One JSON object per line, blank lines left out. May be read as often as needed."""
 
+    has_trials = False
+    """Whether these are the trials of a file of `assay trials`, each with its trialNum."""
+
     def __init__(
         self, name: str, file: BinaryIO, *, hint: str = "", skip_unreadable: bool = False
     ) -> None:
@@ -210,6 +213,12 @@ class RowFile:
                     raise
                 continue
             yield Spot(number, offset), row
+
+    def placed_lines(self) -> Iterator[tuple[Place, bytes]]:
+        """Yield all lines as they stand in the file, each with its place."""
+        self._file.seek(0)
+        for number, _, line in _lines(self._file):
+            yield f"{self.name}:{number}", line
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
@@ -313,6 +322,125 @@ def open_rows(
     name = "stdin" if path is None else str(path)
     with _seekable(path) as file:
         yield RowFile(name, file, hint=hint, skip_unreadable=skip_unreadable)
+
+
+@contextmanager
+def open_trials(
+    path: Path | None, *, hint: str = "", skip_unreadable: bool = False
+) -> Iterator[RowFile]:
+    """Open a file of `assay capture` or of `assay trials`, or stdin, as one row for each trial.
+
+    The trials of a file of trials look like rows of capture, see split_trials. They are in a
+    temporary file: memory holds one row.
+    """
+    with open_rows(path, hint=hint, skip_unreadable=skip_unreadable) as rows:
+        first = next(rows.placed_rows(_KINDS), None)
+        if first is None or not first[1].is_trials:
+            yield rows
+            return
+        with temporary_file() as file:
+            for place, line in rows.placed_lines():
+                try:
+                    file.writelines(
+                        split_trials(place, line) if is_trials_row(line) else [line.strip(), b"\n"]
+                    )
+                except InputError:
+                    if not skip_unreadable:
+                        raise
+            split = RowFile(rows.name, file, hint=hint, skip_unreadable=skip_unreadable)
+            split.has_trials = True
+            yield split
+
+
+class _Kind(msgspec.Struct, gc=False):
+    trials: msgspec.Raw = msgspec.Raw()
+    output: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def is_trials(self) -> bool:
+        return bool(self.trials) and not self.output
+
+
+_KINDS = msgspec.json.Decoder(_Kind)
+_PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OF_PROMPT = frozenset(
+    ("k", "trials", "passRate", "passAtK", "passExpK", "nMeasured", "perK", "failures")
+)
+"""What a row of trials says about all of them together."""
+
+
+class _Entry(msgspec.Struct, rename="camel", gc=False):
+    """What of one trial is put elsewhere, or must be there."""
+
+    output: str
+    duration: float = 0
+    first_response: float | msgspec.UnsetType = msgspec.UNSET
+    workspace_dir: str | msgspec.UnsetType = msgspec.UNSET
+    pass_: bool | None = msgspec.field(name="pass", default=None)
+    score: float | None = None
+
+
+_MOVED = frozenset(("duration", "firstResponse", "workspaceDir", "pass", "score", "reasoning"))
+
+
+def is_trials_row(line: bytes) -> bool:
+    """Whether a line holds all trials of a prompt, as `assay trials` writes them."""
+    if b'"trials"' not in line:
+        return False
+    try:
+        return _KINDS.decode(line).is_trials
+    except UNREADABLE:
+        return False
+
+
+def split_trials(place: Place, line: bytes) -> list[bytes]:
+    """Return the trials of a row of `assay trials`, each as a row that capture would have written.
+
+    Each has the id of the prompt and its trialNum. When it started is not known: its timing begins
+    at 0. Unknown fields are kept.
+    """
+    row = decode_line(_PIECES, place, line)
+    shared = {name: value for name, value in row.items() if name not in _OF_PROMPT}
+    metadata = _decoded(place, row.get("metadata"), dict[str, Any]) or {}
+    entries = _decoded(place, row["trials"], list[dict[str, msgspec.Raw]]) or []
+    checked = _decoded(place, row["trials"], list[_Entry]) or []
+    return [
+        msgspec.json.encode(_trial_row(number, shared, metadata, *both)) + b"\n"
+        for number, both in enumerate(zip(entries, checked, strict=True), 1)
+    ]
+
+
+def _trial_row(
+    number: int,
+    shared: dict[str, msgspec.Raw],
+    metadata: dict[str, Any],
+    entry: dict[str, msgspec.Raw],
+    known: _Entry,
+) -> dict[str, Any]:
+    about = {name: value for name, value in metadata.items() if name != "workspaceDir"}
+    if known.workspace_dir is not msgspec.UNSET:
+        about["workspaceDir"] = known.workspace_dir
+    timing = {"start": 0, "end": known.duration, "total": known.duration}
+    if known.first_response is not msgspec.UNSET:
+        timing["firstResponse"] = known.first_response
+    row: dict[str, Any] = {"id": shared.get("id"), "trialNum": number, **shared}
+    row |= {name: value for name, value in entry.items() if name not in _MOVED}
+    row |= {"metadata": about, "timing": timing}
+    if known.pass_ is not None:
+        score = float(known.pass_) if known.score is None else known.score
+        more = {name: entry[name] for name in ("reasoning", "outcome") if name in entry}
+        row["score"] = {"pass": known.pass_, "score": score, **more}
+    return row
+
+
+def _decoded[T](place: Place, value: msgspec.Raw | None, kind: type[T]) -> T | None:
+    if not value:
+        return None
+    try:
+        return msgspec.json.decode(value, type=kind | None)
+    except UNREADABLE as error:
+        msg = f"{place}: {explain(error)}"
+        raise InputError(msg) from error
 
 
 @contextmanager

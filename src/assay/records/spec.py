@@ -101,6 +101,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Parent of the raw streams; None keeps them only while the trial runs."""
     raw_prefix: str = ""
     """The same, as the rows of the output name it: relative to the output's folder."""
+    snapshot: bool = False
+    """Whether a grader wants to know what the agent changes in its folder."""
+    ours: tuple[str, ...] = ()
+    """Files and folders that Assay itself writes during the run; they are no agent's work."""
 
     @property
     def own_home(self) -> bool:

@@ -1,6 +1,7 @@
 """Text that comes from agents, prompts and providers, made fit to be shown to a person."""
 
 import re
+from typing import Any
 
 # Control characters (C0, DEL, C1), what turns the direction of text round, and half characters.
 # A line feed, one behind a carriage return, and a tab are lines and columns.
@@ -26,3 +27,8 @@ def visible_line(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
+
+
+def with_trial(row_id: str, trial_num: Any) -> str:
+    """Name a trial by its prompt, and by its number where that is known (of `assay trials`)."""
+    return f"{row_id} (trial {trial_num})" if trial_num else row_id

@@ -170,6 +170,7 @@ class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
+    trial_num: int | None = None
     input: str | list[str]
     output: str
     trajectory: list[NamedStep]
@@ -186,6 +187,7 @@ class DetailView(SummaryView, kw_only=True, rename="camel", gc=False):
 
 class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
+    trial_num: int | None = None
     input: str | list[str]
     output: str
     hint: str | None = None
@@ -227,20 +229,22 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     outcome: msgspec.Raw = NO_JSON
     grades: msgspec.Raw = NO_JSON
     grader_failures: msgspec.Raw = NO_JSON
+    earlier_grades: msgspec.Raw = NO_JSON
     identity: msgspec.Raw = NO_JSON
     spec_hash: str | None = None
+    trial_num: Any = None
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
     id: str
     score: PassView | None = None
     failure: FailureView | None = None
-    trials: msgspec.Raw = NO_JSON
     metadata: dict[str, Any] | None = None
 
 
-class SampleView(msgspec.Struct, kw_only=True):
+class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
     id: str
+    trial_num: int | None = None
     input: str | list[str]
     output: str
     score: Grade
@@ -249,18 +253,20 @@ class SampleView(msgspec.Struct, kw_only=True):
     grades: dict[str, Grade] | None = None
 
 
-class JudgedView(msgspec.Struct, kw_only=True, gc=False):
+class JudgedView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
+    trial_num: int | None = None
     output: str
     score: Grade | None = None
     grades: dict[str, Grade] | None = None
     failure: FailureView | None = None
 
 
-class StepsView(msgspec.Struct, gc=False):
+class StepsView(msgspec.Struct, rename="camel", gc=False):
     """The steps of a row, not decoded before it is known that they are needed."""
 
     id: str
+    trial_num: int | None = None
     output: str = ""
     trajectory: msgspec.Raw = msgspec.Raw(b"[]")
 
@@ -284,6 +290,7 @@ class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     agent: AgentView = NO_AGENT
     permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
     setup: msgspec.Raw = NO_JSON
+    outcome: msgspec.Raw = NO_JSON
 
 
 class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):

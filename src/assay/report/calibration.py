@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from assay.records.capture import AnyStep, Grade, Plan, ToolCall
 from assay.records.reports import CalibrationSample, Estimate, LabelReport, SampleReport
-from assay.records.text import visible
+from assay.records.text import visible, with_trial
 from assay.report.text import fence, fixed, head, js_number, one_text
 
 _CHOICES = ("Valid failure", "Grader bug", "Ambiguous")
@@ -36,8 +36,9 @@ def _sample(number: int, sample: CalibrationSample) -> str:
     mark = fence(steps)
     hint = f"**Hint:** {sample.hint}\n\n" if sample.hint else ""
     boxes = "\n".join(f"- [ ] {choice}" for choice in _CHOICES)
+    name, asked = with_trial(sample.id, sample.trial_num), one_text(sample.input, "\n")
     return (
-        f"## Sample {number}: {sample.id}\n\n**Input:** {one_text(sample.input, '\n')}\n\n{hint}"
+        f"## Sample {number}: {name}\n\n**Input:** {asked}\n\n{hint}"
         f"**Output:** {head(sample.output, 500)}\n\n"
         f"{_verdict('Original Score', 'Reasoning', sample.original_score)}\n"
         f"{_second_opinion(sample)}"

@@ -63,11 +63,10 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
 
 
 def advice_lines(sections: dict[str, Any]) -> list[str]:
-    """Return for each run whether more prompts or more trials would help."""
-    return [
-        visible_line(f"{label}: {variance['words']}")
-        for label, variance in sections["variance"].items()
-    ]
+    """Return for each pair, or for a run alone, whether more prompts or more trials would help."""
+    pairs = [(f"{pair['runB']} - {pair['runA']}", pair["advice"]) for pair in sections["pairs"]]
+    alone = [(label, variance["words"]) for label, variance in sections["variance"].items()]
+    return [visible_line(f"{name}: {words}") for name, words in pairs or alone]
 
 
 def flip_lines(sections: dict[str, Any]) -> list[str]:
@@ -78,8 +77,12 @@ def flip_lines(sections: dict[str, Any]) -> list[str]:
             ids = pair[name]
             if ids:
                 more = f" and {len(ids) - _SHOWN_FLIPS} more" if len(ids) > _SHOWN_FLIPS else ""
-                shown = ", ".join(ids[:_SHOWN_FLIPS])
-                lines.append(visible_line(f"{pair['runB']} {name} on {shown}{more}"))
+                chances = pair[f"{name}Chance"]
+                shown = [f"{i} ({_chance(p)})" for i, p in zip(ids, chances, strict=True)]
+                shown_ids = ", ".join(shown[:_SHOWN_FLIPS])
+                lines.append(visible_line(f"{pair['runB']} {name} on {shown_ids}{more}"))
+    if lines:
+        lines.append("In brackets: the chance of such a change, or a larger one, by luck alone.")
     return lines
 
 
@@ -96,6 +99,8 @@ def _tables(sections: dict[str, Any]) -> Iterator[Table]:
     yield _amounts_table(sections)
     if "capability" in sections:
         yield _pass_k_table(sections)
+    if "measures" in sections:
+        yield _measures_table(sections)
     if any(len(by_name) > 1 for by_name in sections["categories"].values()):
         yield _categories_table(sections)
     if "ranking" in sections:
@@ -109,27 +114,24 @@ def _runs_table(sections: dict[str, Any]) -> Table:
         quality = (sections.get("quality") or {}).get(label) or {}
         performance = sections["performance"][label]
         limits = quality.get("confidenceIntervals", {})
-        row = [label]
+        row = [label, _with_limits(quality.get("passRate"), limits.get("passRate"))]
         if trials:
-            row += [
-                _with_limits(
-                    sections["capability"][label]["avgPassAtK"],
-                    sections["capability"][label]["confidenceIntervals"].get("avgPassAtK"),
-                ),
-                _with_limits(
-                    sections["reliability"][label]["avgPassExpK"],
-                    sections["reliability"][label]["confidenceIntervals"].get("avgPassExpK"),
-                ),
-            ]
-        else:
-            row.append(_with_limits(quality.get("passRate"), limits.get("passRate")))
+            row += _largest_k(sections["capability"][label]["perK"])
         row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
         latency = performance["latency"] or {}
         row += [_number(latency.get("p50"), 0), _number(latency.get("p90"), 0)]
         row.append(_money(performance.get("costUsd")))
         rows.append(row)
-    header = ["run", "pass@k", "pass^k"] if trials else ["run", "pass rate"]
-    return "Runs", [*header, "score", "p50 ms", "p90 ms", "cost"], rows
+    of_k = ["k", "pass@k", "pass^k"] if trials else []
+    return "Runs", ["run", "pass rate", *of_k, "score", "p50 ms", "p90 ms", "cost"], rows
+
+
+def _largest_k(per_k: list[dict[str, Any]]) -> list[str]:
+    if not per_k:
+        return ["-", "not measured", "not measured"]
+    last = per_k[-1]
+    at_k = _with_limits(last["passAtK"], _ends(last["passAtKInterval"]))
+    return [str(last["k"]), at_k, _with_limits(last["passExpK"], _ends(last["passExpKInterval"]))]
 
 
 def _pairs_table(sections: dict[str, Any]) -> Table:
@@ -142,7 +144,9 @@ def _pairs_table(sections: dict[str, Any]) -> Table:
         name = f"{pair['runB']} - {pair['runA']}"
         rows.append([name, "pass rate", *rate, left_open, pair["verdict"]["code"]])
         rows.append([name, "score", *score, "-", "-"])
-    header = ["pair", "what", "difference", "p (Holm)", "win/tie/loss", "effect", "detectable"]
+    # p-values are adjusted for the number of pairs, intervals are not.
+    difference = "difference, each alone" if len(sections["pairs"]) > 1 else "difference"
+    header = ["pair", "what", difference, "p (Holm)", "win/tie/loss", "effect", "detectable"]
     return "Pairs", [*header, "open bounds", "verdict"], rows
 
 
@@ -187,9 +191,34 @@ def _pass_k_table(sections: dict[str, Any]) -> Table:
                     _with_limits(estimate["passAtK"], _ends(estimate["passAtKInterval"])),
                     _with_limits(estimate["passExpK"], _ends(estimate["passExpKInterval"])),
                     str(estimate["nPrompts"]),
+                    _both_bounds(estimate),
                 ]
             )
-    return "Unbiased pass@k and pass^k", ["run", "k", "pass@k", "pass^k", "prompts"], rows
+        at_k = sections["capability"][label]["avgPassAtK"]
+        exp_k = sections["reliability"][label]["avgPassExpK"]
+        seed = [_with_limits(at_k, None), _with_limits(exp_k, None)]
+        rows.append([label, "seed formula", *seed, "-", "-"])
+    header = ["run", "k", "pass@k", "pass^k", "prompts", "open bounds"]
+    return "Unbiased pass@k and pass^k", header, rows
+
+
+def _both_bounds(estimate: dict[str, Any]) -> str:
+    """Return what trials that were not measured leave open."""
+    bounds = estimate["passAtKBounds"], estimate["passExpKBounds"]
+    return "; ".join(f"{low:.3f} to {high:.3f}" for low, high in filter(None, bounds)) or "-"
+
+
+def _measures_table(sections: dict[str, Any]) -> Table:
+    names, rows = _measured(sections)
+    return "Measures, mean of a trial", ["run", *names], rows
+
+
+def _measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """What the grader measured besides the score: the names, and a row for each run."""
+    by_run = sections["measures"]
+    names = list(dict.fromkeys(name for measures in by_run.values() for name in measures))
+    labels = sections["meta"]["runs"]
+    return names, [[run, *(_number(by_run[run].get(name), 2) for name in names)] for run in labels]
 
 
 def _categories_table(sections: dict[str, Any]) -> Table:
@@ -335,6 +364,11 @@ def _group(sections: dict[str, Any]) -> Iterator[str]:
     for label in sections["meta"]["runs"]:
         yield _short_row(sections, label)
     yield ""
+    if "measures" in sections:
+        names, rows = _measured(sections)
+        for run, *values in rows:
+            shown = ", ".join(f"{n} {v}" for n, v in zip(names, values, strict=True))
+            yield f"- {_text(run)}: a trial on average: {_text(shown)}"
     yield from (f"- {_text(line)}" for line in health_lines(sections))
     yield from (f"- note: {_text(note)}" for note in sections["notes"])
     for pair in sections["pairs"]:
@@ -346,10 +380,6 @@ def _short_row(sections: dict[str, Any], label: str) -> str:
     quality = (sections.get("quality") or {}).get(label) or {}
     limits = quality.get("confidenceIntervals", {})
     rate, ends = quality.get("passRate"), limits.get("passRate")
-    per_k = sections.get("capability", {}).get(label, {}).get("perK", [])
-    if per_k:
-        # pass@1 is the pass rate of a single trial.
-        rate, ends = per_k[0]["passAtK"], _ends(per_k[0]["passAtKInterval"])
     performance = sections["performance"][label]
     latency, cost = performance["latency"] or {}, performance.get("costUsd")
     cells = [

@@ -79,8 +79,7 @@ class ToolBook:
         """Describe the tools that the agent had: those it was offered, as far as any trial shows
         how they are called, and those it used."""
         offered = setup.get("tools")
-        listed = offered if isinstance(offered, list) else []
-        names = {name for name in listed if isinstance(name, str)}
+        names = {n for n in offered if isinstance(n, str)} if isinstance(offered, list) else set()
         names |= {step.name for step in steps if _is_own_call(step)}
         return [self._schema(name) for name in sorted(names & self._arguments.keys())]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from assay.records.files import copy_stream, temporary_file
 from assay.records.rows import RowFile
-from assay.records.text import visible
+from assay.records.text import visible, with_trial
 from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
@@ -43,7 +43,8 @@ def write_csv(rows: RowFile, out: BinaryIO, *, safe: bool = False) -> None:
     """
     graded = any(row.score for row in rows.rows(msgspec.json.Decoder(HasScoreView)))
     line = partial(_graded_line if graded else _line, _inside_safely if safe else _inside)
-    out.write(f"{_COLUMNS}{_SCORE_COLUMNS if graded else ''}\n".encode())
+    columns = _COLUMNS.replace("id,", "id,trial,", 1) if rows.has_trials else _COLUMNS
+    out.write(f"{columns}{_SCORE_COLUMNS if graded else ''}\n".encode())
     for block in rows.blocks(msgspec.json.Decoder(CsvView)):
         out.write("".join(map(line, block)).encode())
 
@@ -65,8 +66,9 @@ def _inside_safely(text: str) -> str:
 def _line(inside: Callable[[str], str], row: CsvView, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
+    trial = "" if row.trial_num is None else f",{row.trial_num}"
     return (
-        f'"{inside(row.id)}","{inside(one_text(row.input, " | "))}","{hint}",'
+        f'"{inside(row.id)}"{trial},"{inside(one_text(row.input, " | "))}","{hint}",'
         f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
     )
 
@@ -101,12 +103,13 @@ def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
     with temporary_file() as body:
         for text in _sections(rows, totals):
             body.write(text.encode())
-        out.write(_top(totals, generated).encode())
+        what = "trials" if rows.has_trials else "test cases"
+        out.write(_top(totals, generated, what).encode())
         body.seek(0)
         copy_stream(body, out)
 
 
-def _top(totals: _Totals, generated: str) -> str:
+def _top(totals: _Totals, generated: str, what: str) -> str:
     summary = ""
     if totals.n_graded:
         rate = fixed(100 * totals.n_passed / totals.n_graded, 1)
@@ -119,7 +122,7 @@ def _top(totals: _Totals, generated: str) -> str:
             summary += f"- **Not graded**: {totals.n_rows - totals.n_graded}\n"
         summary += "\n"
     return (
-        f"# Evaluation Results\n\nGenerated: {generated}\nTotal: {totals.n_rows} test cases\n\n"
+        f"# Evaluation Results\n\nGenerated: {generated}\nTotal: {totals.n_rows} {what}\n\n"
         f"{summary}## Results\n\n"
     )
 
@@ -140,8 +143,9 @@ def _section(row: MarkdownView) -> str:
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
     verdict = _verdict(row.score) if row.score else ""
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
+    asked = shorten(one_text(row.input, " → "), 100)
     return (
-        f"### {row.id}\n\n**Input**: {shorten(one_text(row.input, ' → '), 100)}\n\n{hint}"
+        f"### {with_trial(row.id, row.trial_num)}\n\n**Input**: {asked}\n\n{hint}"
         f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
     )
 

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
 from assay.records.setup import SetupReader, counted
-from assay.records.text import visible, visible_line
+from assay.records.text import visible, visible_line, with_trial
 from assay.records.views import (
     DetailView,
     MessageText,
@@ -46,6 +46,7 @@ def _summarize(row: SummaryView, setups: SetupReader) -> Summary:
     score = row.score
     return Summary(
         id=row.id,
+        trial_num=row.trial_num or UNSET,
         input=one_text(row.input, "\n"),
         output=row.output,
         tool_calls=[step.name for step in row.trajectory if step.type == "tool_call"],
@@ -95,12 +96,13 @@ def _setup_lines(rows: RowFile, setups: SetupReader) -> list[str]:
 
 
 def _section(row: DetailView, setups: SetupReader) -> str:
-    mark = f"[→{row.id}-step-"
+    trial = f"-trial-{row.trial_num}" if row.trial_num else ""
+    mark = f"[→{row.id}{trial}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     lacked = "; ".join(setups.problems_in(row))
     warning = f"**UNHEALTHY:** {visible_line(lacked)}\n\n" if lacked else ""
     return (
-        f"## Evaluation Record: {row.id}\n\n{warning}"
+        f"## Evaluation Record: {with_trial(row.id, row.trial_num)}\n\n{warning}"
         f"**Input:** {one_text(row.input, '\n')}\n\n"
         f"**Trajectory:**\n{''.join(steps)}\n"
         f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"

@@ -1,5 +1,6 @@
 """Put the turns of a prompt to an agent, one after the other."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,14 +13,14 @@ import msgspec
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
-from assay.records.recording import RawLine, Turn, TurnEnd
+from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
@@ -68,8 +69,13 @@ class Conversation:
         """The agent's own session id, once it is known; set it to continue an earlier session."""
         self.mcp_servers: dict[str, dict[str, Any]] = {}
         """Servers of the trial's world, for the adapter."""
+        self.hidden_env: frozenset[str] = frozenset()
+        """Variables that the agent does not inherit from us."""
+        self.repetitive = False
+        """As in Ask."""
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
+        self.trace: Trace | None = None
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -77,6 +83,8 @@ class Conversation:
         self.stderr = b""
         self.secrets = our_secrets()
         self.keep: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        """What a reader of the trial should know."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -108,10 +116,13 @@ class Conversation:
             trial=self._spec.number,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
+            repetitive=self.repetitive,
         )
         watch = self._adapter.watch()
         end = TurnEnd(start_ms=self._now_ms())
         dialogue = self._dialogue
+        if self.turns and forgets_turns(self._adapter, self.session_id):
+            self.warnings = (FORGETS,)
         if dialogue is None:
             self._run_process(ask, watch, end, last=last)
         else:
@@ -196,7 +207,10 @@ class Conversation:
 
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
-        return TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        if self.trace is not None:
+            made.on_line = partial(self.trace.took, self._spec)
+        return made
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
@@ -206,13 +220,16 @@ class Conversation:
         stdin = None
         if command.stdin is not None:
             stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
-        if command.files:
+        if command.files or command.links:
             self._write_files(command)
         confinement = self.confinement
         enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
         if confinement is not None and confinement.secrets:
             self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
+        if self.trace is not None:
+            argv = [*map(secrets.mask_text, command.argv)]
+            self.trace.started(self._spec, argv, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
@@ -251,6 +268,10 @@ class Conversation:
     def _environment(self, command: Command) -> dict[str, str]:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command.pass_env, command.env)
+        for name in {"OLDPWD", *self.hidden_env} - command.env.keys():
+            env.pop(name, None)
+        if "PWD" in env:  # ours leads to the operator's folder
+            env["PWD"] = self._places.workspace
         env.update(self._env)
         # Most trials get our own environment, whose secrets are found only once.
         only_ours = self._places.home is None and not command.env and not self._env
@@ -260,16 +281,24 @@ class Conversation:
 
     def _write_files(self, command: Command) -> None:
         self.wrote_files = True
-        own = [folder for folder in (self._places.home, self._places.scratch) if folder]
         for name, text in command.files.items():
-            path = Path(name)
-            base = next((folder for folder in own if path.is_relative_to(folder)), None)
-            if base is None:
-                msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
-                raise PluginError(msg)
-            remove_links(Path(base), path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            self._own_path(name).write_text(text, encoding="utf-8")
+        for name, target in command.links.items():
+            with contextlib.suppress(FileExistsError):  # replaced by the agent in an earlier turn
+                self._own_path(name).symlink_to(target)
+
+    def _own_path(self, name: str) -> Path:
+        """Return the path of a file that the adapter wants, in a folder that is there."""
+        path = Path(name)
+        own = [folder for folder in (self._places.home, self._places.scratch) if folder]
+        base = next((folder for folder in own if path.is_relative_to(folder)), None)
+        if base is None:
+            msg = f"adapter {self._adapter.name} wants to write outside its folders: {name}"
+            raise PluginError(msg)
+        remove_links(Path(base), path)
+        Path(base).mkdir(mode=0o700, exist_ok=True)  # files may hold tokens
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _note(
         self,
@@ -301,6 +330,9 @@ class Conversation:
                 self._places.raw.forget(f"{self._n_processes}.{name}")
         self.turns.append(Turn(text, end, lines, seen=watcher.watch))
         self.stderr = streams.stderr_tail or self.stderr
+        if self.trace is not None:
+            answer = self.secrets.mask_text(watcher.watch.output())
+            self.trace.ended(self._spec, watcher.watch, end, answer, streams.stderr_tail)
         if self.confinement is not None and over:
             self.failure = self.confinement.note(end, self.stderr) or self.failure
 
@@ -325,6 +357,12 @@ class Conversation:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
+
+
+def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
+    """Whether a turn after the first would know nothing of the earlier ones."""
+    forgets = getattr(adapter, "forgets", None)
+    return forgets is not None and bool(forgets(session_id))
 
 
 def _ended_badly(end: TurnEnd) -> bool:

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 import uuid
@@ -69,26 +70,41 @@ class LocalHost:
                 timed_out=timed_out,
             )
 
-    def serve(self, argv: Sequence[str]) -> "ServedProgram":
+    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> "ServedProgram":
         """Return this thread's running copy of a program; start it when there is none."""
-        return _serve(tuple(argv), lambda: ServedProgram(argv))
+        return _serve(tuple(argv), lambda: ServedProgram(argv, show_stderr=show_stderr))
 
     def serve_function(self, function: str, argument: str) -> "ServedFunction":
         """Return this thread's process that runs a function; fork it when there is none."""
         return _serve((function, argument), lambda: ServedFunction(function, argument))
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str) -> "StartedProgram":
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        pass_fds: Sequence[int] = (),
+    ) -> "StartedProgram":
         """Start a program that is to live beside a trial."""
-        return StartedProgram(argv, env, cwd)
+        return StartedProgram(argv, env, cwd, pass_fds)
 
     def keep_file(self, path: Path) -> None:
         """Outside a trial there is nowhere to keep it."""
+
+    def is_unchanged(self, folder: str, tree: str) -> bool:
+        """Whether a folder is as an agent left it."""
+        from assay.run.snapshot import is_unchanged  # late: it needs this module
+
+        return is_unchanged(folder, tree)
 
 
 class StartedProgram:
     """A program beside a trial; stdout and stderr go into one file that has no name."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, pass_fds: Sequence[int] = ()
+    ) -> None:
         mark = family.Mark(uuid.uuid4().hex)
         self._output = temporary_file()  # lives as long as the program
         fd = self._output.fileno()
@@ -98,6 +114,7 @@ class StartedProgram:
             env={**env, family.MARK_NAME: mark.token},
             stdout=fd,
             stderr=fd,
+            pass_fds=tuple(pass_fds),
         )
         try:
             self._process = Process(launch, mark)
@@ -117,6 +134,11 @@ class StartedProgram:
         """Whether the program has ended."""
         with self._lock:
             return self._released or self._process.poll()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, 128 + n after death by signal n; None while it runs."""
+        return self._process.exit_code
 
     def end(self) -> None:
         """End it with its process tree."""
@@ -297,9 +319,12 @@ class _Served:
 class ServedProgram(_Served):
     """A program that answers lines. Its stderr is quoted when it fails."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], *, show_stderr: bool = False) -> None:
+        """With show_stderr, what it writes there is copied to ours."""
         mark = family.Mark(uuid.uuid4().hex)
         self._err = temporary_file()  # lives as long as the program
+        self._show_stderr = show_stderr
+        self._n_shown = 0
         out, write_end = os.pipe()
         launch = Launch(
             argv=argv,
@@ -322,14 +347,27 @@ class ServedProgram(_Served):
     def ask(self, line: bytes, timeout_s: float) -> bytes:
         """Write one line and return the one that comes back; keep stderr from growing for ever."""
         answer = super().ask(line, timeout_s)
+        self._show()
         if os.fstat(self._err.fileno()).st_size > _STDERR_BYTES:
             self._err.seek(0)  # the program shares this file position, so it goes on at the start
             self._err.truncate()
+            self._n_shown = 0
         return answer
 
     def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
         super().close(term_s, linger_s)
+        self._show()
         self._err.close()
+
+    def _show(self) -> None:
+        """Copy what is new in its stderr to ours, as if it had inherited it."""
+        if not self._show_stderr or self._err.closed or sys.stderr is None:
+            return
+        n_new = os.fstat(self._err.fileno()).st_size - self._n_shown
+        if n_new > 0:
+            new = os.pread(self._err.fileno(), n_new, self._n_shown)
+            self._n_shown += len(new)
+            sys.stderr.write(new.decode("utf-8", "replace"))
 
     def _why_no_answer(self) -> str:
         why = super()._why_no_answer()

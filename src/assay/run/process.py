@@ -4,6 +4,7 @@ The only file that starts processes; those that run a function of ours are forke
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -397,7 +398,10 @@ def _why_not_started(launch: Launch, error: Exception) -> str:
         if not Path(launch.cwd).is_dir():
             return f"working folder not found: {launch.cwd}"
         return missing_program(launch.argv[0])
-    return f"cannot start {launch.argv[0]}: {getattr(error, 'strerror', None) or error}"
+    why = getattr(error, "strerror", None) or error
+    if getattr(error, "errno", None) == errno.E2BIG:
+        why = f"{why}: a prompt of this length, earlier turns included, must go through stdin"
+    return f"cannot start {launch.argv[0]}: {why}"
 
 
 def program_places(name: str, cwd: str, search: str) -> list[Path]:

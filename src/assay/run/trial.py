@@ -26,22 +26,25 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.turn import OnStep
+from assay.run.turn import OnStep, Trace
 from assay.run.workspace import keep_files, make_workspace
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
+    from assay.run.snapshot import Snapshot
 
 
 @contextmanager
-def recorded(spec: TrialSpec, on_step: OnStep | None = None) -> Iterator[Recording]:
+def recorded(
+    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+) -> Iterator[Recording]:
     """Run a trial to its end; inside the block its raw streams can be read.
 
     Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
     and OutOfResources or OutputError when the run cannot go on.
     """
     with RawStreams(spec.surroundings.raw_dir) as raw:
-        yield _record(spec, raw, on_step)
+        yield _record(spec, raw, on_step, trace)
 
 
 def check_program(spec: TrialSpec) -> None:
@@ -75,11 +78,13 @@ def lost_trial(why: str) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
-def _record(spec: TrialSpec, raw: RawStreams, on_step: OnStep | None) -> Recording:
+def _record(
+    spec: TrialSpec, raw: RawStreams, on_step: OnStep | None, trace: Trace | None
+) -> Recording:
     start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
         with needed():
-            recording = _run(spec, raw, start_ms, on_step)
+            recording = _run(spec, raw, start_ms, on_step, trace)
     except (Interrupted, OutOfResources, OutputError):
         raise
     except _WorldError as error:
@@ -104,10 +109,17 @@ def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
     return Recording(start_ms=start_ms, end_ms=start_ms, failure=failure)
 
 
-def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None) -> Recording:
+def _run(
+    spec: TrialSpec,
+    raw: RawStreams,
+    start_ms: int,
+    on_step: OnStep | None,
+    trace: Trace | None,
+) -> Recording:
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
+    before = _snapshot(spec, workspace)
     with ExitStack() as stack:
         scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
@@ -117,12 +129,12 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
             env, mcp_servers = world.env, world.mcp_servers
         conversation = Conversation(spec, adapter, places, env, mark, on_step)
         conversation.mcp_servers = mcp_servers
+        conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
+        conversation.repetitive = getattr(world, "repetitive", False)
+        conversation.trace = trace
         conversation.confinement = _confinement(spec, places, world, stack)
-        try:
-            conversation.hold()
-        finally:
-            if conversation.wrote_files:
-                remove_folder(scratch, missing_ok=True)
+        stack.callback(_remove_scratch, conversation, scratch)
+        conversation.hold()
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
@@ -133,15 +145,31 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, on_step: OnStep | None
         failure=broken or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
+        cwd=str(workspace),
+        changes=before.changes() if before is not None else None,
         evidence=evidence,
+        warnings=conversation.warnings,
         secrets=conversation.secrets,
     )
+
+
+def _snapshot(spec: TrialSpec, workspace: Path) -> "Snapshot | None":
+    if not spec.surroundings.snapshot:
+        return None
+    from assay.run.snapshot import Snapshot  # late: few runs need it
+
+    return Snapshot(workspace, spec.surroundings)
 
 
 _SECRET = os.urandom(12).hex()
 """Makes names that nobody can guess; drawn once, because it takes 10 µs."""
 _numbers = count()
 _scratch_root = cache(temporary_place)
+
+
+def _remove_scratch(conversation: Conversation, scratch: str) -> None:
+    if conversation.wrote_files:
+        remove_folder(scratch, missing_ok=True)
 
 
 class _TrialMachine(LocalHost):
@@ -197,9 +225,10 @@ def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any],
 
 def _keep_session_files(conversation: Conversation, places: Places) -> None:
     """Copy the agent's own session files beside the raw streams."""
-    home = Path(places.home or Path.home())
+    bases = {"~/": Path(places.home or Path.home()), f"{places.scratch}/": Path(places.scratch)}
+    bases[""] = Path(places.workspace)
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
-    keep_files(patterns, home, Path(places.workspace), places.raw, conversation.secrets)
+    keep_files(patterns, bases, places.raw, conversation.secrets)
 
 
 def _message(error: Exception) -> str:

@@ -4,12 +4,13 @@ import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from assay.plugin import Dialogue, Watch
 from assay.records.capture import AnyStep
 from assay.records.recording import RawLine, TurnEnd
-from assay.records.spec import Limits
+from assay.records.spec import Limits, TrialSpec
 from assay.run.process import Process
 from assay.run.secrets import Secrets
 from assay.run.tail import Marks, Tail
@@ -22,6 +23,27 @@ _PIPE_BYTES = 1024 * 1024
 type OnStep = Callable[[AnyStep], None]
 type Clock = Callable[[], float]
 """Seconds since the start of the trial."""
+type OnLine = Callable[[Watch, RawLine, Sequence[AnyStep]], None]
+
+
+class Trace(Protocol):
+    """Is told, in a worker's thread, all that the author of an adapter wants to see."""
+
+    def started(
+        self, spec: TrialSpec, argv: Sequence[str], cwd: str, env_names: Iterable[str]
+    ) -> None:
+        """Take the command line of a process, secrets masked, and the names of its variables."""
+        ...
+
+    def took(self, spec: TrialSpec, watch: Watch, line: RawLine, steps: Sequence[AnyStep]) -> None:
+        """Take a line of the agent, and the steps that it began or changed."""
+        ...
+
+    def ended(
+        self, spec: TrialSpec, watch: Watch, end: TurnEnd, answer: str, stderr: bytes
+    ) -> None:
+        """Take the end of a turn, its answer, and the end of what went to stderr."""
+        ...
 
 
 class Streams:
@@ -171,6 +193,7 @@ class TurnWatcher:
         self._clock = clock
         self._on_step = on_step
         self._cancelled = cancelled
+        self.on_line: OnLine | None = None
         self.lines: list[RawLine] | None = []
         """All lines of the turn while they are few: saves reading the file again."""
         self._held = 0
@@ -229,6 +252,8 @@ class TurnWatcher:
             if self._held > _HELD_BYTES:
                 self.lines = None
         steps = self.watch.feed(line)
+        if self.on_line is not None:
+            self.on_line(self.watch, line, steps)
         if self._on_step is not None:
             for step in steps:
                 self._on_step(step)

@@ -227,10 +227,13 @@ def secrets_of(env: Mapping[str, str]) -> Secrets:
 
 
 def keep_files(
-    patterns: Iterable[str], home: Path, workspace: Path, raw: RawStreams, secrets: Secrets
+    patterns: Iterable[str], bases: Mapping[str, Path], raw: RawStreams, secrets: Secrets
 ) -> None:
-    """Copy the agent's own session files beside the raw streams; mask secrets, also in names."""
-    for source, name in _matches(patterns, home, workspace):
+    """Copy the agent's own session files beside the raw streams; mask secrets, also in names.
+
+    bases has the folder for each beginning of a pattern; the empty one comes last.
+    """
+    for source, name in _matches(patterns, bases):
         with contextlib.suppress(OSError):
             kept = f"{SESSION_FILES}/{secrets.mask_text(str(name))}"
             while kept in raw:  # two names that differ only in secrets of the same length
@@ -259,11 +262,11 @@ def remove_links(folder: Path, path: Path) -> None:
             place.unlink()
 
 
-def _matches(patterns: Iterable[str], home: Path, workspace: Path) -> Iterator[tuple[Path, Path]]:
+def _matches(patterns: Iterable[str], bases: Mapping[str, Path]) -> Iterator[tuple[Path, Path]]:
     """Yield the files that match, and their names; none that a link leads to elsewhere."""
     for pattern in patterns:
-        base = home if pattern.startswith("~/") else workspace
+        start, base = next(pair for pair in bases.items() if pattern.startswith(pair[0]))
         real_base = base.resolve()
-        for source in sorted(base.glob(pattern.removeprefix("~/"))):
+        for source in sorted(base.glob(pattern.removeprefix(start))):
             if source.resolve().is_relative_to(real_base):
                 yield source, source.relative_to(base)

@@ -138,6 +138,62 @@ def _closed_form_limits(sample: Floats, z: float) -> tuple[float, float]:
 
 # Fewer values have too few distinct resamples for a bootstrap quantile to mean anything.
 FEWEST_FOR_BCA = 8
+_LOGNORMAL_DRAWS = 4_000
+_DOMINANT = 0.25
+_MOST_CONDITION = 1e12
+# A sample whose logarithms are more skewed than this many standard errors is no log-normal one.
+_MOST_LOG_SKEW = 2.2
+
+
+def lognormal_means(amounts: Floats, seed: int) -> Floats | None:
+    """Draw the means that columns of log-normal amounts may have; None if they do not look so.
+
+    A bootstrap cannot know of the rare large amounts that a small sample lacks: of strongly skewed
+    amounts it holds the mean in 65 to 85 % of cases instead of 95 %. Where the logarithms look
+    normal, their distribution tells how large those amounts are. Draws are generalised pivots
+    (Krishnamoorthy and Mathew 2003), for two columns with a Wishart matrix, as they are paired.
+    """
+    n, columns = amounts.shape
+    if n < FEWEST_FOR_BCA or amounts.min() <= 0.0:
+        return None
+    logs = np.log(amounts)
+    if any(not _looks_normal(column) for column in logs.T):
+        return None
+    rng = np.random.default_rng(seed)
+    scatter = np.atleast_2d(np.cov(logs, rowvar=False)) * (n - 1)
+    if np.linalg.cond(scatter) > _MOST_CONDITION:  # one column is a multiple of the other
+        return None
+    # Bartlett: the Cholesky factor of a Wishart matrix has chi values on its diagonal.
+    factor = np.zeros((_LOGNORMAL_DRAWS, columns, columns))
+    for i in range(columns):
+        factor[:, i, i] = np.sqrt(rng.chisquare(n - 1 - i, _LOGNORMAL_DRAWS))
+        factor[:, i, :i] = rng.standard_normal((_LOGNORMAL_DRAWS, i))
+    root = np.linalg.cholesky(scatter) @ np.linalg.inv(factor).transpose(0, 2, 1)
+    noise = rng.standard_normal((_LOGNORMAL_DRAWS, columns, 1))
+    centres = logs.mean(axis=0) + (root @ noise)[:, :, 0] / math.sqrt(n)
+    with np.errstate(over="ignore"):
+        means: Floats = np.exp(centres + 0.5 * np.square(root).sum(axis=2))
+    return means if np.isfinite(means).all() else None
+
+
+def _looks_normal(values: Floats) -> bool:
+    n, centred = values.size, values - values.mean()
+    spread = float(np.square(centred).mean())
+    if spread == 0.0:
+        return False
+    skewness = float((centred**3).mean()) / spread**1.5
+    error = math.sqrt(6.0 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+    return bool(abs(skewness) <= _MOST_LOG_SKEW * error)
+
+
+def widen_to_draws(interval: Interval | None, draws: Floats) -> Interval | None:
+    """Return the interval widened to the middle part of the draws, as large as its level."""
+    if interval is None:
+        return None
+    tail = 0.5 - 0.5 * interval.level
+    low, high = quantiles(draws, (tail, 1.0 - tail))
+    low, high = min(low, interval.low), max(high, interval.high)
+    return make_interval(low, high, interval.level, f"{interval.method}, log-normal tails")
 
 
 class MeanEstimate(msgspec.Struct, frozen=True, rename="camel"):
@@ -149,7 +205,9 @@ class MeanEstimate(msgspec.Struct, frozen=True, rename="camel"):
     note: str | None = None
 
 
-def estimate_mean_score(scores: ArrayLike, level: float = 0.95) -> MeanEstimate:
+def estimate_mean_score(
+    scores: ArrayLike, level: float = 0.95, clusters: ArrayLike | None = None
+) -> MeanEstimate:
     """Estimate the mean of per-prompt scores in 0..1.
 
     The effective-size Wilson interval, not BCa: near 1 with few prompts BCa covers 66-85 %
@@ -162,7 +220,7 @@ def estimate_mean_score(scores: ArrayLike, level: float = 0.95) -> MeanEstimate:
     if np.ptp(values) == 0.0:
         interval = constant_share_interval(mean, int(values.size), level)
         return MeanEstimate(int(values.size), mean, interval, "every prompt has the same score")
-    return MeanEstimate(int(values.size), mean, share_interval(values, level))
+    return MeanEstimate(int(values.size), mean, share_interval(values, level, clusters=clusters))
 
 
 def estimate_mean(
@@ -173,15 +231,23 @@ def estimate_mean(
     if sample.size < 2:
         return _too_few(sample)
     n, mean = int(sample.size), float(sample.mean())
+    interval: Interval | None
     if np.ptp(sample) == 0.0:
         return MeanEstimate(n, mean, None, "constant sample: its spread cannot be judged")
     if n < FEWEST_FOR_BCA:
         half = two_sided_t(level, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
         floor = 0.0 if sample.min() >= 0.0 else -math.inf
         interval = make_interval(mean - half, mean + half, level, "t", (floor, math.inf))
-        return MeanEstimate(n, mean, interval, "few prompts: t interval")
-    bca = bca_mean_interval(sample, seed=seed, level=level, n_resamples=n_resamples)
-    return MeanEstimate(n, mean, bca)
+        note = "few prompts: t interval"
+    else:
+        interval = bca_mean_interval(sample, seed=seed, level=level, n_resamples=n_resamples)
+        note = None
+    draws = lognormal_means(sample[:, None], seed)
+    if draws is not None:
+        interval = widen_to_draws(interval, draws[:, 0])
+    elif sample.min() >= 0.0 and sample.max() > _DOMINANT * sample.sum():
+        note = "one prompt makes a large part of the total: the interval may be too narrow"
+    return MeanEstimate(n, mean, interval, note)
 
 
 def constant_share_interval(value: float, n: int, level: float = 0.95) -> Interval:

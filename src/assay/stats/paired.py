@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike
 
 from assay.stats.distributions import (
     Floats,
+    Ints,
+    as_counts,
     as_shares,
     as_tallies,
     as_values,
     require_same_length,
+    t_cdf,
     two_sided_t,
 )
 from assay.stats.means import (
@@ -23,6 +26,8 @@ from assay.stats.means import (
     MeanEstimate,
     bca_ratio_interval,
     estimate_mean,
+    lognormal_means,
+    widen_to_draws,
 )
 from assay.stats.planning import smallest_difference
 from assay.stats.rates import Interval, make_interval, wilson_interval
@@ -106,7 +111,9 @@ class PairedDifference(msgspec.Struct, frozen=True, rename="camel"):
     """B minus A in a pass rate or score; numbers are None when no prompt was measured in both.
 
     Wins and losses are B's. With single trials they are the discordant pairs. `variance` is that of
-    one prompt's difference, which planning needs; trials_per_prompt is known for rates only.
+    one unit's difference, which planning needs; a unit is a prompt, or a cluster of prompts if
+    there are any. trials_per_prompt is known for rates only. exact_p_value is the p of the exact
+    test where `p_value` is another one.
     """
 
     metric: str
@@ -122,7 +129,9 @@ class PairedDifference(msgspec.Struct, frozen=True, rename="camel"):
     interval: Interval | None = None
     variance: float | None = None
     p_value: float | None = None
+    exact_p_value: float | None = None
     test: str | None = None
+    n_units: int = 0
     effects: tuple[Effect, ...] = ()
     smallest_detectable: float | None = None
 
@@ -133,10 +142,12 @@ def compare_rates(
     *,
     seed: int,
     level: float = 0.95,
+    clusters: ArrayLike | None = None,
 ) -> PairedDifference:
     """Compare pass rates; each run is (passes, measured trials) per prompt, in the same order.
 
-    Single trials: exact McNemar. Otherwise whole prompts are flipped.
+    Single trials: McNemar. As many trials in both runs: whole prompts, or clusters, are flipped.
+    Otherwise, see studentised_test. clusters has the number of each prompt's cluster.
     """
     passes_a, measured_a = as_tallies(*run_a)
     passes_b, measured_b = as_tallies(*run_b)
@@ -148,22 +159,35 @@ def compare_rates(
     if a.size == 0:
         return _not_compared("passRate", n_left_out)
     k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())  # harmonic mean: variances go with 1/n
-    single = bool((n_a == 1).all() and (n_b == 1).all())
-    only_a, only_b = int((a - b > _TIE).sum()), int((b - a > _TIE).sum())
+    groups = None if clusters is None else as_counts(clusters, "clusters")[both]
+    units = cluster_differences(b - a, groups)
     effects: tuple[Effect, ...] = (cohens_h(a, b, k, level),)
-    if single:
-        test = PermutationTest(mcnemar_p(only_a, only_b), "exact McNemar")
+    only_a, only_b = int((a - b > _TIE).sum()), int((b - a > _TIE).sum())
+    exact_p = None
+    if groups is None and (n_a == 1).all() and (n_b == 1).all():
+        test = PermutationTest(mcnemar_p(only_a, only_b, mid_p=True), "McNemar, mid-p")
+        exact_p = mcnemar_p(only_a, only_b)
         effects = (*effects, matched_odds_ratio(only_a, only_b, level))
     else:
-        test = flip_test(b - a, seed=seed)
-    interval, variance = paired_interval(b - a, pseudo_size_of_rates(k), level)
-    reach = smallest_difference(variance, int(a.size), n_trials=k, alpha=1.0 - level)
-    numbers = _Numbers("passRate", n_left_out, k, interval, variance, test, effects, reach)
+        test = flip_test(_cluster_sums(b - a, groups), seed=seed)
+        if (n_a != n_b).any():
+            test = studentised_test(units, pseudo_size_of_rates(k))
+    interval, variance = paired_interval(units, pseudo_size_of_rates(k), level)
+    reach = smallest_difference(variance, int(units.size), n_trials=k, alpha=1.0 - level)
+    numbers = _Numbers(
+        "passRate", n_left_out, k, interval, variance, test, effects, reach, units.size, exact_p
+    )
     return _record(a, b, numbers)
 
 
 def compare_scores(
-    scores_a: ArrayLike, scores_b: ArrayLike, *, seed: int, level: float = 0.95
+    scores_a: ArrayLike,
+    scores_b: ArrayLike,
+    *,
+    seed: int,
+    level: float = 0.95,
+    equal_trials: bool = True,
+    clusters: ArrayLike | None = None,
 ) -> PairedDifference:
     """Compare per-prompt mean scores in 0..1 of the same prompts in the same order."""
     a, b = as_shares(scores_a, "scores of A"), as_shares(scores_b, "scores of B")
@@ -171,10 +195,54 @@ def compare_scores(
     if a.size == 0:
         return _not_compared("score", 0)
     d = b - a
-    interval, variance = paired_interval(d, pseudo_size_of_scores(d), level)
-    reach = smallest_difference(variance, int(d.size), alpha=1.0 - level)
-    test, effects = flip_test(d, seed=seed), (standardised_difference(d, level),)
-    return _record(a, b, _Numbers("score", 0, None, interval, variance, test, effects, reach))
+    groups = None if clusters is None else as_counts(clusters, "clusters")
+    units = cluster_differences(d, groups)
+    interval, variance = score_difference_interval(units, level)
+    reach = smallest_difference(variance, int(units.size), alpha=1.0 - level)
+    test = flip_test(_cluster_sums(d, groups), seed=seed)
+    if not equal_trials:
+        test = studentised_test(units, pseudo_size_of_scores(d))
+    effects = (standardised_difference(d, level),)
+    return _record(
+        a, b, _Numbers("score", 0, None, interval, variance, test, effects, reach, units.size, None)
+    )
+
+
+def cluster_differences(differences: Floats, clusters: Ints | None) -> Floats:
+    """Return one number for each cluster whose mean is that of all differences.
+
+    It is the cluster's influence on the mean over prompts: clusters may be of different sizes.
+    """
+    if clusters is None:
+        return differences
+    _, where = np.unique(clusters, return_inverse=True)
+    sums, sizes = np.bincount(where, weights=differences), np.bincount(where)
+    mean = float(differences.mean())
+    units: Floats = mean + (sums - mean * sizes) * (sizes.size / differences.size)
+    return units
+
+
+def _cluster_sums(differences: Floats, clusters: Ints | None) -> Floats:
+    """Return the sum of each cluster, whose sign is a coin toss where both agents are the same."""
+    if clusters is None:
+        return differences
+    _, where = np.unique(clusters, return_inverse=True)
+    return np.bincount(where, weights=differences)
+
+
+def studentised_test(differences: Floats, pseudo_size: float) -> PermutationTest:
+    """Test that the mean is zero by the t that paired_interval uses.
+
+    With more trials in one run than in the other, differences are skewed even where both agents
+    are the same: ten trials often show a failure that one trial misses. A sign flip would take
+    that for an effect.
+    """
+    n = int(differences.size)
+    centre = float(differences.sum()) / (n + 1)
+    variance = (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
+    t = abs(centre) / math.sqrt(variance / (n + 1))
+    p_value = 2.0 * t_cdf(-t, max(n - 1, 1))
+    return PermutationTest(p_value, "studentised: trials per prompt differ between the runs")
 
 
 class _Numbers(NamedTuple):
@@ -186,6 +254,8 @@ class _Numbers(NamedTuple):
     test: PermutationTest
     effects: tuple[Effect, ...]
     smallest_detectable: float | None
+    n_units: int
+    exact_p_value: float | None
 
 
 def _record(a: Floats, b: Floats, numbers: _Numbers) -> PairedDifference:
@@ -205,7 +275,9 @@ def _record(a: Floats, b: Floats, numbers: _Numbers) -> PairedDifference:
         interval=numbers.interval,
         variance=numbers.variance,
         p_value=numbers.test.p_value,
+        exact_p_value=numbers.exact_p_value,
         test=numbers.test.method,
+        n_units=numbers.n_units,
         effects=numbers.effects,
         smallest_detectable=numbers.smallest_detectable,
     )
@@ -230,9 +302,31 @@ def paired_interval(
     variance = (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
     reach = two_sided_t(level, max(n - 1, 1)) * math.sqrt(variance / (n + 1))
     if not differences.any():
-        reach = max(reach, 1.0 - (1.0 - level) ** (1.0 / n))
+        reach = max(reach, unseen_share(n, level))
     limits = (centre - reach, centre + reach)
     return make_interval(*limits, level, "paired by prompt, adjusted t", (-1.0, 1.0)), variance
+
+
+def unseen_share(n: int, level: float) -> float:
+    """Return what share of all prompts may behave unlike all n that were seen (rule of three)."""
+    return 1.0 - math.pow(1.0 - level, 1.0 / n)
+
+
+def score_difference_interval(differences: Floats, level: float = 0.95) -> tuple[Interval, float]:
+    """Return the interval of the mean difference of scores, and the variance of one.
+
+    Rare large changes are what few prompts do not show: up to unseen_share of all prompts may have
+    changed by the whole scale. So the limits reach at least that far, less what such a change was
+    seen to be: one that was seen is in the variance already. That is the rule of three where all
+    scores tie, and the plain interval where scores are spread over the whole scale.
+    """
+    n = int(differences.size)
+    interval, variance = paired_interval(differences, pseudo_size_of_scores(differences), level)
+    unseen, mean = unseen_share(n, level), float(differences.mean())
+    largest_drop, largest_gain = max(0.0, -differences.min()), max(0.0, differences.max())
+    low = min(interval.low, mean - unseen * max(0.0, 1.0 - largest_drop))
+    high = max(interval.high, mean + unseen * max(0.0, 1.0 - largest_gain))
+    return make_interval(low, high, level, interval.method, (-1.0, 1.0)), variance
 
 
 def pseudo_size_of_rates(trials_per_prompt: float) -> float:
@@ -291,15 +385,21 @@ def compare_amounts(
     difference = estimate(b - a)
     typical, typical_interval = _typical_ratio(a, b, estimate, level)
     drawn = partial(bca_ratio_interval, seed=seed, level=level, n_resamples=n_resamples)
+    difference_interval = difference.interval
+    ratio_interval = _ratio_interval(a, b, estimate, drawn, level)
+    draws = lognormal_means(np.stack((a, b), axis=1), seed)
+    if draws is not None:
+        difference_interval = widen_to_draws(difference_interval, draws[:, 1] - draws[:, 0])
+        ratio_interval = widen_to_draws(ratio_interval, draws[:, 1] / draws[:, 0])
     mean_a, mean_b = float(a.mean()), float(b.mean())
     return AmountDifference(
         n_prompts=int(a.size),
         mean_a=mean_a,
         mean_b=mean_b,
         difference=mean_b - mean_a,
-        difference_interval=difference.interval,
+        difference_interval=difference_interval,
         ratio=mean_b / mean_a if mean_a > 0.0 else None,
-        ratio_interval=_ratio_interval(a, b, estimate, drawn, level),
+        ratio_interval=ratio_interval,
         typical_ratio=typical,
         typical_ratio_interval=typical_interval,
         note=difference.note,

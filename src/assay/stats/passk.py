@@ -7,12 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.records.capture import PassAtK
-from assay.stats.distributions import Floats, Ints, as_tallies, binomial_pmf
+from assay.stats.distributions import Floats, Ints, as_counts, as_tallies, binomial_pmf
 from assay.stats.rates import Interval, share_interval, wilson_interval
 
 
 class PassK(msgspec.Struct, frozen=True, rename="camel"):
-    """Mean over prompts for one k; prompts with fewer than k measured trials are left out."""
+    """Mean over prompts for one k, the same prompts for every k; others are left out.
+
+    Bounds are over all prompts, if the trials that were not measured had all failed, or passed;
+    None when all were measured.
+    """
 
     k: int
     n_prompts: int
@@ -21,6 +25,8 @@ class PassK(msgspec.Struct, frozen=True, rename="camel"):
     pass_at_k_interval: Interval
     pass_exp_k: float
     pass_exp_k_interval: Interval
+    pass_at_k_bounds: tuple[float, float] | None = None
+    pass_exp_k_bounds: tuple[float, float] | None = None
 
 
 def seed_pass_rate(passes: ArrayLike, trials: ArrayLike) -> Floats:
@@ -65,27 +71,59 @@ def pass_exp_each_k(passes: ArrayLike, measured: ArrayLike, k_max: int) -> Float
     return _all_of_k(n_passed, n_measured, k_max)
 
 
-def average_pass_k(passes: ArrayLike, measured: ArrayLike, level: float = 0.95) -> list[PassK]:
-    """Return pass@k and pass^k averaged over prompts for every k that some prompt allows."""
+def average_pass_k(
+    passes: ArrayLike,
+    measured: ArrayLike,
+    planned: ArrayLike | None = None,
+    level: float = 0.95,
+) -> list[PassK]:
+    """Return pass@k and pass^k averaged over prompts for every k that half of the prompts allow.
+
+    All k are averaged over the same prompts, those that allow the largest: else pass^5 could be
+    above pass^4 where the trials of hard prompts are missing.
+    """
     n_passed, n_measured = as_tallies(passes, measured)
-    k_max = int(n_measured.max(initial=0))
-    at_k = pass_at_each_k(n_passed, n_measured, k_max)
-    exp_k = pass_exp_each_k(n_passed, n_measured, k_max)
-    rows = []
-    for k in range(1, k_max + 1):
-        enough = n_measured >= k
-        at, exp = at_k[enough, k - 1], exp_k[enough, k - 1]
-        row = PassK(
-            k=k,
+    n_planned = n_measured if planned is None else as_counts(planned, "planned")
+    if not n_measured.any():
+        return []
+    k_max = max(1, int(np.sort(n_measured)[n_measured.size // 2]))
+    enough = n_measured >= k_max
+    at_k = pass_at_each_k(n_passed[enough], n_measured[enough], k_max)
+    exp_k = pass_exp_each_k(n_passed[enough], n_measured[enough], k_max)
+    at_bounds, exp_bounds = _bounds_of_each_k(n_passed, n_measured, n_planned, k_max)
+    return [
+        PassK(
+            k=k + 1,
             n_prompts=int(enough.sum()),
             n_left_out=int((~enough).sum()),
-            pass_at_k=float(at.mean()),
-            pass_at_k_interval=share_interval(at, level, n_trials=k_max),
-            pass_exp_k=float(exp.mean()),
-            pass_exp_k_interval=share_interval(exp, level, n_trials=k_max),
+            pass_at_k=float(at_k[:, k].mean()),
+            pass_at_k_interval=share_interval(at_k[:, k], level, n_trials=k_max),
+            pass_exp_k=float(exp_k[:, k].mean()),
+            pass_exp_k_interval=share_interval(exp_k[:, k], level, n_trials=k_max),
+            pass_at_k_bounds=at_bounds[k],
+            pass_exp_k_bounds=exp_bounds[k],
         )
-        rows.append(row)
-    return rows
+        for k in range(k_max)
+    ]
+
+
+type _BoundsOfEachK = list[tuple[float, float] | None]
+
+
+def _bounds_of_each_k(
+    passed: Ints, measured: Ints, planned: Ints, k_max: int
+) -> tuple[_BoundsOfEachK, _BoundsOfEachK]:
+    """Return the bounds of pass@k and of pass^k for k = 1..k_max."""
+    missing = np.maximum(planned - measured, 0)
+    whole = planned >= k_max  # a prompt with fewer planned trials has no pass@k to bound
+    if not missing.any() or not whole.any():
+        return [None] * k_max, [None] * k_max
+    total, low, high = planned[whole], passed[whole], (passed + missing)[whole]
+    at_low, at_high = (pass_at_each_k(c, total, k_max).mean(axis=0) for c in (low, high))
+    exp_low, exp_high = (pass_exp_each_k(c, total, k_max).mean(axis=0) for c in (low, high))
+    at = list(zip(at_low.tolist(), at_high.tolist(), strict=True))
+    exp = list(zip(exp_low.tolist(), exp_high.tolist(), strict=True))
+    return [*at], [*exp]
 
 
 def resampled_pass_at_k(

@@ -129,6 +129,23 @@ def _unsplit(
     )
 
 
+def advise_on_difference(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:
+    """Say whether new prompts or more trials would make a difference surer.
+
+    Each run is (passes, measured trials) of the prompts that both measured. What both runs find
+    hard cancels out of the difference, so that its advice may be another than that of one run.
+    """
+    splits = [split_rate_variance(*run) for run in (run_a, run_b)]
+    within = [split.within for split in splits]
+    if splits[0].n_prompts < 2 or within[0] is None or within[1] is None:
+        return splits[0].words
+    seen = float(np.var(run_b[0] / run_b[1] - run_a[0] / run_a[1], ddof=1))
+    per_trial = float((within[0] / run_a[1] + within[1] / run_b[1]).mean())
+    share = None if seen <= 0.0 else min(1.0, per_trial / seen)
+    per_prompt = 0.5 * (splits[0].trials_per_prompt + splits[1].trials_per_prompt)
+    return _advise(share, per_prompt)[1]
+
+
 class PairedSpread(msgspec.Struct, frozen=True, rename="camel"):
     """Variance of one prompt's difference between two runs; repeats reduce only `within`."""
 
@@ -158,16 +175,20 @@ def measure_spread(
     return PairedSpread(between=max(0.0, seen - within / n_trials), within=within)
 
 
-def spread_from_one_run(split: VarianceSplit, prompt_correlation: float = 0.5) -> PairedSpread:
+def spread_from_one_run(
+    split: VarianceSplit, *, icc: float = 0.5, prompt_correlation: float = 0.5
+) -> PairedSpread:
     """Return the spread to expect against a second run that is as noisy as this one.
 
-    How far two agents find the same prompts hard cannot be seen in one run: it is assumed.
+    How far two agents find the same prompts hard cannot be seen in one run: it is assumed. With
+    one trial a prompt, so is the share of the variance that lies between prompts (icc).
     """
     if split.total is None:
         msg = "a pilot needs at least two prompts to show a spread"
         raise ValueError(msg)
-    between = split.total if split.between is None else split.between
-    within = split.within or 0.0
+    between, within = split.between, split.within
+    if between is None or within is None:
+        between, within = icc * split.total, (1.0 - icc) * split.total
     return PairedSpread(between=2.0 * between * (1.0 - prompt_correlation), within=2.0 * within)
 
 
@@ -184,6 +205,40 @@ def assume_spread(
     return PairedSpread(between=between, within=(1.0 - icc) * (var_a + var_b))
 
 
+class Difficulty(msgspec.Struct, frozen=True, rename="camel"):
+    """How hard prompts are: the pass rate of an agent, and how alike the trials of a prompt are.
+
+    An icc of 0 makes all prompts equally hard, 1 makes each pass always or never.
+    """
+
+    rate: float
+    icc: float
+
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+        """Draw the chance to pass of each prompt."""
+        if self.icc <= 0.0 or self.rate in (0.0, 1.0):
+            return np.full(shape, self.rate)
+        if self.icc >= 1.0:
+            return (rng.random(shape) < self.rate).astype(np.float64)
+        total = 1.0 / self.icc - 1.0
+        return rng.beta(self.rate * total, (1.0 - self.rate) * total, shape)
+
+    def moved(self, chances: Floats, change: float) -> Floats:
+        """Return the chances of an agent whose pass rate is higher or lower by so much."""
+        if change <= 0.0:
+            lower: Floats = chances * max(0.0, 1.0 + change / self.rate) if self.rate else chances
+            return lower
+        if self.rate == 1.0:
+            return chances
+        higher: Floats = 1.0 - (1.0 - chances) * max(0.0, 1.0 - change / (1.0 - self.rate))
+        return higher
+
+    def spread(self) -> PairedSpread:
+        """Return the spread between two runs of one and the same agent."""
+        variance = self.rate * (1.0 - self.rate)
+        return PairedSpread(between=0.0, within=2.0 * (1.0 - self.icc) * variance)
+
+
 def spread_from_discordance(rate_a: float, rate_b: float, discordance: float) -> PairedSpread:
     """Return the spread of single trials of which a given share comes out differently."""
     if not abs(rate_b - rate_a) <= discordance <= 1.0:
@@ -195,6 +250,7 @@ def spread_from_discordance(rate_a: float, rate_b: float, discordance: float) ->
 # Above this the exact sum is slow and the normal formula is as good.
 _EXACT_PROMPTS = 1_000
 _MOST_PROMPTS = 10_000_000
+_MOST_ROUNDS = 30
 
 
 class PlanRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -291,6 +347,13 @@ def smallest_difference(
     reach = t_quantile(1.0 - 0.5 * alpha, df) + t_quantile(power, df)
     smallest = reach * math.sqrt(variance / n_prompts)
     if n_trials is not None:
+        # Prompts that the difference moves add to the spread that was seen without it: by
+        # moved (1 - moved) if each moves all its trials, by 1/k of it if it moves one of k. The
+        # power found by simulation is 0.8 with what lies between.
+        for _ in range(_MOST_ROUNDS):
+            moved = min(smallest, 0.5)
+            spread = variance + moved * (1.0 - moved) / math.sqrt(n_trials)
+            smallest = reach * math.sqrt(spread / n_prompts)
         # However small the spread, the exact test is mute until enough prompts differ.
         smallest = max(smallest, _differing_prompts(alpha, power) / (n_prompts * n_trials))
     return smallest if smallest <= 1.0 else None
@@ -305,9 +368,11 @@ def prompts_to_decide(
     """
     needs = []
     reach = normal_quantile(1.0 - 0.5 * alpha) + normal_quantile(power)
-    for distance in (abs(difference), margin - abs(difference)):
+    # To clear the margin takes the variance that verdict.margin_limits assumes.
+    assumed = max(variance, margin * (1.0 - margin))
+    for distance, spread in ((abs(difference), variance), (margin - abs(difference), assumed)):
         if distance > 1e-9:
-            needs.append(math.ceil(variance * (reach / distance) ** 2))
+            needs.append(math.ceil(spread * (reach / distance) ** 2))
     best = max(min(needs, default=_MOST_PROMPTS), fewest_prompts(alpha))
     return best if best < _MOST_PROMPTS else None
 

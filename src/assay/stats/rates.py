@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from assay.stats.distributions import (
     Floats,
+    Ints,
     as_counts,
     as_shares,
     as_tallies,
@@ -66,37 +67,51 @@ def wilson_interval(n_passed: int, n_measured: int, level: float = 0.95) -> Inte
 
 
 def rate_interval(
-    passes: ArrayLike, measured: ArrayLike, level: float = 0.95
+    passes: ArrayLike,
+    measured: ArrayLike,
+    level: float = 0.95,
+    clusters: ArrayLike | None = None,
 ) -> tuple[float, Interval] | tuple[None, None]:
     """Return the mean pass rate over prompts and its interval, trials clustered in prompts.
 
-    Prompts without a measured trial are left out; with none left there is no rate.
+    Prompts without a measured trial are left out; with none left there is no rate. clusters has
+    the number of the cluster of each prompt, where prompts are not independent.
     """
     n_passed, n_measured = as_tallies(passes, measured)
     seen = n_measured > 0
     if not seen.any():
         return None, None
     rates = n_passed[seen] / n_measured[seen]
-    interval = share_interval(rates, level, n_trials=int(n_measured.max()))
+    chosen = None if clusters is None else as_counts(clusters, "clusters")[seen]
+    interval = share_interval(rates, level, n_trials=int(n_measured.max()), clusters=chosen)
     return float(rates.mean()), interval
 
 
-def share_interval(values: ArrayLike, level: float = 0.95, n_trials: int | None = None) -> Interval:
+def share_interval(
+    values: ArrayLike,
+    level: float = 0.95,
+    n_trials: int | None = None,
+    clusters: ArrayLike | None = None,
+) -> Interval:
     """Return the interval of a mean of per-prompt values in 0..1 (rates, scores, pass@k).
 
     Wilson's interval with an effective sample size n/deff and Student's t for z. deff compares
     the variance seen between prompts with that of pass/fail prompts; it is never above 1
     (repeats do no harm) and, when the number of trials is known, never below 1/n_trials (nor
-    are they worth more than as many new prompts).
+    are they worth more than as many new prompts). With clusters of prompts, what is compared is
+    the variance between clusters; then deff may reach the size of a cluster.
     """
     shares = as_shares(values)
     if shares.size == 0:
         msg = "an interval needs at least one prompt"
         raise ValueError(msg)
     n, mean = int(shares.size), float(shares.mean())
-    deff = _design_effect(shares, n_trials)
+    if clusters is None:
+        n_units, deff = n, _design_effect(shares, n_trials)
+    else:
+        n_units, deff = _cluster_effect(shares, as_counts(clusters, "clusters"))
     # One prompt says nothing about the variance: t with one degree of freedom is honest.
-    low, high = _wilson_limits(mean, n / deff, two_sided_t(level, max(n - 1, 1)))
+    low, high = _wilson_limits(mean, n / deff, two_sided_t(level, max(n_units - 1, 1)))
     return make_interval(low, high, level, "Wilson, clustered by prompt", (0.0, 1.0))
 
 
@@ -113,6 +128,17 @@ def _design_effect(shares: Floats, n_trials: int | None) -> float:
     pass_fail = (shares.size - 1) * mean * (1.0 - mean)
     deff = min(1.0, (seen + _PRIOR_VARIANCE) / (pass_fail + _PRIOR_VARIANCE))
     return max(deff, 1.0 / n_trials) if n_trials else deff
+
+
+def _cluster_effect(shares: Floats, clusters: Ints) -> tuple[int, float]:
+    """Return the number of clusters, and the design effect of drawing clusters, not prompts."""
+    _, where = np.unique(clusters, return_inverse=True)
+    sizes, mean = np.bincount(where), float(shares.mean())
+    seen = float(np.square(np.bincount(where, weights=shares - mean)).sum())
+    pass_fail = (shares.size - 1) * mean * (1.0 - mean)
+    largest = float(np.square(sizes).sum()) / shares.size  # Kish: all prompts of a cluster alike
+    prior = _PRIOR_VARIANCE * largest
+    return sizes.size, min(largest, (seen + prior) / (pass_fail + _PRIOR_VARIANCE))
 
 
 def _wilson_limits(rate: float, n: float, z: float) -> tuple[float, float]:

@@ -1,22 +1,21 @@
 """The verdict on a comparison in plain words, and gates for CI."""
 
+import math
 from typing import Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from assay.stats.distributions import Ints, as_tallies
-from assay.stats.paired import (
-    PairedDifference,
-    compare_rates,
-    paired_interval,
-    pseudo_size_of_rates,
-)
-from assay.stats.planning import PairedSpread, prompts_to_decide
-from assay.stats.rates import Interval
-from assay.stats.significance import fewest_prompts, smallest_p
+from assay.stats.distributions import normal_quantile, two_sided_t
+from assay.stats.paired import PairedDifference, compare_rates
+from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, prompts_to_decide
+from assay.stats.rates import Bounds, Interval
+from assay.stats.significance import fewest_prompts
 
+_ALPHA = 0.05
+_MOST_ROUNDS = 100
+_MOST_MORE_PROMPTS = 10_000
+"""Nobody has more prompts than this to add."""
 type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
 
 
@@ -35,19 +34,23 @@ def judge_difference(
     alpha: float = 0.05,
     adjusted_p: float | None = None,
     names: tuple[str, str] = ("A", "B"),
+    bounds: Bounds | None = None,
 ) -> Verdict:
-    """Judge B against A; pass the Holm-adjusted p when several pairs are judged together."""
+    """Judge B against A; pass the Holm-adjusted p when several pairs are judged together.
+
+    bounds are what trials that were not measured leave open.
+    """
     require_margin(margin)
     interval, difference = comparison.interval, comparison.difference
     if interval is None or difference is None:
         return Verdict("not-enough-data", "not enough data: no prompt was graded in both runs")
     p_value = comparison.p_value if adjusted_p is None else adjusted_p
-    enough = comparison.n_prompts >= fewest_prompts(alpha)
+    enough = comparison.n_units >= fewest_prompts(alpha)
     significant = enough and p_value is not None and p_value <= alpha
     size = f"{difference:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
-    # Equivalence (the interval lies within the margin) comes first: a difference smaller than the
-    # margin is "same" even when it is significant.
-    if enough and -margin < interval.low and interval.high < margin:
+    # Equivalence comes first: a difference smaller than the margin is "same" even when it is
+    # significant.
+    if enough and _is_within(comparison, margin, alpha, bounds):
         tail = "; a difference is shown, but it is smaller than the margin" if significant else ""
         words = f"{names[1]} is the same as {names[0]} within {margin:g}: {size}{tail}"
         return Verdict("same", words)
@@ -55,7 +58,34 @@ def judge_difference(
         return Verdict("better", f"{names[1]} is better than {names[0]}: {size}")
     if significant and interval.high < 0.0:
         return Verdict("worse", f"{names[1]} is worse than {names[0]}: {size}")
-    return _undecided(comparison, margin, alpha)
+    return _undecided(comparison, margin, alpha, p_value)
+
+
+def _is_within(
+    comparison: PairedDifference, margin: float, alpha: float, bounds: Bounds | None
+) -> bool:
+    limits = margin_limits(comparison, margin, alpha)
+    if limits is None or not -margin < limits[0] <= limits[1] < margin:
+        return False
+    return bounds is None or -margin < bounds.low <= bounds.high < margin
+
+
+def margin_limits(
+    comparison: PairedDifference, margin: float, alpha: float
+) -> tuple[float, float] | None:
+    """Return limits of the difference that may be held against a margin.
+
+    A loss of the whole margin may be all in few prompts, of which a small sample shows none: then
+    the variance seen is too small, and an interval built on it would clear the margin far too
+    often. A share m of prompts that always passed and now always fail have the variance m(1-m): no
+    less is assumed.
+    """
+    if comparison.difference is None or comparison.variance is None or comparison.n_units < 2:
+        return None
+    n = comparison.n_units
+    variance = max(comparison.variance, margin * (1.0 - margin))
+    reach = two_sided_t(1.0 - alpha, n - 1) * math.sqrt(variance / n)
+    return comparison.difference - reach, comparison.difference + reach
 
 
 def require_margin(margin: float) -> None:
@@ -65,18 +95,33 @@ def require_margin(margin: float) -> None:
         raise ValueError(msg)
 
 
-def _undecided(comparison: PairedDifference, margin: float, alpha: float) -> Verdict:
+def _undecided(
+    comparison: PairedDifference, margin: float, alpha: float, p_value: float | None
+) -> Verdict:
     n = comparison.n_prompts
     needed = prompts_to_decide(
         comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
     )
-    words = f"not enough data: {n} prompts leave the difference open"
-    if needed is None:
-        return Verdict("not-enough-data", f"{words}, and no sensible number more would settle it")
+    words = f"not enough data: {n} prompts leave the difference open{_halfway(comparison, p_value)}"
     # Test and interval both have to agree; where they just miss, ask for a tenth more.
-    n_more = max(needed - n, 1 + n // 10)
+    n_more = None if needed is None else max(needed - n, 1 + n // 10)
+    if n_more is None or n_more > _MOST_MORE_PROMPTS:
+        words = f"{words}; no practical number of prompts would decide it if it stays as seen"
+        return Verdict("not-enough-data", words)
     words = f"{words}; about {n_more} more would decide it if it stays as seen"
     return Verdict("not-enough-data", words, n_more)
+
+
+def _halfway(comparison: PairedDifference, p_value: float | None) -> str:
+    """Say which of interval and test is missing, where only one of them shows a difference."""
+    interval = comparison.interval
+    if interval is None or p_value is None:
+        return ""
+    if interval.low > 0.0 or interval.high < 0.0:
+        return f" (the interval excludes zero, but the test does not decide: p = {p_value:.3g})"
+    if p_value <= _ALPHA:
+        return f" (the test shows one, p = {p_value:.3g}, but the interval does not exclude zero)"
+    return ""
 
 
 type GateName = Literal["regression", "not-better"]
@@ -98,29 +143,46 @@ def judge_gate(
     margin: float,
     alpha: float = 0.05,
     adjusted_p: float | None = None,
+    n_judged: int = 1,
+    bounds: Bounds | None = None,
 ) -> GateResult:
-    """Judge one gate; the interval of the comparison should have the level 1 - alpha."""
+    """Judge one gate; the interval of the comparison should have the level 1 - alpha.
+
+    n_judged is how many runs are judged together: the chance that any of them passes wrongly is
+    held to alpha / 2. bounds are what trials that were not measured leave open.
+    """
     require_margin(margin)
     interval = comparison.interval
     p_value = comparison.p_value if adjusted_p is None else adjusted_p
     fewest = fewest_prompts(alpha)
     if interval is None or p_value is None:
         return GateResult(gate, "cannot-judge", "no prompt was graded in both runs")
-    if comparison.n_prompts < fewest:
-        words = f"{comparison.n_prompts} prompts cannot show anything; at least {fewest} can"
+    if comparison.n_units < fewest:
+        words = f"{comparison.n_units} prompts cannot show anything; at least {fewest} can"
         return GateResult(gate, "cannot-judge", words)
     if gate == "regression":
-        return _judge_regression(interval, margin, significant=p_value <= alpha)
+        limits = margin_limits(comparison, margin, alpha / n_judged)
+        low = interval.low if limits is None else limits[0]
+        return _judge_regression(interval, low, margin, bounds, significant=p_value <= alpha)
     better = judge_difference(comparison, margin=margin, alpha=alpha, adjusted_p=p_value)
     return _judge_not_better(interval, margin, better=better.code == "better")
 
 
-def _judge_regression(interval: Interval, margin: float, *, significant: bool) -> GateResult:
+def _judge_regression(
+    interval: Interval, low: float, margin: float, bounds: Bounds | None, *, significant: bool
+) -> GateResult:
     seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
-    if interval.low > -margin:
-        return GateResult("regression", "pass", f"not worse by more than {margin:g}: {seen}")
     if interval.high < -margin and significant:
         return GateResult("regression", "fail", f"worse by more than {margin:g}: {seen}")
+    if low > -margin and bounds is not None and bounds.low <= -margin:
+        words = (
+            f"not worse by more than {margin:g} where it was measured, but what was not measured "
+            f"could hide a difference of {bounds.low:+.3f}"
+        )
+        return GateResult("regression", "cannot-judge", words)
+    if low > -margin:
+        words = f"not worse by more than {margin:g}: the difference is above {low:+.3f}"
+        return GateResult("regression", "pass", words)
     if interval.high < 0.0 and significant:
         words = f"worse, but perhaps by no more than {margin:g}: {seen}"
         return GateResult("regression", "cannot-judge", words)
@@ -138,58 +200,111 @@ def _judge_not_better(interval: Interval, margin: float, *, better: bool) -> Gat
     return GateResult("not-better", "cannot-judge", f"an improvement is not shown: {seen}")
 
 
-class GateReach(msgspec.Struct, frozen=True, rename="camel"):
-    """Which outcomes the most extreme run B could bring about, and an equal one."""
+class GateChances(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a gate is right, found by simulation with the gate itself.
 
-    can_pass: bool
-    can_fail: bool
-    if_identical: Outcome
-    smallest_p: float
+    For `regression` a good run is as good as A and a bad one is worse by `difference`; for
+    `not-better` a good run is better by it and a bad one is as good as A.
+    """
+
+    n_prompts: int
+    n_trials: int
+    difference: float
+    good_passes: float
+    bad_fails: float
+    bad_stopped: float
+    """Fails, or cannot be judged."""
     words: str
+    prompts_for_80: int | None = None
 
 
-def reach_of_gate(
+def simulate_gate(
     gate: GateName,
-    passes: ArrayLike,
-    measured: ArrayLike,
+    difficulty: Difficulty,
+    size: tuple[int, int],
     *,
     margin: float,
+    difference: float,
     alpha: float = 0.05,
-) -> GateReach:
-    """Try the real gate on run A against a B that passes all, fails all, or repeats A."""
-    passed, trials = as_tallies(passes, measured)
+    n_repeats: int = 300,
+) -> GateChances:
+    """Run a gate on simulated runs of (prompts, trials), and count what it says."""
+    n_prompts, n_trials = size
+    change = -difference if gate == "regression" else difference
 
-    def outcome(passes_b: Ints) -> Outcome:
-        pair = compare_rates((passed, trials), (passes_b, trials), seed=0, level=1.0 - alpha)
-        return judge_gate(gate, pair, margin=margin, alpha=alpha).outcome
+    def outcomes(change: float) -> list[Outcome]:
+        rng, trials = np.random.default_rng(1), np.full(n_prompts, n_trials)
+        found: list[Outcome] = []
+        for easy in difficulty.draw((n_repeats, n_prompts), rng):
+            runs = (
+                rng.binomial(n_trials, easy),
+                rng.binomial(n_trials, difficulty.moved(easy, change)),
+            )
+            pair = compare_rates((runs[0], trials), (runs[1], trials), seed=0, level=1.0 - alpha)
+            found.append(judge_gate(gate, pair, margin=margin, alpha=alpha).outcome)
+        return found
 
-    best, worst, equal = outcome(trials), outcome(np.zeros_like(trials)), outcome(passed)
-    n = int((trials > 0).sum())
-    can_pass, can_fail = "pass" in (best, equal), "fail" in (worst, equal)
-    words = _describe_reach(n, can_pass=can_pass, can_fail=can_fail, alpha=alpha)
-    return GateReach(can_pass, can_fail, equal, smallest_p(n), words)
+    equal, changed = outcomes(0.0), outcomes(change)
+    good, bad = (equal, changed) if gate == "regression" else (changed, equal)
+    chances = good.count("pass"), bad.count("fail"), n_repeats - bad.count("pass")
+    passes, fails, stopped = (count / n_repeats for count in chances)
+    return GateChances(
+        n_prompts=n_prompts,
+        n_trials=n_trials,
+        difference=difference,
+        good_passes=passes,
+        bad_fails=fails,
+        bad_stopped=stopped,
+        words=_describe_chances(gate, difference, passes, fails, stopped),
+        prompts_for_80=_prompts_for_80(gate, difficulty, n_trials, margin, difference, alpha),
+    )
+
+
+def _describe_chances(
+    gate: GateName, difference: float, passes: float, fails: float, stopped: float
+) -> str:
+    good, bad = "an unchanged agent", f"one that is worse by {difference:g}"
+    if gate == "not-better":
+        good, bad = f"an agent that is better by {difference:g}", "an unchanged one"
+    return (
+        f"{good} passes in {passes:.0%} of builds; {bad} is stopped in {stopped:.0%}, "
+        f"in {fails:.0%} of builds because the gate fails, otherwise because it cannot be judged"
+    )
+
+
+def _prompts_for_80(
+    gate: GateName,
+    difficulty: Difficulty,
+    n_trials: int,
+    margin: float,
+    difference: float,
+    alpha: float,
+) -> int | None:
+    """Return how many prompts a good run needs to pass in four of five builds."""
+    spread = difficulty.spread()
+    if gate == "not-better":
+        return prompts_needed(spread, difference, n_trials=n_trials, alpha=alpha)
+    if margin == 0.0:
+        return None  # no run that is merely as good shows that it is not worse
+    variance = spread.variance(n_trials)
+    assumed = max(variance, margin * (1.0 - margin))
+    reach = normal_quantile(1.0 - 0.5 * alpha) * math.sqrt(assumed)
+    reach += normal_quantile(0.8) * math.sqrt(variance)
+    return max(math.ceil((reach / margin) ** 2), fewest_prompts(alpha))
 
 
 def narrowest_margin(spread: PairedSpread, n_prompts: int, n_trials: int = 1) -> float:
     """Return the margin that a run exactly as good as A would clear about half the time.
 
-    A smaller margin asks `regression` for more than this many prompts can promise.
+    Such a run differs by chance within each prompt only. A smaller margin asks `regression` for
+    more than this many prompts can promise.
     """
     if n_prompts < 1:
         msg = "a margin needs at least one prompt"
         raise ValueError(msg)
-    # A made-up sample of this variance and mean zero goes through the gate's own interval.
-    size = spread.variance(n_trials) ** 0.5
-    signs = np.where(np.arange(n_prompts) % 2 == 0, 1.0, -1.0) * min(size, 1.0)
-    interval, _ = paired_interval(signs - signs.mean(), pseudo_size_of_rates(n_trials))
-    return -interval.low
-
-
-def _describe_reach(n: int, *, can_pass: bool, can_fail: bool, alpha: float) -> str:
-    if can_pass and can_fail:
-        return f"{n} prompts can both pass and fail this gate"
-    least = f"the smallest possible p with {n} prompts is {smallest_p(n):.4g}, alpha is {alpha:g}"
-    if not can_pass and not can_fail:
-        return f"this gate can neither pass nor fail: {least}"
-    never = "fail" if can_pass else "pass"
-    return f"this gate can never {never} with these {n} prompts"
+    t = two_sided_t(0.95, max(n_prompts - 1, 1))
+    margin = 0.5
+    for _ in range(_MOST_ROUNDS):  # the variance that is assumed depends on the margin
+        variance = max(spread.within / n_trials, margin * (1.0 - margin))
+        margin = min(0.5, t * math.sqrt(variance / n_prompts))
+    return margin

@@ -15,7 +15,8 @@ from msgspec import UNSET
 from assay.errors import AssayError
 from assay.pipeline.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.records.reports import LabelRow
-from assay.records.rows import open_rows
+from assay.records.rows import open_rows, open_trials
+from assay.records.text import with_trial
 from assay.records.views import StepsView
 
 WORDS = ("pass", "fail", "ambiguous")
@@ -46,7 +47,8 @@ class LabelSheet:
             rows = [msgspec.to_builtins(row) for row in self._rows]
         for row in rows:
             row.pop("graderVersion", None)
-            row["trajectory"] = self._steps.get(row["id"], [])
+            name = with_trial(row["id"], row.get("trialNum"))
+            row["trajectory"] = self._steps.get(name, [])
             row["label"] = _word(row.get("label"))
         return {"file": str(self._target), "rows": rows}
 
@@ -78,21 +80,22 @@ def _stored_rows(target: Path) -> list[LabelRow]:
 
 
 def _drawn_rows(results: Path, key: str) -> list[LabelRow]:
-    with open_rows(results, skip_unreadable=True) as file:
+    with open_trials(results, skip_unreadable=True) as file:
         return sheet_lines(file, draw_sheet(file, SHEET_ROWS, 0, key).spots)
 
 
 def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
     """Read the steps of the drawn rows; very long ones are left out."""
-    wanted = {row.id: row.output for row in rows}
+    wanted = {with_trial(row.id, row.trial_num): row.output for row in rows}
     found: dict[str, Any] = {}
-    with open_rows(results, skip_unreadable=True) as file:
+    with open_trials(results, skip_unreadable=True) as file:
         for row in file.rows(msgspec.json.Decoder(StepsView)):
             # A sheet may hold no outputs; where it does, of repeated ids only that row counts.
-            output = wanted.get(row.id)
-            same = row.id in wanted and (output is UNSET or output == row.output)
+            name = with_trial(row.id, row.trial_num)
+            output = wanted.get(name)
+            same = name in wanted and (output is UNSET or output == row.output)
             if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:
-                found[row.id] = msgspec.json.decode(bytes(row.trajectory))
+                found[name] = msgspec.json.decode(bytes(row.trajectory))
     return found
 
 

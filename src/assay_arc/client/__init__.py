@@ -10,6 +10,8 @@ import time
 from typing import Any
 
 SOCKET, TOKEN = "ARC_PLAY_SOCKET", "ARC_PLAY_TOKEN"
+SHOWS = "ARC_PLAY_SHOWS"
+"""How the game is shown, where that is not in all ways: some of image, grid, diff."""
 RETRY_S = 10.0
 # Without a socket file the game was closed; one that was killed leaves its file behind.
 RETRY_CLOSED_S = 0.5
@@ -66,6 +68,11 @@ class GameConnection:
         answer, _, self._rest = self._rest.partition(b"\n")
         reply: dict[str, Any] = json.loads(answer)
         return reply
+
+
+def shown_ways() -> set[str]:
+    """In which ways the game of this process is shown."""
+    return set(os.environ.get(SHOWS, "image,grid,diff").split(","))
 
 
 def connect_from_environment() -> GameConnection:

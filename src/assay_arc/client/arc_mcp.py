@@ -1,11 +1,12 @@
 """An MCP server over stdio with the game's tools; JSON-RPC by hand, standard library only."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable
 from typing import IO, Any
 
-from assay_arc.client import GameConnection, GameGone, connect_from_environment
+from assay_arc.client import GameConnection, GameGone, connect_from_environment, shown_ways
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 INSTRUCTIONS = (
@@ -69,6 +70,8 @@ def _result(game: GameConnection, method: str, params: Any) -> dict[str, Any]:
         case "ping":
             return {}
         case "tools/list":
+            with contextlib.suppress(GameGone):
+                game.ask(op="tools")  # so that its log shows that the player has them
             return {"tools": tool_list()}
         case "tools/call":
             return _call(game, params)
@@ -108,6 +111,10 @@ def _error(request_id: Any, code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
 
 
+SHOWS_CHANGES = "Answers with what changed."
+SHOWS_GRID = "Answers with the whole picture."
+SHOWS_NOTHING = "Look afterwards to see what it did."
+LOOK_IMAGE = "Look at the whole picture, as an image."
 LOOK = "Look at the whole picture: rows of hex digits, one colour each, and the colours used."
 ACT = (
     "Do one action (ACTION1..ACTION5, ACTION7). What each does is for you to find out; often 1 up, "
@@ -125,6 +132,27 @@ PIXEL = {"type": "integer", "minimum": 0, "maximum": 63}
 
 
 def tool_list() -> list[dict[str, Any]]:
+    """The tools; what the game does not show is not offered."""
+    ways = shown_ways()
+    tools = _all_tools()
+    if ways == {"image", "grid", "diff"}:
+        return tools
+    look, act, click = tools[:3]
+    if "grid" not in ways:
+        look["description"] = LOOK_IMAGE
+    if "image" not in ways or "grid" not in ways:  # without a grid the image is always given
+        look["inputSchema"]["properties"].pop("image")
+    for tool in (act, click):
+        if "diff" not in ways:
+            after = SHOWS_GRID if "grid" in ways else SHOWS_NOTHING
+            tool["description"] = tool["description"].replace(SHOWS_CHANGES, after)
+            tool["inputSchema"]["properties"].pop("full")
+        elif "grid" not in ways:
+            tool["inputSchema"]["properties"].pop("full")
+    return tools
+
+
+def _all_tools() -> list[dict[str, Any]]:
     image = {"type": "boolean", "description": "also give the picture as an image"}
     frames = {"type": "boolean", "description": "show the last animation frame by frame"}
     action = {"type": "string", "description": "ACTION1 to ACTION7"}
@@ -142,7 +170,9 @@ def tool_request(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     for tool in tool_list():
         if tool["name"] == name:
             known = tool["inputSchema"]["properties"]
-            return {key: value for key, value in arguments.items() if key in known} | {"op": name}
+            asked = {key: value for key, value in arguments.items() if key in known}
+            always = {"image": True} if name == "look" and "grid" not in shown_ways() else {}
+            return asked | always | {"op": name}
     return None
 
 

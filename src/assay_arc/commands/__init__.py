@@ -16,7 +16,11 @@ COMMANDS = {
         "HARNESS [--ref RUN] [--seed N] [--games LIST]",
         "Write instructions and scripts for another harness.",
     ),
-    "import": ("HARNESS PATH", "Import, check and score the result of another harness."),
+    "import": (
+        "HARNESS|recording PATH...",
+        "Import, check and score the result of another harness, or recordings.",
+    ),
+    "export": ("recording [RUN]", "Export games as recordings of the official toolkit."),
     "compare": ("[RUN...] [--all]", "Compare runs, also of different harnesses."),
     "report": ("[RUN|latest] [--format F]", "Report on one run."),
     "replay": ("RUN GAME", "Watch a game of a run again."),

@@ -13,7 +13,8 @@ from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
-from assay_arc.comparison import ComparedRun, compare_runs, comparison_markdown
+from assay_arc.comparison import compare_runs, comparison_markdown
+from assay_arc.matrix import MISSING, NOT_MEASURED, ComparedRun, MatrixRow
 from assay_arc.store import Store, StoredRun, write_json
 
 HELP = """Fewer than 2 runs available for comparison.
@@ -64,8 +65,9 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
 def command(runs: Sequence[str], **given: Any) -> None:
     """Compare RUNS with the first of them. Without any, compare the two latest.
 
-    A run is given by its id, the beginning of its id, `latest` or `previous`. The comparison is
-    also written to a file in the folder comparisons/ of the store.
+    A run is given by its id, the beginning of its id, `latest` or `previous`. Totals are over the
+    games that all runs have a score for. The comparison is also written to a file in the folder
+    comparisons/ of the store. The exit code is 1 if no game was measured in two of the runs.
     """
     options = CompareOptions(**given)
     store = options.store
@@ -92,6 +94,13 @@ def command(runs: Sequence[str], **given: Any) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
     else:
         click.echo(comparison_markdown(compared, entries), nl=False)
+    if not any(_is_compared(row) for row in compared.matrix):
+        msg = "Nothing to compare: no game was measured in two of these runs."
+        raise StoreProblem(msg, hint="play the same games: assay arc run AGENT --games LIST")
+
+
+def _is_compared(row: MatrixRow) -> bool:
+    return sum(cell.state not in (MISSING, NOT_MEASURED) for cell in row.cells) > 1
 
 
 def _choose(store: Store, *, everything: bool) -> list[StoredRun]:

@@ -11,7 +11,7 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc import StoreProblem
-from assay_arc.catalog import choose_games
+from assay_arc.catalog import choose_known_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
 from assay_arc.store import HARNESSES, StoredRun
@@ -61,7 +61,7 @@ class GenerateOptions(PlaceOptions, frozen=True, kw_only=True):
     multiple=True,
     metavar="LIST",
     help="Games to play: ids or tags, separated by commas. May be repeated. "
-    "Default: those of --ref, otherwise all.",
+    "Unknown ones are named and left out. Default: those of --ref, otherwise all.",
 )
 @click.option(
     "--max-steps",
@@ -102,6 +102,8 @@ def command(harness: str, **given: Any) -> None:
     click.echo(f"Result collector:       {summary['collect_results']}")
     click.echo(f"Game set:               {summary['game_count']} games, seed={summary['seed']}")
     click.echo(f"Reference run:          {summary['ref_run_id']}")
+    if "earlier" in summary:
+        click.echo(f"What was played before: moved to {summary['earlier']}")
     click.echo("\nNext steps:")
     click.echo("1. Open the instructions file and follow the setup steps in the target harness")
     click.echo("2. Run the benchmark on the target harness")
@@ -123,7 +125,11 @@ def _plan(
     place: Place, harness: str, reference: StoredRun | None, options: GenerateOptions
 ) -> HarnessPlan:
     meta = reference.meta if reference else None
-    games = choose_games(options.games or (meta.game_ids if meta else ()), place.games)
+    games, unknown = choose_known_games(
+        options.games or (meta.game_ids if meta else ()), place.games
+    )
+    if unknown:  # as in the reference
+        click.echo(f"WARNING: Games not found: {', '.join(unknown)}", err=True)
     chosen, config = options.with_games, place.config
 
     def pick(name: str, fallback: Any) -> Any:
@@ -141,4 +147,5 @@ def _plan(
         ref_run_id=meta.run_id if meta else "none",
         generated=datetime.now(UTC).isoformat(),
         with_games=is_built_in(place.games) if chosen is None else chosen,
+        env_dir=str(place.games.resolve()),
     )

@@ -1,5 +1,7 @@
 """assay arc import: check, replay and score another harness's result."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +14,123 @@ from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
-from assay_arc.commands.shared import Place, PlaceOptions, count_levels, place_options
+from assay_arc.commands.shared import (
+    Place,
+    PlaceOptions,
+    count_levels,
+    need_toolkit,
+    place_options,
+)
+from assay_arc.import_recordings import RecordingSource, find_recordings, import_recordings
 from assay_arc.importing import ImportedRun, ImportSource, KnownGame, import_result
-from assay_arc.report import number, verified_words
-from assay_arc.store import Store
+from assay_arc.report import actions_words, number, verified_words
+from assay_arc.store import Scorecard, Store
 
 
 class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
     sessions: Path | None
+    harness_name: str | None
+    model: str | None
+    seed: int | None
+
+
+RECORDING = "recording"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
+
+
+def _check_source(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    return value if value == RECORDING else check_harness(ctx, parameter, value)
+
+
+def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _NAME.fullmatch(value):
+        msg = "It becomes the name of a folder: use small letters, digits, '.', '_' and '-'."
+        raise click.BadParameter(msg)
+    return value
 
 
 @click.command(
-    short_help="Import, check and score the result of another harness.",
+    short_help="Import the result of another harness, or recordings.",
     epilog=examples(
         "assay arc import codex codex/result.json",
         "assay arc import gemini gemini",
+        "assay arc import recording recordings --model my-model",
     ),
 )
-@click.argument("harness", callback=check_harness)
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("harness", callback=_check_source)
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
+)
 @click.option(
     "--sessions",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     help="Folder of session logs. Default: the folder sessions beside the result, if it exists.",
 )
+@click.option(
+    "--harness",
+    "harness_name",
+    metavar="NAME",
+    callback=_check_name,
+    help="With `recording`, the name of the harness that played. Default: recording.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="With `recording`, the model that played. Default: unknown.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="With `recording`, the seed of games that use one. Default: 0.",
+)
 @with_options(place_options)
 @help_option
-def command(harness: str, path: Path, **given: Any) -> None:
+def command(harness: str, paths: Sequence[Path], **given: Any) -> None:
     """Import the result at PATH: a file, or a folder that contains result.json and sessions/.
 
     Every value is checked, and every score is computed again. Session logs are replayed in the
     engine; the run is then marked as verified, or refused with the first difference.
+
+    With `recording` as HARNESS, PATH is a recording of the official toolkit or a folder of them.
+    Each is played again in the engine; several recordings of a game are its trials.
     """
     options = ImportOptions(**given)
+    if harness == RECORDING:
+        done = _import_recordings(paths, options)
+    else:
+        done = _import_result(harness, paths, options)
+    for warning in done.warnings:
+        click.echo(f"WARNING: {warning}", err=True)
+    _print_import(done, options.store)
+
+
+def _import_recordings(paths: Sequence[Path], options: ImportOptions) -> ImportedRun:
+    if options.sessions is not None:
+        msg = "--sessions is for results; a recording is its own log."
+        raise click.UsageError(msg)
+    need_toolkit()
+    files = find_recordings(paths)
+    place = options.open()
+    source = RecordingSource(
+        files=files,
+        harness=options.harness_name or RECORDING,
+        model=options.model or "unknown",
+        seed=options.seed or 0,
+        games=_known_games(place),
+    )
+    return import_recordings(source, place.store, local_machine())
+
+
+def _import_result(harness: str, paths: Sequence[Path], options: ImportOptions) -> ImportedRun:
+    if (options.harness_name, options.model, options.seed) != (None, None, None):
+        msg = "--harness, --model and --seed are for recordings; a result says these itself."
+        raise click.UsageError(msg)
+    if len(paths) > 1:
+        msg = "Give one result."
+        raise click.UsageError(msg)
+    [path] = paths
     place, sessions = options.open(), options.sessions
     result = path / "result.json" if path.is_dir() else path
     if sessions is None and (result.parent / "sessions").is_dir():
@@ -57,10 +142,7 @@ def command(harness: str, path: Path, **given: Any) -> None:
         games_dir=place.games,
         games=_known_games(place),
     )
-    done = import_result(source, place.store, local_machine())
-    for warning in done.warnings:
-        click.echo(f"WARNING: {warning}", err=True)
-    _print_import(done, place.store)
+    return import_result(source, place.store, local_machine())
 
 
 def _known_games(place: Place) -> dict[str, KnownGame]:
@@ -76,14 +158,20 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     return by_id
 
 
+def _unplayed(card: Scorecard) -> str:
+    names = [game.id for game in card.games if not game.is_played]
+    return f", of which not played, and counted as 0: {', '.join(names)}" if names else ""
+
+
 def _print_import(done: ImportedRun, store: Store) -> None:
     """Print what was imported and what to type next, as the reference does."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")
     click.echo(f"  Run ID:          {meta.run_id}")
-    click.echo(f"  Games:           {len(meta.game_ids)}")
+    click.echo(f"  Games:           {len(meta.game_ids)}{_unplayed(card)}")
     click.echo(f"  Overall Score:   {number(card.percent, 2)} / 100 ({card.scorer})")
     click.echo(f"  Levels Complete: {card.total_levels_completed} / {card.total_levels}")
+    click.echo(f"  Total Actions:   {actions_words(card)}")
     click.echo(f"  Verified:        {verified_words(done.run)}")
     click.echo(f"  Stored at:       {done.run.folder}/")
     native = [run for run in store.native() if run.meta.status == "completed"]

@@ -13,6 +13,7 @@ from assay_arc.report import (
     markdown_page,
     report_json,
     report_markdown,
+    report_pictures,
     report_summary,
 )
 from assay_arc.store import Store, write_bytes
@@ -54,7 +55,8 @@ def command(run: str, form: str, root: Path, debug: bool) -> None:
         text = msgspec.json.format(data, indent=2).decode() + "\n"
         write_bytes(stored.folder / "report.json", text.encode())
     elif form == "html":
-        page = markdown_page(f"ARC-AGI-3 run {stored.meta.run_id}", text)
+        title = f"ARC-AGI-3 run {stored.meta.run_id}"
+        page = markdown_page(title, text, report_pictures(card))
         target = stored.folder / "report.html"
         write_bytes(target, page.encode())
         text = f"{target}\n"

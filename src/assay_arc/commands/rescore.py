@@ -10,7 +10,7 @@ from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc.cards import build_card, derive_played, write_scores
 from assay_arc.commands.shared import store_options
-from assay_arc.report import number, table
+from assay_arc.report import number, remark, table
 from assay_arc.scoring import FORMULAS, OFFICIAL
 from assay_arc.store import Scorecard, Store
 
@@ -61,8 +61,8 @@ def command(
     click.echo(f"Run {stored.meta.run_id} ({stored.label}), percent:\n")
     click.echo("\n".join(table(["Game", *wanted], rows)))
     for game in games:
-        if game.score_reason:
-            click.echo(f"{game.id}: no score: {game.score_reason}")
+        if words := remark(game):
+            click.echo(f"{game.id}: {words}")
 
 
 def _written(wanted: list[str]) -> str:

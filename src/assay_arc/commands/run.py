@@ -3,18 +3,19 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from assay import plugins
 from assay.cli.group import examples
@@ -25,8 +26,8 @@ from assay.cli.options import (
     confinement_options,
     with_options,
 )
-from assay.cli.output import Sink, open_sink
 from assay.cli.parameters import (
+    Decorator,
     WithSandbox,
     concurrency_option,
     help_option,
@@ -37,16 +38,19 @@ from assay.cli.parameters import (
 )
 from assay.cli.progress import Progress
 from assay.errors import OutputError
-from assay.pipeline.batch import Batch, run_batch
+from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc import StoreProblem
+from assay_arc.benchmark import run_tools
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_games
+from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
+from assay_arc.log import Shows
 from assay_arc.store import (
     META,
     RECORDED,
@@ -57,9 +61,34 @@ from assay_arc.store import (
     config_hash,
     write_json,
 )
+from assay_arc.world import NOT_OFFERED, hide_process
 
 DEFAULT_TIMEOUT_MS = 1_800_000
 positive = click.FloatRange(min=0, min_open=True)
+
+
+ablation_options: list[Decorator] = [
+    click.option(
+        "--image/--no-image",
+        default=True,
+        help="Let the agent see the game as an image. Default: --image.",
+    ),
+    click.option(
+        "--grid/--no-grid",
+        default=True,
+        help="Let the agent see the game as rows of digits. Default: --grid.",
+    ),
+    click.option(
+        "--diff/--no-diff",
+        default=True,
+        help="Answer an action with what it changed, not with the whole picture. Default: --diff.",
+    ),
+    click.option(
+        "--memory-file/--no-memory-file",
+        default=False,
+        help="Ask the agent to keep notes in NOTES.md in its folder. Default: --no-memory-file.",
+    ),
+]
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +102,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     k: int
     concurrency: int
     mcp: bool
+    image: bool
+    grid: bool
+    diff: bool
+    memory_file: bool
     model: str | None
     agent_args: Sequence[str]
     timeout: float | None
@@ -129,12 +162,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="Play each game N times. Default: 1.",
 )
-@concurrency_option("Play up to N games at once. Default: 1.")
+@concurrency_option("Play up to N games at once. Default: 1, with --resume that of the run.")
 @click.option(
     "--mcp/--no-mcp",
     default=True,
     help="Offer the game as an MCP server as well as a command. Default: --mcp.",
 )
+@with_options(ablation_options)
 @model_option
 @click.option(
     "--agent-arg",
@@ -191,10 +225,12 @@ def command(agents: Sequence[str], **values: Any) -> None:
     if bool(agents) == bool(options.resume):
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
+    _check_ablation(options, agents)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
     if options.resume:
-        _play(unfinished(place, options.resume), options)
+        run = unfinished(place, options.resume)
+        _play(run, _as_planned(options, run))
         return
     games = choose_games(options.games, place.games)
     refs = [
@@ -204,6 +240,18 @@ def command(agents: Sequence[str], **values: Any) -> None:
     runs = [_play(new_run(place, ref, games, options), options) for ref in refs]
     if len(runs) > 1:
         click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
+
+
+def _as_planned(options: RunOptions, run: StoredRun) -> RunOptions:
+    """Take from the run what was not given again on the command line."""
+    planned = msgspec.convert(run.meta.options or {}, PlannedOptions)
+    source = click.get_current_context().get_parameter_source
+    kept = {
+        name: getattr(planned, name)
+        for name in ("concurrency", "retries")
+        if source(name) is ParameterSource.DEFAULT
+    }
+    return msgspec.structs.replace(options, **kept)
 
 
 def unfinished(place: Place, name: str) -> StoredRun:
@@ -227,6 +275,14 @@ def _play(stored: StoredRun, options: RunOptions) -> str:
     print_result(run, card)
     if run.nothing_measured:
         click.echo(run.nothing_measured, err=True)
+        raise click.exceptions.Exit(1)
+    not_offered = [name for name, why in run.meta.not_measured.items() if NOT_OFFERED in why]
+    if not_offered:
+        click.echo(
+            f"Not measured, because {NOT_OFFERED}: {', '.join(not_offered)}. "
+            "See stderr in results.jsonl for what the agent says about it.",
+            err=True,
+        )
         raise click.exceptions.Exit(1)
     if run.meta.status != "completed":
         click.echo(
@@ -253,6 +309,8 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     memory_bytes: int | None = None
     cpus: float | None = None
     env_names: Sequence[str] = ()
+    concurrency: int = 1
+    retries: int = 0
 
 
 def new_run(
@@ -272,11 +330,13 @@ def new_run(
         game_set=",".join(options.games) or "all",
         game_ids=benchmark["games"],
         game_sources={info.game_id: info.source_sha256 for info in games},
+        game_tags={info.game_id: list(info.tags) for info in games if info.tags},
         games_total=len(games),
         seed=benchmark["seed"],
         max_steps=benchmark["max_steps"],
         max_resets=benchmark["max_resets"],
-        config_hash=config_hash(setup),
+        config_hash=config_hash(setup, _ablation(options)),
+        tools=run_tools(_shows(options), memory_file=options.memory_file),
         harness_config=setup,
         arc_agi_version=need_toolkit(),
         trials=options.k,
@@ -289,12 +349,18 @@ def new_run(
             "stall_s": options.stall,
             "isolate": options.isolate,
             "env_names": list(options.env_names),
+            "concurrency": options.concurrency,
+            "retries": options.retries,
             **_confinement(options),
         },
     )
     folder = place.store.runs_dir / run_id
     write_json(folder / META, meta)
     return StoredRun(folder=folder, meta=meta)
+
+
+def _shows(options: RunOptions) -> Shows:
+    return Shows(image=options.image, grid=options.grid, diff=options.diff)
 
 
 def _confinement(options: RunOptions) -> dict[str, Any]:
@@ -305,6 +371,22 @@ def _confinement(options: RunOptions) -> dict[str, Any]:
         "cpus": options.cpus,
     }
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def _ablation(options: RunOptions) -> dict[str, bool]:
+    """How the game is shown, where that is not the default."""
+    default = {"image": True, "grid": True, "diff": True, "memory_file": False}
+    chosen = {name: getattr(options, name) for name in default}
+    return {name: value for name, value in chosen.items() if value != default[name]}
+
+
+def _check_ablation(options: RunOptions, agents: Sequence[str]) -> None:
+    if not options.image and not options.grid:
+        msg = "With --no-image and --no-grid there is nothing left to see."
+        raise click.UsageError(msg)
+    if not options.grid and "search" in (name.partition(":")[0] for name in agents):
+        msg = "The player search reads the grid; leave out --no-grid, or play with another agent."
+        raise click.UsageError(msg)
 
 
 def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions) -> dict[str, Any]:
@@ -318,6 +400,7 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
         "max_steps": config.default_max_steps if steps is None else steps or None,
         "max_resets": config.default_max_resets if resets is None else resets,
         "mcp": options.mcp,
+        **_ablation(options),
     }
 
 
@@ -332,6 +415,8 @@ class ArcRun:
         # Streams and workspaces are elsewhere while agents run: nothing that a player has open
         # leads to logs and scores.
         self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
+        self._names: dict[str, str] = {}
+        """What the folders of each trial are called in the folder of the run."""
         self.nothing_measured = ""
         """What to say when no trial measured the agent."""
 
@@ -340,7 +425,7 @@ class ArcRun:
         began_s = time.monotonic()
         shared = self._setting()
         check_confinement(shared.surroundings, shared.limits)
-        show = partial(Progress, plain=options.progress or options.debug, quiet=options.quiet)
+        plain = options.progress or options.debug
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
@@ -349,9 +434,16 @@ class ArcRun:
             workers=options.concurrency,
             max_cost=options.max_cost,
         )
-        with open_sink(self.folder / RESULTS, "resume") as sink:
-            rows = _MovedRows(sink, self._temporary, self.folder)
-            progress = run_batch(batch, work, rows, show, self._private_folder())
+        hide_process()
+        with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
+            rows = _MovedRows(sink, self._names, self.folder)
+            progress = run_batch(
+                batch,
+                work,
+                rows,
+                lambda missing: Progress(len(missing), plain=plain, quiet=options.quiet),
+                self._private_folder(),
+            )
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
 
@@ -367,8 +459,22 @@ class ArcRun:
                 trial = msgspec.structs.replace(prompt, id=trial_id, metadata=metadata)
                 rows.append((trial, extra))
                 numbers[trial_id] = number
-        specs = plan(rows, folder_names(numbers), self._setting())
-        return [msgspec.structs.replace(s, number=numbers[s.prompt.id]) for s in specs]
+        self._names = folder_names(numbers)
+        # The player sees other names, which say nothing of the game and lead to no other trial.
+        secret = {trial_id: f"trial-{secrets.token_hex(8)}" for trial_id in numbers}
+        specs = plan(rows, secret, self._setting())
+        return [self._apart(spec, numbers[spec.prompt.id]) for spec in specs]
+
+    def _apart(self, spec: TrialSpec, number: int) -> TrialSpec:
+        """Give a trial folders of its own."""
+        place = self._temporary / spec.folder
+        around = msgspec.structs.replace(
+            spec.surroundings,
+            cwd=str(place),
+            workspace_dir=str(place / WORK),
+            raw_dir=str(place / RAW),
+        )
+        return msgspec.structs.replace(spec, number=number, surroundings=around)
 
     def _setting(self) -> Setting:
         options = self._options
@@ -402,7 +508,8 @@ class ArcRun:
         )
 
     def _benchmark(self) -> PluginRef:
-        logs = {"logs_dir": str((self.folder / LOGS).resolve()), "logs_prefix": f"{LOGS}/"}
+        logs: dict[str, Any] = {"logs_prefix": f"{LOGS}/", "log_names": self._names}
+        logs["logs_dir"] = str((self.folder / LOGS).resolve())
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
     @contextlib.contextmanager
@@ -423,7 +530,7 @@ class ArcRun:
     def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
         meta = self.meta
         played, lost = derive_played(self.folder, meta)
-        card = write_scores(self.folder, meta.run_id, played)
+        card = write_scores(self.folder, meta.run_id, played, not_measured=lost)
         meta.duration_seconds = round(meta.duration_seconds + seconds, 3)
         meta.games_played = len(card.games)
         meta.not_measured = lost
@@ -436,26 +543,35 @@ class ArcRun:
 class _MovedRows:
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Sink, source: Path, target: Path) -> None:
+    def __init__(self, sink: Rows[Capture], names: dict[str, str], target: Path) -> None:
         self.missing = sink.missing
         self._sink = sink
-        self._source = source
+        self._names = names
         self._target = target
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
+        raw = captured.raw
         # An agent may have made folders of such names itself, so the row says which one is ours.
-        own = [Path(captured.raw).name] if captured.raw else []
+        own = [Path(raw).name] if raw else []
         for name in (*own, spec.folder, *_retry_names(spec.folder)):
-            self._move(RAW, name)
+            moved = self._move(spec, spec.surroundings.raw_dir, RAW, name)
+            if moved is not None and own == [name]:
+                raw = f"{RAW}/{moved.name}"
         metadata = dict(captured.metadata)
         if worked_in := metadata.pop("workspaceDir", None):
-            workspace = self._move(WORK, Path(worked_in).name)
+            place = spec.surroundings.workspace_dir
+            workspace = self._move(spec, place, WORK, Path(worked_in).name)
             if workspace is not None and any(workspace.iterdir()):
                 metadata["workspaceDir"] = str(workspace)
-        self._sink.add(spec, msgspec.structs.replace(captured, metadata=metadata))
+        cwd = metadata.get("workspaceDir", msgspec.UNSET)
+        moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
+        self._sink.add(spec, moved_row)
+        shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
 
-    def _move(self, kind: str, name: str) -> Path | None:
-        source, target = self._source / kind / name, self._target / kind / name
+    def _move(self, spec: TrialSpec, place: str | None, kind: str, name: str) -> Path | None:
+        """Move a folder of a trial, and name it after the game again."""
+        source = Path(place or "", name)
+        target = self._target / kind / name.replace(spec.folder, self._names[spec.prompt.id], 1)
         if source.is_symlink() or not source.is_dir():
             return None
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from assay.records.recording import TurnEnd
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games
 from assay_arc.commands.shared import count_levels, need_toolkit, open_place, place_options
 from assay_arc.log import Limits
-from assay_arc.store import CONFIG, StoreConfig, read_config, write_json
+from assay_arc.store import BUILT_IN_NAME, CONFIG, StoreConfig, read_config, write_json
 from assay_arc.world import open_world
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -80,7 +80,8 @@ def _write_config(root: Path, env_dir: Path | None) -> tuple[StoreConfig, bool]:
     config.created_at = config.created_at or now
     config.updated_at = now
     if env_dir is not None:
-        config.environments_dir = str(env_dir.absolute())
+        is_built_in = str(env_dir) == BUILT_IN_NAME
+        config.environments_dir = BUILT_IN_NAME if is_built_in else str(env_dir.absolute())
     return config, is_new
 
 

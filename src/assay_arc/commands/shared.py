@@ -12,9 +12,17 @@ import msgspec
 from assay.cli.parameters import Decorator, debug_option
 from assay.errors import PluginError
 from assay.pipeline.stages import local_machine
-from assay_arc.catalog import GameInfo, level_counts
+from assay_arc.catalog import BUILT_IN, GameInfo, level_counts
 from assay_arc.engine import engine_env
-from assay_arc.store import FOLDER, Store, StoreConfig, games_folder, read_config
+from assay_arc.store import (
+    BUILT_IN_NAME,
+    CONFIG,
+    FOLDER,
+    Store,
+    StoreConfig,
+    games_folder,
+    read_config,
+)
 
 PROBE = (sys.executable, "-m", "assay_arc.engine_process", "probe")
 PROBE_S = 300.0
@@ -67,7 +75,12 @@ class Place:
 def open_place(root: Path, env_dir: Path | None) -> Place:
     root = root.absolute()
     config = read_config(root)
-    return Place(Store(root), config, games_folder(root, config, env_dir))
+    games = games_folder(root, config, env_dir)
+    asked = BUILT_IN_NAME in (str(env_dir), config.environments_dir)
+    if games == BUILT_IN and not asked and (root / CONFIG).is_file():
+        where = f"{config.environments_dir} (environments_dir in {CONFIG})"
+        click.echo(f"Games: those that ship with Assay, since {where} has none.", err=True)
+    return Place(Store(root), config, games)
 
 
 def count_levels(games: Sequence[GameInfo], store: Store) -> dict[str, int | None]:

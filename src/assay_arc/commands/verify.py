@@ -1,6 +1,6 @@
 """assay arc verify: replay the logs of a run in the real engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -10,11 +10,18 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
-from assay.records.rows import read_lines
 from assay_arc import StoreProblem
-from assay_arc.cards import PLAYED, RESULTS, PlayedTrial, derive_played, write_scores
+from assay_arc.cards import (
+    PLAYED,
+    RESULTS,
+    PlayedTrial,
+    derive_played,
+    read_entries,
+    write_scores,
+)
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.replay import ReplayResult, changed_logs, check_logs
+from assay_arc.scoring import OFFICIAL
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
 
@@ -31,8 +38,9 @@ from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
-    The exit code is 0 if everything agrees and 1 at any difference. The run is marked as verified
-    or unverified.
+    The exit code is 0 if everything agrees, and 1 otherwise. The run is marked as replayed, or as
+    unverified at any difference. Games that are not here, or here in another version, leave the
+    mark as it was; give their folder with --env-dir.
     """
     need_toolkit()
     place = open_place(root, env_dir)
@@ -45,50 +53,89 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
     replays = check_logs(logs, place.games, local_machine())
-    problems = []
-    for one, replay in zip(logged, replays, strict=True):
-        why = changed.get(str(one.log)) or replay.difference
-        click.echo(_line(one, replay, why))
-        if why:
-            problems.append(f"{one.result.game_id}: {why}")
-    _mark(stored, played, problems, n_logged=len(logged))
-    if problems:
+    problems, unchecked = _judge(logged, replays, changed)
+    if problems or not unchecked:
+        _mark(stored, played, problems)
+    if unchecked:
+        _say_unchecked(stored, place.games, unchecked)
+    if problems or unchecked:
         raise click.exceptions.Exit(1)
     click.echo(f"Run {stored.meta.run_id}: verified: {stored.meta.verified}")
 
 
+def _judge(
+    logged: Sequence[PlayedTrial], replays: Sequence[ReplayResult], changed: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Print a line for each log; return what is wrong, and the games that could not be compared."""
+    problems, unchecked = [], []
+    for one, replay in zip(logged, replays, strict=True):
+        why = changed.get(str(one.log))
+        if why is None and not replay.compared:
+            unchecked.append(one.result.game_id)
+        elif why or replay.difference:
+            problems.append(f"{one.result.game_id}: {why or replay.difference}")
+        click.echo(_line(one, replay, why))
+    return problems, unchecked
+
+
+def _say_unchecked(stored: StoredRun, games: Path, unchecked: Sequence[str]) -> None:
+    """Name the games that could not be compared, and how they can be."""
+    names = ", ".join(dict.fromkeys(unchecked))
+    meta = stored.meta
+    played_in = str((meta.benchmark or {}).get("games_dir") or "")
+    where = f" (it was played with those of {played_in})" if played_in else ""
+    click.echo(
+        f"Run {meta.run_id}: not checked: {names} as played is not in {games}. "
+        f"The mark stays as it is: {meta.verified}.\n"
+        f"  Give the folder of its games with --env-dir{where}.",
+        err=True,
+    )
+
+
 def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
     name = f"{one.result.game_id} trial {one.trial}"
-    if why:
-        return f"{name}: DIFFERS: {why}"
+    if why is None and not replay.compared:
+        return f"{name}: not checked: {replay.difference}"
+    if why or replay.difference:
+        return f"{name}: DIFFERS: {why or replay.difference}"
     note = f" ({replay.note})" if replay.note else ""
     return f"{name}: replayed, {replay.n_actions} actions agree{note}"
 
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
     """The sha256 of each log as recorded when it was finished."""
-    source = stored.folder / RESULTS
-    if not source.is_file():
+    if not (stored.folder / RESULTS).is_file():
         kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
         return {str(one.log): str(one.log_sha256) for one in kept if one.log}
-    found = {}
-    for _, line in read_lines(source):
-        evidence = (msgspec.json.decode(line).get("metadata") or {}).get("evidence") or {}
-        if evidence.get("log"):
-            found[str(evidence["log"])] = str(evidence.get("logSha256"))
+    found = {
+        str(entry.evidence["log"]): str(entry.evidence.get("logSha256"))
+        for _, _, entry in read_entries(stored.folder)
+        if entry.evidence.get("log")
+    }
     return {name: found[name] for name in (str(one.log) for one in logged) if name in found}
 
 
-def _mark(
-    stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[str], n_logged: int
-) -> None:
+def _mark(stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[str]) -> None:
     """Store the verdict in the run's metadata and in its scores."""
     meta = stored.meta
-    complete = n_logged == len(played)
-    meta.verified = REPLAYED if complete and not problems else UNVERIFIED
+    # A game that was not played has no log, and needs none.
+    unlogged = [one for one in played if one.log is None and one.result.plays]
+    meta.verified = UNVERIFIED if unlogged or problems else REPLAYED
     meta.verification = problems[0] if problems else None
-    if not complete and not problems:
-        meta.verification = f"{len(played) - n_logged} games have no log"
+    if unlogged and not problems:
+        meta.verification = f"{len(unlogged)} games have no log"
     write_json(stored.folder / META, meta)
-    again = [msgspec.structs.replace(one, verified=meta.verified) for one in played]
-    write_scores(stored.folder, meta.run_id, again)
+    again = [_marked(one, meta.verified) for one in played]
+    write_scores(stored.folder, meta.run_id, again, _formula(stored))
+
+
+def _formula(stored: StoredRun) -> str:
+    """The formula that the scores were written with; a check does not change it."""
+    try:
+        return stored.card().formula or OFFICIAL
+    except StoreProblem:
+        return OFFICIAL
+
+
+def _marked(one: PlayedTrial, mark: str) -> PlayedTrial:
+    return msgspec.structs.replace(one, verified=mark) if one.result.plays else one

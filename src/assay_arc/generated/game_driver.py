@@ -6,6 +6,8 @@ Needs Python 3.12 and `pip install arc-agi`, nothing else; it never uses the net
 
 Usage:
   python game_driver.py GAME_ID SEED [--env-dir PATH] [--sessions-dir PATH]
+  python game_driver.py --check      see that arc-agi is there, and note this Python for the
+                                     launchers ./game_driver and ./collect_results
 
 Protocol, one JSON object per line:
   out  {"state": "PLAYING|WIN|GAME_OVER", "frame": [[[int]]], "levels_completed": int,
@@ -448,13 +450,32 @@ def tighter(asked: int | None, most: int | None) -> int | None:
     return min(known) if known else None
 
 
+def check_installation() -> int:
+    """Note which Python runs this, for shells in which another one is found first."""
+    try:
+        quiet_toolkit()
+    except DriverError as error:
+        sys.stderr.write(f"game_driver: {error}\n")
+        return 1
+    (HERE / ".python").write_text(f"{sys.executable}\n", encoding="utf-8")
+    sys.stdout.write("OK\n")
+    return 0
+
+
+def find_games(asked: Path | None) -> Path:
+    """Say where the games are: as asked, beside this file, or where they were when it was made."""
+    known = [HERE / "environment_files", Path(SETTINGS.get("env_dir") or "environment_files")]
+    return asked or next((path for path in known if path.is_dir()), Path("environment_files"))
+
+
 def main(argv: list[str]) -> int:
     """Play one game; 1 when it can not be started."""
+    if argv == ["--check"]:
+        return check_installation()
     args = read_arguments(argv)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a game or the toolkit prints goes to stderr
-    beside = HERE / "environment_files"
-    env_dir = args.env_dir or (beside if beside.is_dir() else Path("environment_files"))
+    env_dir = find_games(args.env_dir)
     limits = {
         "maxSteps": tighter(args.max_steps, SETTINGS.get("max_steps")),
         "maxResets": tighter(args.max_resets, SETTINGS.get("max_resets")),

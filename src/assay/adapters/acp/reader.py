@@ -18,7 +18,7 @@ from assay.adapters.acp.messages import (
 from assay.adapters.reading import EventReader, StepBuilder, add_events, read_turns
 from assay.plugin import Reading
 from assay.records.capture import AgentInfo, AnyStep, Failure, Message, Thought, Usage
-from assay.records.recording import RawLine, Recording
+from assay.records.recording import FORGETS, RawLine, Recording
 
 _USAGE = {
     "inputTokens": "input_tokens",
@@ -43,6 +43,8 @@ class AcpReader(EventReader):
         """Of the whole session so far, as reported by the agent."""
         self.failure: Failure | None = None
         self._result: str | None = None
+        self.forgets = False
+        """Whether `assay headless` says that the agent knows nothing of earlier turns."""
 
     @property
     def steps(self) -> list[AnyStep]:
@@ -116,6 +118,7 @@ class AcpReader(EventReader):
         if isinstance(ours, dict):  # from `assay headless`: the protocol has no fields for these
             self._add_usage({"cost_usd": ours.get("costUsd")})
             self._result = ours["output"] if isinstance(ours.get("output"), str) else None
+            self.forgets = ours.get("forgetsTurns") is True
         content = result.get("content")
         if isinstance(content, list):  # the reference harness puts the text into the response
             self._result = "\n".join(map(block_text, content))
@@ -150,6 +153,7 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
             model=opened.model or UNSET,
         ),
         failure=readers[-1].failure if readers else None,
+        warnings=[FORGETS] if any(reader.forgets for reader in readers) else [],
     )
 
 

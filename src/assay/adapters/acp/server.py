@@ -32,7 +32,7 @@ from assay.adapters.acp.wire import (
 from assay.errors import SpawnError
 from assay.plugin import Adapter, Ask
 from assay.records.capture import AnyStep, Capture, Cause, Failure, Usage
-from assay.records.recording import Recording, Turn
+from assay.records.recording import FORGETS, Recording, Turn
 from assay.records.spec import Prompt
 
 type _Update = dict[str, Any]
@@ -50,6 +50,8 @@ class Conversation(Protocol):
     """Of the last turn."""
     turns: list[Turn]
     stderr: bytes
+    warnings: tuple[str, ...]
+    """What a reader of the turns should know."""
     cancelled: threading.Event
     """Set it to cancel the running turn."""
 
@@ -160,6 +162,8 @@ class Session:
         if missing is not None:
             self._send_update(missing)
         meta: dict[str, Any] = {"output": output}
+        if FORGETS in self._conversation.warnings:
+            meta["forgetsTurns"] = True
         if captured.session_id is not UNSET:
             meta["agentSessionId"] = captured.session_id
         usage = captured.usage or None

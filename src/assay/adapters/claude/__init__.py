@@ -69,6 +69,7 @@ class ClaudeAdapter(VendorAdapter):
         *(".claude/CLAUDE.md", ".claude/settings.json", ".claude/skills", ".claude/agents"),
         *(".claude/commands", ".claude/rules"),
     )
+    skills_folder = ".claude/skills"
 
     def command(self, ask: Ask) -> Command:
         """Start Claude Code for one turn, with every permission."""

@@ -1,6 +1,5 @@
 """The adapter for any agent that a JSON schema file describes."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -8,12 +7,17 @@ import msgspec
 from assay.adapters.declared.mapping import Mapping
 from assay.adapters.declared.reader import new_turn, read_recording
 from assay.adapters.files import files_in
+from assay.adapters.text import TextTurn, read_text, tell_history
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Dialogue, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
 from assay.records.recording import Recording
 
-_DEFAULT_TEMPLATE = "User: {{input}}\nAssistant: {{output}}"
+_NEEDED_FOR_EVENTS = ("sessionMode", "output", "result")
+_ONLY_FOR_EVENTS = (
+    *("outputEvents", "passthroughTypeMap", "resume", "usage", "terminal", "errors", "ignore"),
+    *("sessionIdPath", "modelPath", "versionPath"),
+)
 
 
 class DeclaredAdapter:
@@ -30,7 +34,8 @@ class DeclaredAdapter:
         self.name = self.schema.name
         self.timeout_ms = self.schema.timeout
         self.linger_s = self.schema.terminal.grace_ms / 1000
-        self._mapping = Mapping(self.schema, source)
+        self.plain_text = self.schema.output_mode == "text"
+        self._mapping = None if self.plain_text else Mapping(self.schema, source)
         self._model = model
         self._args = args
         if model and not self.schema.model_flag:
@@ -58,14 +63,25 @@ class DeclaredAdapter:
         )
 
     def watch(self) -> Watch:
-        return new_turn(self._mapping)
+        return TextTurn() if self._mapping is None else new_turn(self._mapping)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
         """Return None: declared agents get one process for each turn."""
         return None
 
     def read(self, recording: Recording) -> Reading:
+        if self._mapping is None:
+            return read_text(recording, self.name)
         return read_recording(self._mapping, recording)
+
+    def forgets(self, session_id: str | None) -> bool:
+        """Whether a later turn knows nothing of the earlier ones: no history, no session."""
+        resumes = self.schema.resume is not None and session_id is not None
+        return not (self._repeats_history or resumes)
+
+    @property
+    def _repeats_history(self) -> bool:
+        return self.plain_text or self.schema.session_mode == "iterative"
 
     def _options(self, ask: Ask) -> list[str]:
         schema = self.schema
@@ -82,17 +98,12 @@ class DeclaredAdapter:
         return [*options, *self._args]
 
     def _prompt_text(self, ask: Ask) -> str:
-        if self.schema.session_mode == "stream":
+        if not self._repeats_history:
             return ask.text
-        # An agent without sessions gets the earlier turns in its prompt.
         template = self.schema.history_template
-        if template is None:
-            template = _DEFAULT_TEMPLATE
-        system = template.system if isinstance(template, HistoryTemplate) else None
-        turn_format = template.turn_format if isinstance(template, HistoryTemplate) else template
-        parts = [system] if system else []
-        parts += [_fill(turn_format, prompt, answer) for prompt, answer in ask.history]
-        return "\n\n".join([*parts, f"User: {ask.text}" if ask.history else ask.text])
+        if isinstance(template, HistoryTemplate):
+            return tell_history(ask, template.turn_format, template.system)
+        return tell_history(ask, template)
 
     def _stdin(self, text: str, ask: Ask) -> str:
         if self.schema.prompt.stdin_format == "text":
@@ -110,13 +121,23 @@ def parse_schema(schema: Any, source: str) -> AdapterSchema:
         raise InputError(
             msg, hint="see docs/adapters.md, or: assay schemas AdapterSchema"
         ) from error
+    _check_fields(schema, parsed.output_mode, source)
     if parsed.prompt.flag and parsed.prompt.stdin:
         msg = f"{source}: prompt.flag and prompt.stdin cannot be used together"
         raise InputError(msg, hint="leave out the one the agent does not use")
     return parsed
 
 
-def _fill(template: str, prompt: str, answer: str) -> str:
-    """Replace the first {{input}} and {{output}}, in one pass: the values may contain either."""
-    values = {"{{input}}": prompt, "{{output}}": answer}
-    return re.sub(r"\{\{(?:input|output)\}\}", lambda m: values.pop(m.group(), m.group()), template)
+def _check_fields(schema: dict[str, Any], mode: str, source: str) -> None:
+    """Refuse what plain text cannot have, and a lack of what only plain text can do without."""
+    if mode == "text":
+        useless = next((name for name in _ONLY_FOR_EVENTS if schema.get(name)), None)
+        if useless:
+            msg = f'{source}: "{useless}" reads events, and "outputMode": "text" has none'
+            raise InputError(msg, hint=f'leave out "{useless}", or the "outputMode"')
+        return
+    missing = next((name for name in _NEEDED_FOR_EVENTS if name not in schema), None)
+    if missing:
+        msg = f"{source}: Object missing required field `{missing}`"
+        hint = 'see docs/adapters.md; for an agent that prints plain text, add "outputMode": "text"'
+        raise InputError(msg, hint=hint)

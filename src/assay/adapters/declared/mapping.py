@@ -45,7 +45,10 @@ class Matcher:
         return item == self._value or (isinstance(item, dict) and item.get("type") == self._value)
 
 
-_CALL_ID_NAMES = ("tool_use_id", "tool_call_id", "call_id", "callId", "callID", "tool_id", "id")
+_CALL_ID_NAMES = (
+    *("tool_use_id", "tool_call_id", "call_id", "callId", "callID"),
+    *("toolUseId", "toolCallId", "tool_id", "id"),
+)
 _INPUT_NAMES = ("input", "arguments", "parameters", "args")
 _OUTPUT_NAMES = ("output", "result", "content")
 
@@ -275,9 +278,11 @@ class Mapping:
         ]
         passthrough = schema.output_mode == "passthrough"
         self._types = schema.passthrough_type_map if passthrough else None
-        self._result_match = Match(path=schema.result.match_path, value=schema.result.match_value)
+        result = schema.result
+        assert result is not None  # only a schema for plain text has none
+        self._result_match = Match(path=result.match_path, value=result.match_value)
         self._result = Matcher(self._result_match, f"{source}: result.matchPath")
-        self._content = compile_value(schema.result.content_path, f"{source}: result.contentPath")
+        self._content = compile_value(result.content_path, f"{source}: result.contentPath")
         end = schema.terminal.match
         self._terminal = Matcher(end, f"{source}: terminal.match") if end else None
         self._ignored = [Matcher(m, f"{source}: ignore[{i}]") for i, m in enumerate(schema.ignore)]
@@ -356,7 +361,30 @@ class Mapping:
             "title": _string(event.get("name")) or _string(event.get("title")),
             "status": _string(event.get("status")),
         }
+        if kind == "tool_call":
+            values |= _passed_tool(event, type_name, values["status"])
+        elif kind == "plan":
+            values["entries"] = event.get("entries")
         return [Update(kind, event, values)]
+
+
+def _passed_tool(event: dict[str, Any], type_name: str, status: str | None) -> dict[str, Any]:
+    """Return what an event of Assay's own form says of a tool call besides its name."""
+    known = {
+        "error": event.get("error"),
+        "exit_code": event.get("exitCode"),
+        "parent": event.get("parent"),
+        "input": next((event[name] for name in _INPUT_NAMES if name in event), None),
+    }
+    # A result is an event of its own in most agents, and says by its name or its content that the
+    # call has ended.
+    has_ended = bool(_RESULT_TYPE.search(type_name)) or any(
+        event.get(name) is not None for name in ("output", "result", "error", "is_error")
+    )
+    return known | {"status": status or ("completed" if has_ended else None)}
+
+
+_RESULT_TYPE = re.compile(r"result|output|response|(?:^|[._-])(?:end|done|finish|complete)", re.I)
 
 
 def _compile_error(entry: ErrorEvent, where: str) -> tuple[ErrorEvent, Matcher, Getter]:

@@ -1,5 +1,6 @@
 """The adapter for Gemini CLI: `gemini -p`, its stream of JSON events and its session files."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,8 @@ from assay.adapters.vendor import (
     files_of,
     is_too_long,
     mcp_servers,
+    merged,
+    parse_commented_json,
     start_failure,
     status_cause,
     text_cause,
@@ -209,35 +212,60 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     on_stdin = _is_unsafe(ask.text)
     if not on_stdin:
         argv += ["-p", ask.text]
-    env, path, keep = _home(ask)
-    settings = _settings(options, servers)
+    home = ask.home or ask.scratch
+    settings = _settings(options, servers, repetitive=ask.repetitive)
     if ask.home is not None:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
+    else:
+        settings = merged(_users_settings(), settings)
+        # Without this it takes a base URL for a gateway, and refuses to start.
+        if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
+            settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
+    chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
     return Command(
         argv=tuple(argv),
-        env={**_ENV, **env},
+        env={**_ENV, "GEMINI_CLI_HOME": home},
         stdin=ask.text if on_stdin else None,
-        files={path: msgspec.json.encode(settings).decode()},
+        files={f"{home}/.gemini/settings.json": msgspec.json.encode(settings).decode()},
+        links={} if ask.home else _links_to_users_files(home),
         pass_env=(*_KEYS, *variables_of(servers.values())),
-        keep=keep,
+        keep=(f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl"),
         visible=files_of(servers.values()),
         login={f"{ask.home}/{name}": f"~/{name}" for name in _LOGIN} if ask.home else {},
         endpoints=endpoints_of(options, servers.values(), _BASE_URLS, *_ENDPOINTS),
     )
 
 
-def _home(ask: Ask) -> tuple[dict[str, str], str, tuple[str, ...]]:
-    """Return environment, settings file and files to keep, for an isolated or the user's home."""
-    chats = "~/.gemini/tmp/*/chats"
-    if ask.home is not None:
-        env = {"GEMINI_CLI_HOME": ask.home}
-        keep = (f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl")
-        return env, f"{ask.home}/.gemini/settings.json", keep
-    # System settings override the user's, so that the user's own file stays untouched. The name of
-    # a session file holds the first 8 characters of the session id.
-    path = f"{ask.scratch}/gemini-settings.json"
-    keep = (f"{chats}/session-*-{{session_id:8}}.jsonl", f"{chats}/{{session_id}}/*.jsonl")
-    return {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": path}, path, keep
+_OWN = ("settings.json", "tmp", "history", "projects.json")
+"""What a trial has of its own in .gemini; the rest is the user's."""
+
+
+def _users_home() -> Path:
+    return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home())
+
+
+def _users_settings() -> dict[str, Any]:
+    """Return the user's settings, to put ours on top of them in a file of the trial.
+
+    System settings would be simpler, but Gemini CLI reads none that are not root's alone.
+    """
+    path = _users_home() / ".gemini" / "settings.json"
+    try:
+        return parse_commented_json(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _links_to_users_files(home: str) -> dict[str, str]:
+    """Return links to the user's login, instructions, skills and extensions, and to nothing else.
+
+    A login that Gemini CLI renews is written through its link.
+    """
+    users = _users_home()
+    found = [path for path in (users / ".agents", users / ".env") if path.exists()]
+    with contextlib.suppress(OSError):
+        found += [path for path in (users / ".gemini").iterdir() if path.name not in _OWN]
+    return {f"{home}/{path.relative_to(users)}": str(path) for path in found}
 
 
 def _auth_type(ask: Ask) -> str:
@@ -256,14 +284,21 @@ def _is_unsafe(text: str) -> bool:
     return quoted or is_too_long(text) or text.startswith("-")
 
 
-def _settings(options: VendorOptions, servers: dict[str, McpServer]) -> dict[str, Any]:
+def _settings(
+    options: VendorOptions, servers: dict[str, McpServer], *, repetitive: bool
+) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
     }
+    model: dict[str, Any] = {}
     if options.max_turns is not None:
-        settings["model"] = {"maxSessionTurns": options.max_turns}
+        model["maxSessionTurns"] = options.max_turns
+    if repetitive:  # otherwise the fifth equal call ends the turn
+        model["disableLoopDetection"] = True
+    if model:
+        settings["model"] = model
     if servers:
         settings["mcpServers"] = {name: _server(server) for name, server in servers.items()}
     return settings

@@ -18,6 +18,8 @@ from assay.adapters.vendor import (
     endpoints_of,
     files_of,
     mcp_servers,
+    merged,
+    parse_commented_json,
     spell_variables,
     start_failure,
     status_cause,
@@ -85,7 +87,7 @@ class OpenCodeAdapter(VendorAdapter):
             files[f"{folder}/opencode.json"] = config
             env |= _QUIET
         elif servers:
-            env[_CONFIG_NAME] = config
+            env[_CONFIG_NAME] = config_text(servers, os.environ.get(_CONFIG_NAME) or "{}")
         return Command(
             argv=(*argv, *options.args),
             env=env,
@@ -176,11 +178,15 @@ _KEYS = {
 }
 
 
-def config_text(servers: dict[str, McpServer]) -> str:
-    """Return a configuration that allows every tool and has the MCP servers."""
+def config_text(servers: dict[str, McpServer], users: str = "{}") -> str:
+    """Return a configuration that allows every tool and has the MCP servers, on top of the user's.
+
+    The user's is merged in here, because OpenCode reads only one such variable.
+    """
     mcp = {name: _server(server) for name, server in servers.items()}
     config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
-    return msgspec.json.encode(config | ({"mcp": mcp} if mcp else {})).decode()
+    config |= {"mcp": mcp} if mcp else {}
+    return msgspec.json.encode(merged(parse_commented_json(users, _CONFIG_NAME), config)).decode()
 
 
 def _server(server: McpServer) -> dict[str, Any]:

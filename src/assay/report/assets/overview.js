@@ -144,16 +144,12 @@ function runNumbers(sections, charts, name, n) {
   const quality = sections.quality?.[name] ?? {};
   const performance = sections.performance[name];
   const perK = sections.capability?.[name]?.perK ?? [];
-  const once = perK.find((row) => row.k === 1);
-  const onceInterval = once?.passAtKInterval;
   return {
     name,
     hue: n,
     perK,
-    quality: once ? once.passAtK : quality.passRate,
-    interval: once
-      ? onceInterval && [onceInterval.low, onceInterval.high]
-      : quality.confidenceIntervals?.passRate,
+    quality: quality.passRate,
+    interval: quality.confidenceIntervals?.passRate,
     score: quality.avgScore,
     scoreInterval: quality.confidenceIntervals?.avgScore,
     cost: performance.costUsd?.mean,
@@ -161,6 +157,7 @@ function runNumbers(sections, charts, name, n) {
     tokens: performance.tokens?.mean,
     latency: performance.latency,
     steps: charts.steps[name],
+    measures: sections.measures?.[name] ?? {},
   };
 }
 
@@ -183,7 +180,7 @@ function runCard(overview, run, agents) {
   );
 }
 
-function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, steps }) {
+function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, steps, measures }) {
   const facts = [];
   if (isKnown(score))
     facts.push(["score", `${decimal(score)} (${intervalText(scoreInterval, decimal)})`]);
@@ -193,6 +190,9 @@ function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, step
   if (isKnown(totalCost)) facts.push(["cost", `${money(totalCost)}, ${money(cost)} a trial`]);
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
+  for (const [name, value] of Object.entries(measures)) {
+    facts.push([name, `${value.toFixed(1)} a trial`]);
+  }
   return facts;
 }
 

@@ -1,0 +1,143 @@
+"""A grader that is a JavaScript or TypeScript module, run by bun or by Node.js."""
+
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.errors import InputError, PluginError
+from assay.graders.frozen_modules import FrozenModules, Where
+from assay.graders.program import ask_served, check_value, question
+from assay.graders.python_code import fingerprint
+from assay.plugin import Host, Served, Trial
+from assay.records.capture import Grade
+
+_SHIM = Path(__file__).with_name("serve_module.mjs")
+_STREAMS = 'exec 3<&0 4>&1 0</dev/null 1>&2; exec "$@"'
+"""Keeps questions and answers away from what the module, or a program that it starts, prints."""
+_TYPES = (".ts", ".mts")
+_STRIPS_TYPES = ((22, 18), (23, 6))
+"""The first version of Node.js 22 that runs TypeScript, and the first later one."""
+_INSTALL = "npm install -g bun, or: curl -fsSL https://bun.sh/install | bash"
+_PACKAGE = re.compile(r"Cannot find (?:package|module) ['\"]([^./'\"][^'\"]*)['\"]")
+
+
+class _Answer(msgspec.Struct):
+    value: Any = None
+    error: str | None = None
+    ended: bool = False
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+@dataclass
+class JavaScriptFile:
+    """A module with a function `grade`, or a default export; it may be async.
+
+    It is served by one process for each worker thread, started again after a crash.
+    """
+
+    path: str
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        self._file = Path(self.path).resolve()
+        self.name = self._file.stem
+        self._runtime = _runtime(self._file)
+        # Files in the current folder that bun reads, whatever it runs.
+        self._bunfig, *self._env = (Path.cwd() / n for n in ("bunfig.toml", ".env", ".env.local"))
+        self._frozen = FrozenModules(self._file, (self._bunfig, *self._env))
+
+    @cached_property
+    def version(self) -> str:
+        """Fingerprint of the file; what it imports does not count."""
+        return fingerprint(self._frozen.main.content)
+
+    def freeze(self, host: Host) -> None:
+        """Load the module once, before the first agent starts, and note what it uses."""
+        self.load(host).close()
+        modules = [module.path for module in self._frozen.modules]
+        self._frozen.main.watch_beside(besides=modules)
+
+    def load(self, host: Host) -> Served:
+        """Start the module; an error that all trials would have is raised here."""
+        self._refuse_old_node(host)
+        try:
+            self.ask(None, host)
+        except PluginError as error:
+            msg = f"{self.path}: the grader cannot be loaded: {error.message}"
+            raise InputError(msg, hint=_hint(error.message)) from error
+        return self._frozen.use(lambda where: self._served(where, host))
+
+    def changes(self, trial: Trial) -> list[str]:
+        """Return what the row of a trial should say about the file and its modules."""
+        said = [module.changes(trial.cwd, mode=False) for module in self._frozen.modules]
+        return [text for texts in said for text in texts]
+
+    def grade(self, trial: Trial, host: Host) -> Grade:
+        value = self.ask(question(trial), host)
+        self._frozen.main.refuse_changes(trial.cwd)
+        if value is None:
+            msg = "Invalid grader result: `grade` returned nothing, not { pass, score }"
+            raise PluginError(msg)
+        return check_value(value)
+
+    def ask(self, asked: dict[str, Any] | None, host: Host) -> Any:
+        """Call the function with one argument; None only loads the module."""
+        line = msgspec.json.encode(asked)
+
+        def put(where: Where) -> Any:
+            served = self._served(where, host)
+            answer = _ANSWER.decode(ask_served(served, line, self.timeout_s))
+            if answer.ended:
+                served.close()  # it may not have ended yet when the next question comes
+            if answer.error is not None:
+                raise PluginError(answer.error)
+            return answer.value
+
+        return self._frozen.use(put)
+
+    def _served(self, where: Where, host: Host) -> Served:
+        argv = ["/bin/sh", "-c", _STREAMS, "sh", *self._command(where), where(self._file)]
+        return host.serve(argv, show_stderr=True)
+
+    def _command(self, where: Where) -> list[str]:
+        if Path(self._runtime).name != "bun":
+            return [self._runtime, str(_SHIM)]
+        # An agent may write these files where it works, which may be the current folder.
+        config = where(self._bunfig) if self._frozen.had(self._bunfig) else "/dev/null"
+        env = [f"--env-file={where(file)}" for file in self._env if self._frozen.had(file)]
+        env = env or ["--env-file=/dev/null"]
+        return [self._runtime, "--no-install", f"--config={config}", *env, str(_SHIM)]
+
+    def _refuse_old_node(self, host: Host) -> None:
+        if self._file.suffix not in _TYPES or Path(self._runtime).name == "bun":
+            return
+        said = host.run([self._runtime, "--version"]).stdout.decode("utf-8", "replace").strip()
+        found = tuple(map(int, re.findall(r"\d+", said)[:2]))
+        first = _STRIPS_TYPES[0] if found[:1] == (22,) else _STRIPS_TYPES[1]
+        if found < first:
+            msg = f"{self.path}: Node.js {said.lstrip('v')} cannot run TypeScript"
+            raise InputError(msg, hint=f"install bun ({_INSTALL}), or Node.js 22.18 or later")
+
+
+def _runtime(file: Path) -> str:
+    found = shutil.which("bun") or shutil.which("node")
+    if found is None:
+        msg = f"{file} needs bun or Node.js, and neither is installed"
+        node = "Node.js 22.18 or later" if file.suffix in _TYPES else "Node.js 20 or later"
+        raise InputError(msg, hint=f"install bun ({_INSTALL}), or {node}")
+    return found
+
+
+def _hint(error: str) -> str:
+    if found := _PACKAGE.search(error):
+        return f"install {found[1]} in the grader's folder or in one above it"
+    if "TypeScript" in error and "strip" in error:
+        return f"Node.js runs only TypeScript whose types can be left out; install bun ({_INSTALL})"
+    return ""
