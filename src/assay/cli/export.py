@@ -157,9 +157,11 @@ def _write(made: Iterator[Example], out: BinaryIO, suffix: str, *, table: bool) 
 
 
 def _nothing(summary: ExportSummary, options: _Options) -> InputError:
+    names = ", ".join(summary.files)
     if not summary.trials:
-        return InputError(f"{', '.join(summary.files)}: no trials", hint=HINT)
-    msg = f"none of the {summary.trials} trials can be exported as {options.kind}: {_why(summary)}"
+        return InputError(f"{names}: no trials", hint=HINT)
+    n_trials = _counted(summary.trials, "trial")
+    msg = f"{names}: nothing of {n_trials} can be exported as {options.kind}: {_why(summary)}"
     hint = ""
     if "not graded" in summary.left_out:
         hint = "grade them first: assay grade FILE -g GRADER -o graded.jsonl"
