@@ -171,10 +171,7 @@ ALL = "all"
 
 def choose_games(words: Iterable[str], folder: Path) -> list[GameInfo]:
     """Return the games asked for, each once; a tag means all games that have it."""
-    chosen, unknown = choose_known_games(words, folder)
-    for name in unknown:
-        pick_game(name, list_games(folder).games, folder)  # raises
-    return chosen
+    return choose_from(_games_in(folder), words, folder)
 
 
 def choose_known_games(words: Iterable[str], folder: Path) -> tuple[list[GameInfo], list[str]]:
@@ -182,15 +179,28 @@ def choose_known_games(words: Iterable[str], folder: Path) -> tuple[list[GameInf
 
     Raises when no game is left.
     """
-    games, words = list_games(folder).games, list(words)
-    if not games:
-        msg = f"No ARC-AGI environments found in {folder}."
-        raise GameProblem(msg, hint="check the installation with: assay arc setup")
-    return choose_from(games, words, folder)
+    return _choose(_games_in(folder), words, folder)
 
 
 def choose_from(games: Sequence[GameInfo], words: Iterable[str], folder: Path) -> list[GameInfo]:
-    """The same from games that are known already."""
+    """Return what choose_games does, from games that are known already."""
+    chosen, unknown = _choose(games, words, folder)
+    for name in unknown:
+        pick_game(name, games, folder)  # raises
+    return chosen
+
+
+def _games_in(folder: Path) -> Sequence[GameInfo]:
+    games = list_games(folder).games
+    if not games:
+        msg = f"No ARC-AGI environments found in {folder}."
+        raise GameProblem(msg, hint="check the installation with: assay arc setup")
+    return games
+
+
+def _choose(
+    games: Sequence[GameInfo], words: Iterable[str], folder: Path
+) -> tuple[list[GameInfo], list[str]]:
     words = list(words)
     names = [name for word in words for name in word.replace(",", " ").split()]
     if words and not names:

@@ -46,20 +46,25 @@ COMMANDS = {
         "calibrate FILE --labels LABELS -o OUT --overwrite",
         "calibrate CAPTURE --labels FILE -o OUT --overwrite",
         "calibrate FILE -g contains -o OUT --overwrite",
-        "compare FILE CAPTURE -o OUT",
-        "compare CAPTURE FILE -f markdown -o OUT",
-        "compare FILE CAPTURE -f table -o OUT --input-format capture",
-        "compare FILE CAPTURE --fail-on regression -o OUT",
-        "compare FILE CAPTURE -s statistical -o OUT",
-        "compare FILE CAPTURE -s custom -g GRADER -o OUT",
+        "compare FILE CAPTURE -o OUT --overwrite",
+        "compare CAPTURE FILE -f markdown -o OUT --overwrite",
+        "compare FILE CAPTURE -f table -o OUT --overwrite --input-format capture",
+        "compare FILE CAPTURE --fail-on regression -o OUT --overwrite",
+        "compare FILE CAPTURE -s statistical -o OUT --overwrite",
+        "compare FILE CAPTURE -s custom -g GRADER -o OUT --overwrite",
         "report FILE -f html -o OUT --overwrite",
         "report FILE CAPTURE -f markdown -o OUT --overwrite",
         "report FILE -f junit -o OUT --overwrite",
         "plan FILE",
+        "export sft FILE -o OUT --overwrite",
+        "export kto FILE -o OUT --overwrite",
+        "export table FILE -o table.csv --overwrite",
+        f"capture PROMPT -s replay:FILE {RUN} -o OUT --overwrite",
     ],
     "trials": [
-        "compare FILE TRIALS -o OUT",
-        "compare TRIALS FILE --input-format trials -f table -o OUT",
+        "export kto FILE -o OUT --overwrite",
+        "compare FILE TRIALS -o OUT --overwrite",
+        "compare TRIALS FILE --input-format trials -f table -o OUT --overwrite",
         "report FILE TRIALS -f html -o OUT --overwrite",
         "report FILE -f junit -o OUT --overwrite",
         "plan FILE TRIALS",
@@ -77,7 +82,7 @@ COMMANDS = {
         "grade CAPTURE -g FILE.py -o OUT --overwrite",
         "grade CAPTURE -g FILE -o OUT --overwrite",
         "grade CAPTURE -g json-schema:schema=FILE -o OUT --overwrite",
-        "compare CAPTURE CAPTURE2 -s custom -g FILE -o OUT",
+        "compare CAPTURE CAPTURE2 -s custom -g FILE -o OUT --overwrite",
     ],
     "script": ["mock-model FILE"],
     "template": [f"capture PROMPT -s demo --workspace-template FILE {RUN} -o OUT --overwrite"],
@@ -134,7 +139,10 @@ def run(
         }
         names = ("CAPTURE", "CAPTURE2", "TRIALS", "RAW", "PROMPT", "LABELS")
         known |= {name: f"{name.lower()}.jsonl" for name in names}
-        return [known.get(w, w.replace("=FILE", f"={file}")) for w in line.split()]
+        return [
+            known.get(w, w.replace("=FILE", f"={file}").replace(":FILE", f":{file}"))
+            for w in line.split()
+        ]
 
     def command(line: str, file: Path) -> Done:
         (tmp_path / "out.txt").write_bytes(BEFORE)

@@ -32,4 +32,4 @@ def test_a_broken_script_is_told(assay: Callable, tmp_path: Path) -> None:
     assert done.code == 1
     assert "txt" in done.stderr
     assert "Traceback" not in done.stderr
-    assert assay("mock-model", tmp_path / "none.json").code == 1
+    assert assay("mock-model", tmp_path / "none.json").code == 2

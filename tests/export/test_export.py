@@ -326,6 +326,7 @@ def test_a_table_needs_a_known_suffix_and_for_parquet_duckdb(assay, results, tmp
         ('{"id": "a", "input": "x", "output": "y", "traj', ":1: "),
         ("[1, 2]", ":1: "),
         ('{"id": "a", "input": "x"}', "neither a capture nor trials"),
+        ('{"id": "a", "input": "x", "k": 1, "trials": []}', "no trials"),
     ],
 )
 def test_a_file_that_holds_no_trials_is_refused_and_leaves_no_output(
@@ -366,6 +367,16 @@ def test_a_prompt_with_passes_only_has_no_pairs(assay, results):
     assert done.code == 1
     assert "2 no failed trial of the prompt" in done.stderr
     assert "assay trials with -k" in done.stderr
+
+
+def test_a_prompt_without_turns_is_left_out(assay, tmp_path):
+    row = {"id": "a", "input": [], "output": "x", "trajectory": [], "timing": {"total": 1}}
+    (tmp_path / "in.jsonl").write_text(json.dumps(row | {"score": {"pass": True, "score": 1}}))
+    for kind in ("sft", "dpo", "kto", "sharegpt"):
+        done = assay("export", kind, "in.jsonl")
+        assert done.code == 1
+        assert "1 no prompt" in done.stderr
+    assert assay("export", "table", "in.jsonl").rows[0]["turns"] == 0
 
 
 def test_usage(assay, results):

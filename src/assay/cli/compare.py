@@ -57,7 +57,7 @@ WEIGHTS = (
     "COMPARE_CONSISTENCY",
 )
 ITERATIONS = "COMPARE_BOOTSTRAP_ITERATIONS"
-_NUMBER = re.compile(r"\+?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,9 @@ def _weights() -> dict[str, float]:
         if value and not _NUMBER.fullmatch(value):
             msg = f"{name}={value!r} is not a weight, which is a number of at least 0."
             raise click.UsageError(msg)
-        if value:
+        if value.startswith("-"):  # as in the reference harness
+            click.echo(f"note: {name}={value} is negative; its default is used", err=True)
+        elif value:
             weights[name] = float(value)
     return weights
 

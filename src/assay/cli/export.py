@@ -157,9 +157,11 @@ def _write(made: Iterator[Example], out: BinaryIO, suffix: str, *, table: bool) 
 
 
 def _nothing(summary: ExportSummary, options: _Options) -> InputError:
+    names = ", ".join(summary.files)
     if not summary.trials:
-        return InputError(f"{', '.join(summary.files)}: no trials", hint=HINT)
-    msg = f"none of the {summary.trials} trials can be exported as {options.kind}: {_why(summary)}"
+        return InputError(f"{names}: no trials", hint=HINT)
+    n_trials = _counted(summary.trials, "trial")
+    msg = f"{names}: nothing of {n_trials} can be exported as {options.kind}: {_why(summary)}"
     hint = ""
     if "not graded" in summary.left_out:
         hint = "grade them first: assay grade FILE -g GRADER -o graded.jsonl"
@@ -174,20 +176,25 @@ def _why(summary: ExportSummary) -> str:
 
 
 def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
-    noun = "rows" if options.kind == "table" else "examples"
+    noun = "row" if options.kind == "table" else "example"
     target = f" -> {options.output}" if options.output else ""
-    yield f"{summary.written} {noun} from {summary.trials} trials{target}"
+    yield f"{_counted(summary.written, noun)} from {_counted(summary.trials, 'trial')}{target}"
     if summary.left_out:
         yield f"Left out: {_why(summary)}"
     if summary.masked:
-        yield f"Masked secrets of the environment in {summary.masked} {noun}"
+        yield f"Masked secrets of the environment in {_counted(summary.masked, noun)}"
     if options.kind == "table":
         return
     if summary.thoughts_dropped:
-        yield f"Dropped {summary.thoughts_dropped} thoughts (--thoughts keeps them)"
+        yield f"Dropped {_counted(summary.thoughts_dropped, 'thought')} (--thoughts keeps them)"
     if summary.sub_agent_steps:
-        yield f"Left out {summary.sub_agent_steps} steps of sub-agents"
+        yield f"Left out {_counted(summary.sub_agent_steps, 'step')} of sub-agents"
     if options.kind not in _GRADED and summary.not_passed:
-        yield f"{summary.not_passed} examples did not pass (--only passed leaves them out)"
+        n_failed = _counted(summary.not_passed, "example")
+        yield f"{n_failed} did not pass (--only passed leaves them out)"
     if options.kind not in _GRADED and summary.not_graded:
-        yield f"{summary.not_graded} examples are not graded"
+        yield f"Not graded: {_counted(summary.not_graded, 'example')}"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -17,7 +17,7 @@ from assay.testing.model.server import serve
         "assay mock-model script.json --port-file port.txt --log requests.jsonl",
     ),
 )
-@click.argument("script", type=InFile(stdin=Path("/dev/stdin")))
+@click.argument("script", type=InFile(stdin=Path("/dev/stdin"), exists=True))
 @click.option(
     "-p",
     "--port",

@@ -148,8 +148,8 @@ class InFile(click.Path):
     It comes out as None, or as another value for it.
     """
 
-    def __init__(self, stdin: Path | None = None) -> None:
-        super().__init__(path_type=Path)
+    def __init__(self, stdin: Path | None = None, *, exists: bool = False) -> None:
+        super().__init__(path_type=Path, exists=exists, dir_okay=not exists)
         self._stdin = stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -156,6 +156,8 @@ class Export:
             why = f"not finished ({trial.failure.cause})"
         if why is None and graded and trial.passed is None:
             why = "not graded"
+        if why is None and not trial.turns:
+            why = "no prompt"
         if why is None and single and len(trial.turns) != 1:
             why = "several turns"
         messages = self._conversation(trial) if why is None else []

@@ -180,13 +180,16 @@ def _omitting(node: Any) -> set[str]:
         if not isinstance(node, msgspec.Struct) or id(node) in seen:
             continue
         seen.add(id(node))
-        if (
-            isinstance(node, msgspec.inspect.StructType)
-            and node.cls.__struct_config__.omit_defaults
-        ):
+        if isinstance(node, msgspec.inspect.StructType) and _leaves_out_nulls(node.cls):
             found.add(node.cls.__name__)
         waiting += [getattr(node, name) for name in node.__struct_fields__]
     return found
+
+
+def _leaves_out_nulls(kind: Any) -> bool:
+    # People write adapter schemas, and leave out what they do not need.
+    by_hand = kind.__module__ == AdapterSchema.__module__
+    return by_hand or bool(kind.__struct_config__.omit_defaults)
 
 
 def _drop_null(field: dict[str, Any]) -> None:

@@ -128,7 +128,7 @@ def _call(step: ToolCall, call_id: str) -> dict[str, Any]:
 
 
 def _result(step: ToolCall, call_id: str) -> ChatMessage:
-    content = step.output if step.output is not UNSET else step.error or ""
+    content = step.error or "" if step.output in (UNSET, None) else step.output
     if not isinstance(content, str):
         content = msgspec.json.encode(content).decode()
     return {"role": "tool", "tool_call_id": call_id, "name": step.name, "content": content}
