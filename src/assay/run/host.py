@@ -352,7 +352,8 @@ class ServedProgram(_Served):
         if n_new > 0:
             new = os.pread(self._err.fileno(), n_new, self._n_shown)
             self._n_shown += len(new)
-            sys.stderr.write(new.decode("utf-8", "replace"))
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                sys.stderr.write(new.decode("utf-8", "replace"))
 
     def _why_no_answer(self) -> str:
         why = super()._why_no_answer()
