@@ -142,15 +142,13 @@ def test_a_grader_that_fails_on_every_label_says_how(assay: Callable[..., Any], 
     assert "nothing to compare with" in done.stderr
 
 
-def test_trials_are_refused_not_taken_for_rows_without_failures(
-    assay: Callable[..., Any], tmp_path: Path
-):
+def test_a_row_without_trials_is_refused(assay: Callable[..., Any], tmp_path: Path):
     path = tmp_path / "trials.jsonl"
     path.write_text('{"id": "a", "input": "q", "k": 1, "trials": [], "metadata": {}}\n')
     for words in ([], ["--export", tmp_path / "sheet.jsonl"]):
         done = assay("calibrate", path, *words)
         assert done.code == 1
-        assert "trials.jsonl:1: this is a row of `assay trials`" in done.stderr
+        assert "trials.jsonl:1: `trials` is empty" in done.stderr
 
 
 def test_a_filled_sheet_is_not_overwritten(

@@ -164,10 +164,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
 
 
 def _refuse_ungraded(rows: RowFile, drawn: Drawn) -> None:
+    what = "trials" if rows.has_trials else "rows"
     if not drawn.n_graded and drawn.n_ungraded:
-        what = "trials" if rows.has_trials else "rows"
         msg = f"{rows.name}: none of the {drawn.n_ungraded} {what} is graded"
         raise InputError(msg, hint=f"grade them first: assay grade {rows.name} -g GRADER -o FILE")
+    if not drawn.n_graded and drawn.n_unmeasured:
+        msg = f"{rows.name}: none of the {drawn.n_unmeasured} {what} measures the agent"
+        raise InputError(msg, hint="run them again: --resume of the command that wrote the file")
 
 
 def _export(rows: RowFile, options: _Options) -> None:

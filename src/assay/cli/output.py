@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
@@ -315,7 +316,7 @@ class Sink:
             if (spec := by_id.get(key.id)) is None:
                 continue
             resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
-            if resume.grades_again(key.identity, spec, key.attempts):
+            if resume.grades_again(key.identity, spec, partial(getattr, key, "attempts")):
                 outdated.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)

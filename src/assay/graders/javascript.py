@@ -2,16 +2,19 @@
 
 import re
 import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.errors import InputError, PluginError
+from assay.errors import InputError, Interrupted, PluginError
 from assay.graders.frozen_modules import FrozenModules, Where
-from assay.graders.program import ask_served, check_value, question
+from assay.graders.program import check_value, question
 from assay.graders.python_code import fingerprint
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
@@ -26,13 +29,25 @@ _INSTALL = "npm install -g bun, or: curl -fsSL https://bun.sh/install | bash"
 _PACKAGE = re.compile(r"Cannot find (?:package|module) ['\"]([^./'\"][^'\"]*)['\"]")
 
 
+_QUICK_S = 0.05
+_MOST_ASKED = 256
+"""How many trials are sent together while answers come within that time."""
+
+
 class _Answer(msgspec.Struct):
     value: Any = None
     error: str | None = None
     ended: bool = False
 
+    def get(self) -> Any:
+        """Return what the function returned, or raise what it threw."""
+        if self.error is not None:
+            raise PluginError(self.error)
+        return self.value
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+
+_ANSWERS = msgspec.json.Decoder(_Answer)
+_ENCODER = msgspec.json.Encoder()
 
 
 @dataclass
@@ -80,25 +95,51 @@ class JavaScriptFile:
         return [text for texts in said for text in texts]
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        value = self.ask(question(trial), host)
-        self._frozen.main.refuse_changes(trial.cwd)
-        if value is None:
-            msg = "Invalid grader result: `grade` returned nothing, not { pass, score }"
-            raise PluginError(msg)
-        return check_value(value)
+        (answer,) = self.grade_many([trial], host)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def grade_many(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
+        """Yield for each trial what grade() would return or raise.
+
+        Several are asked at once while that is quick: to wait for each answer takes longer than
+        most functions do. A slow one is asked about one trial at a time.
+        """
+        ahead, size = iter(trials), 1
+        while batch := list(islice(ahead, size)):
+            started_s = time.monotonic()
+            answers = self._ask_all([question(trial) for trial in batch], host)
+            for trial, answer in zip(batch, answers, strict=True):
+                yield self._grade(trial, answer)
+            quick = time.monotonic() - started_s < _QUICK_S
+            size = min(2 * size, _MOST_ASKED) if quick else 1
+
+    def _grade(self, trial: Trial, answer: _Answer) -> Grade | Exception:
+        try:
+            self._frozen.main.refuse_changes(trial.cwd)
+            if answer.error is None and answer.value is None:
+                msg = "Invalid grader result: `grade` returned nothing, not { pass, score }"
+                return PluginError(msg)
+            return check_value(answer.get())
+        except PluginError as error:
+            return error
 
     def ask(self, asked: dict[str, Any] | None, host: Host) -> Any:
         """Call the function with one argument; None only loads the module."""
-        line = msgspec.json.encode(asked)
+        (answer,) = self._ask_all([asked], host)
+        return answer.get()
 
-        def put(where: Where) -> Any:
-            served = self._served(where, host)
-            answer = _ANSWER.decode(ask_served(served, line, self.timeout_s))
-            if answer.ended:
-                served.close()  # it may not have ended yet when the next question comes
-            if answer.error is not None:
-                raise PluginError(answer.error)
-            return answer.value
+    def _ask_all(self, asked: Sequence[dict[str, Any] | None], host: Host) -> list[_Answer]:
+        """Put questions to the module; one that it dies of goes to nobody, the rest to another."""
+
+        def put(where: Where) -> list[_Answer]:
+            answers: list[_Answer] = []
+            while left := asked[len(answers) :]:
+                served = self._served(where, host)
+                served.send(_ENCODER.encode_lines(left))
+                answers += _received(served, len(left), self.timeout_s)
+            return answers
 
         return self._frozen.use(put)
 
@@ -124,6 +165,22 @@ class JavaScriptFile:
         if found < first:
             msg = f"{self.path}: Node.js {said.lstrip('v')} cannot run TypeScript"
             raise InputError(msg, hint=f"install bun ({_INSTALL}), or Node.js 22.18 or later")
+
+
+def _received(served: Served, n: int, timeout_s: float) -> list[_Answer]:
+    """Return the answers to n questions; fewer if the process ended, the last then says why."""
+    answers: list[_Answer] = []
+    while len(answers) < n:
+        try:
+            answers += _ANSWERS.decode_lines(served.receive(timeout_s))
+        except Interrupted:
+            raise
+        except PluginError as error:
+            answers.append(_Answer(error=f"Grader {error.message}", ended=True))
+        if answers and answers[-1].ended:
+            served.close()  # it may not have ended yet when the next question comes
+            break
+    return answers
 
 
 def _runtime(file: Path) -> str:

@@ -427,9 +427,6 @@ class _BatchGrader:
             except InputError as error:
                 unreadable.append(error)
                 return
-            if not trials:
-                unreadable.append(InputError(f"{place}: `trials` is empty"))
-                return
             whole = _TrialsRow(line, self._signature)
             for trial in trials:
                 yield place, trial, whole

@@ -61,16 +61,19 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         raise InputError(msg, hint=hint)
 
     def grades_again(
-        self, identity: Identity | UnsetType | None, spec: TrialSpec, attempts: Iterable[Attempt]
+        self,
+        identity: Identity | UnsetType | None,
+        spec: TrialSpec,
+        attempts: Callable[[], Iterable[Attempt]],
     ) -> bool:
         """Whether a finished row is put to the graders: to others than it was, or for once.
 
-        attempts are its trials, by which rows are judged that do not tell their graders.
+        attempts returns its trials; they decide about rows that do not tell their graders.
         """
         if not self.graders:
             return False
         if not identity or spec.identity is None:
-            return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts)
+            return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
         return (self.regrade or not identity.graders) and identity.graders != spec.identity.graders
 
     def replaces(self, key: RowKey) -> bool:

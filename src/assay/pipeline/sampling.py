@@ -29,15 +29,18 @@ class Drawn(msgspec.Struct, kw_only=True):
     """Rows with a verdict, whatever it is."""
     n_ungraded: int = 0
     """Rows that a grader could have judged, and none has."""
+    n_unmeasured: int = 0
+    """Rows that do not measure the agent, and so cannot be graded."""
 
 
 def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
     reservoir = _Reservoir(size, f"failures:{seed}")
-    n_undecided = n_graded = n_ungraded = 0
+    n_undecided = n_graded = n_ungraded = n_unmeasured = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
         if row.score is None:
-            n_ungraded += row.failure is None or row.failure.answered
+            gradable = row.failure is None or row.failure.cause.startswith("agent_")
+            n_ungraded, n_unmeasured = n_ungraded + gradable, n_unmeasured + (not gradable)
             continue
         n_graded += 1
         if row.score.pass_:
@@ -52,6 +55,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
         n_undecided=n_undecided,
         n_graded=n_graded,
         n_ungraded=n_ungraded,
+        n_unmeasured=n_unmeasured,
     )
 
 

@@ -136,7 +136,7 @@ def judge_again(
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=captured.cwd or None,
+        cwd=_worked_in(captured) or spec.surroundings.cwd,
         reference=spec.prompt.reference,
         row=row,
     )
@@ -145,6 +145,13 @@ def judge_again(
         failure = None  # the graders judge by the world's evidence
     verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
     return verdict, _changes(graders, trial)
+
+
+def _worked_in(captured: Capture | TrialEntry) -> str | None:
+    """Return where the agent worked; rows of earlier versions have it elsewhere."""
+    if isinstance(captured, TrialEntry):
+        return captured.cwd or captured.workspace_dir or None
+    return captured.cwd or captured.metadata.get("workspaceDir")
 
 
 def grade_row_again(

@@ -3,6 +3,7 @@
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -186,7 +187,7 @@ class TrialRows:
 
     def _take(self, done: FinishedTrial) -> None:
         """Keep a finished trial, in place of an earlier one of this number."""
-        attempt = _attempt(done.entry)
+        (attempt,) = _attempts(done.entry)
         known = self._finished.setdefault(done.id, [])
         known[:] = [other for other in known if other.entry.trial_num != done.entry.trial_num]
         if self._known or not self._resume.runs_again(done.id, attempt):
@@ -216,7 +217,7 @@ class TrialRows:
             spec = specs[prompt_id]
             for number, done in enumerate(self._finished[prompt_id]):
                 resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
-                if resume.grades_again(done.identity, spec, [_attempt(done.entry)]):
+                if resume.grades_again(done.identity, spec, partial(_attempts, done.entry)):
                     entry = grade_entry_again(spec, done.entry, resume.graders)
                     self._finished[prompt_id][number] = _finished(spec, entry)
                 if done.entry.trial_num > self._k:
@@ -232,9 +233,9 @@ class TrialRows:
             )
 
 
-def _attempt(entry: TrialEntry) -> Attempt:
+def _attempts(entry: TrialEntry) -> list[Attempt]:
     passed = None if entry.pass_ is UNSET else entry.pass_
-    return Attempt(failure=entry.failure or None, pass_=passed)
+    return [Attempt(failure=entry.failure or None, pass_=passed)]
 
 
 def _finished(spec: TrialSpec, entry: TrialEntry) -> FinishedTrial:

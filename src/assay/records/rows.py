@@ -404,6 +404,9 @@ def split_trials(place: Place, line: bytes) -> list[bytes]:
     metadata = _decoded(place, row.get("metadata"), dict[str, Any]) or {}
     entries = _decoded(place, row["trials"], list[dict[str, msgspec.Raw]]) or []
     checked = _decoded(place, row["trials"], list[_Entry]) or []
+    if not entries:
+        msg = f"{place}: `trials` is empty"
+        raise InputError(msg, hint="each row of `assay trials` has at least one trial")
     return [
         msgspec.json.encode(_trial_row(number, shared, metadata, *both)) + b"\n"
         for number, both in enumerate(zip(entries, checked, strict=True), 1)

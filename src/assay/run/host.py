@@ -344,15 +344,17 @@ class ServedProgram(_Served):
             os.close(write_end)
         super().__init__(process, out, out)
 
-    def ask(self, line: bytes, timeout_s: float) -> bytes:
-        """Write one line and return the one that comes back; keep stderr from growing for ever."""
-        answer = super().ask(line, timeout_s)
+    def receive(self, timeout_s: float) -> bytes:
+        """Wait for the next answers; keep stderr from growing for ever."""
+        answers = super().receive(timeout_s)
+        if self._err.closed:
+            return answers
         self._show()
         if os.fstat(self._err.fileno()).st_size > _STDERR_BYTES:
             self._err.seek(0)  # the program shares this file position, so it goes on at the start
             self._err.truncate()
             self._n_shown = 0
-        return answer
+        return answers
 
     def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
         super().close(term_s, linger_s)
@@ -367,7 +369,8 @@ class ServedProgram(_Served):
         if n_new > 0:
             new = os.pread(self._err.fileno(), n_new, self._n_shown)
             self._n_shown += len(new)
-            sys.stderr.write(new.decode("utf-8", "replace"))
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                sys.stderr.write(new.decode("utf-8", "replace"))
 
     def _why_no_answer(self) -> str:
         why = super()._why_no_answer()
