@@ -35,6 +35,7 @@ def divided(line: str) -> tuple[str, str]:
         ("p.jsonl sh --x=1 --model m --sandbox -q", "p.jsonl --sandbox -q", "sh --x=1 --model m"),
         ("p.jsonl -o o -- sh -o x -s y", "p.jsonl -o o", "sh -o x -s y"),
         ("p.jsonl sh run -o o -- -o x", "p.jsonl -o o", "sh run -- -o x"),
+        ("p.jsonl -qj 4 sh x -qj4", "p.jsonl -qj 4 -qj4", "sh x"),
         ("--stdin sh x -o o", "--stdin -o o", "sh x"),
         ("--benchmark b sh x", "--benchmark b", "sh x"),
         # A second prompt file is no program, wherever the agent is named.

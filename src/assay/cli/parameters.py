@@ -84,7 +84,7 @@ class _Words:
             self.ours.append(word)
 
     def _take_option(self, word: str, rest: list[str]) -> None:
-        name, attached = word.partition("=")[::2] if word[:2] == "--" else (word[:2], word[2:])
+        name = word.partition("=")[0] if word[:2] == "--" else word[:2]
         option = self._options.get(name)
         describes_agent = option is not None and option.name in _DESCRIBES_AGENT
         if self.program and (option is None or describes_agent):
@@ -95,10 +95,20 @@ class _Words:
         if self.program:
             self.taken_back.append(name)
         self.ours.append(word)
-        # --sandbox may stand alone: see WithSandbox.
-        takes_value = option is not None and not option.is_flag and name != "--sandbox"
-        if takes_value and not attached and rest:
+        if self._value_follows(word) and rest:
             self.ours.append(rest.pop(0))
+
+    def _value_follows(self, word: str) -> bool:
+        """Whether the next word is the value of this option; -qj 4 is -q and -j 4."""
+        if word[:2] == "--":
+            # --sandbox may stand alone: see WithSandbox.
+            return "=" not in word and word != "--sandbox" and self._takes_value(word)
+        takes = [self._takes_value(f"-{letter}") for letter in word[1:]]
+        return True in takes and takes.index(True) == len(takes) - 1
+
+    def _takes_value(self, name: str) -> bool:
+        option = self._options.get(name)
+        return option is not None and not option.is_flag
 
     def _starts_program(self, word: str, rest: list[str]) -> bool:
         """Whether a word behind the prompts is a program; a second prompt file is none."""

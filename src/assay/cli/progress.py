@@ -103,7 +103,7 @@ class Progress:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self.tally.running.pop(spec.folder, None)
-        self._show(result.id, failure, result.timing.total, passed)
+        self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
         """How the run went, in one line."""
@@ -136,18 +136,20 @@ class Progress:
             self._reasons.setdefault(failure.cause, (failure.message.splitlines() or [""])[0][:200])
 
     def _show(
-        self, prompt_id: str, failure: Failure | None, total_ms: float, passed: bool | None
+        self, spec: TrialSpec, failure: Failure | None, total_ms: float, passed: bool | None
     ) -> None:
         self._remember(failure)
         if self._json:
             cause = str(failure.cause) if failure else None
-            event = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}
+            event = {"id": spec.prompt.id, "ms": total_ms, "pass": passed, "cause": cause}
             self._write_event("finished", **event, **self._numbers())
         if self._plain:
             sign = "!" if failure else "✗" if passed is False else "✓"
             why = f" - {failure.cause}: {failure.message}" if failure else ""
             why = why or (" - did not pass" if passed is False else "")
-            self.say(f"{sign} {visible_line(prompt_id)} ({total_ms:.0f} ms){why}")
+            name = visible_line(spec.prompt.id)
+            name += f" #{spec.number}" if self.tally.has_repeats else ""
+            self.say(f"{sign} {name} ({total_ms:.0f} ms){why}")
             self.say(f"Progress: {self.tally.done_text()}{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
