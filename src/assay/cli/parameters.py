@@ -1,11 +1,11 @@
 """Parameters that several commands take, and that need nothing but click."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
-from shutil import which
 from typing import Any, ClassVar
 
 import click
@@ -116,7 +116,18 @@ class _Words:
             return False
         named = self._names_agent or any(map(_names_agent, rest))
         is_file = word.endswith((".jsonl", ".json"))
-        return not named or "headless" in (word, *rest) or bool(not is_file and which(word))
+        return not named or "headless" in (word, *rest) or (not is_file and can_start(word))
+
+
+def can_start(program: str) -> bool:
+    """Whether there is such a program, here or on the PATH."""
+    from assay.run.process import is_program, program_places  # late: few commands start any
+
+    places = program_places(program, str(Path.cwd()), os.environ.get("PATH", os.defpath))
+    try:
+        return any(map(is_program, places))
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 def _names_agent(word: str) -> bool:
