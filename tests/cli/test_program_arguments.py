@@ -97,6 +97,8 @@ def test_a_local_adapter_script(
     assert "takes -o from behind it" in done.stderr
     quiet = assay("capture", prompts("hello"), *words[:3], "-o", "again.jsonl", "-q")
     assert quiet.stderr == ""
+    events = assay("capture", prompts("hello"), *words[:3], "-o", "json.jsonl", "--json").stderr
+    assert all(json.loads(line)["event"] for line in events.splitlines())
 
 
 def test_a_schema_is_found_from_the_workspace(

@@ -148,6 +148,18 @@ def test_extract_without_a_schema_refuses_rows_of_events(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_row_of_an_agent_that_never_started_is_read_without_a_schema(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF not a program")
+    program.chmod(0o755)
+    raw = assay("run", prompts("x"), "--simple", f"{program} {{}}")
+    (row,) = assay("extract", stdin=raw.stdout).rows
+    assert row["failure"]["cause"] == "spawn"
+    assert row["output"] == ""
+
+
 @pytest.mark.parametrize("command", ["capture", "trials", "run", "headless"])
 def test_simple_without_a_place_for_the_prompt_is_refused(
     assay: Callable, prompts: Callable, command: str

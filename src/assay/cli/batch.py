@@ -216,7 +216,7 @@ def plan_captures(
     work = CaptureTrial(graders, options.retries, debug_trace(options))
     batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
     freeze(graders)
-    if ctx.meta["taken_back"] and not options.quiet:
+    if ctx.meta["taken_back"] and not options.quiet and not options.as_json:
         _say_program(ctx)
     return batch, work
 
