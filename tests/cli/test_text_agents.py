@@ -392,6 +392,17 @@ def test_a_relative_script_is_found_from_other_folders(
     assert "failure" not in done.rows[0]
 
 
+def test_the_identity_of_a_shell_command_knows_its_scripts(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.sh").write_text("echo one")
+    words = ("capture", prompts("a"), "--shell", "sh './agent.sh'; true")
+    (first,) = assay(*words).rows
+    (tmp_path / "agent.sh").write_text("echo two")
+    (second,) = assay(*words).rows
+    assert first["identity"]["program"] != second["identity"]["program"]
+
+
 def test_trials_of_a_text_agent(assay: Callable, prompts: Callable, ways: dict[str, Any]) -> None:
     file = prompts({"id": "a", "input": "yes", "hint": "yes"})
     (row,) = assay("trials", file, *ways["simple"], "-k", 3, "-g", "contains").rows
