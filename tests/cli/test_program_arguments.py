@@ -35,6 +35,7 @@ def divided(line: str) -> tuple[str, str]:
         ("p.jsonl sh --x=1 --model m --sandbox -q", "p.jsonl --sandbox -q", "sh --x=1 --model m"),
         ("p.jsonl -o o -- sh -o x -s y", "p.jsonl -o o", "sh -o x -s y"),
         ("p.jsonl sh run -o o -- -o x", "p.jsonl -o o", "sh run -- -o x"),
+        ("p.jsonl -qj 4 sh x -qj4", "p.jsonl -qj 4 -qj4", "sh x"),
         ("--stdin sh x -o o", "--stdin -o o", "sh x"),
         ("--benchmark b sh x", "--benchmark b", "sh x"),
         # A second prompt file is no program, wherever the agent is named.
@@ -96,6 +97,8 @@ def test_a_local_adapter_script(
     assert "takes -o from behind it" in done.stderr
     quiet = assay("capture", prompts("hello"), *words[:3], "-o", "again.jsonl", "-q")
     assert quiet.stderr == ""
+    events = assay("capture", prompts("hello"), *words[:3], "-o", "json.jsonl", "--json").stderr
+    assert all(json.loads(line)["event"] for line in events.splitlines())
 
 
 def test_a_schema_is_found_from_the_workspace(

@@ -26,9 +26,9 @@ SPEC = TrialSpec(
 )
 
 
-def capture(passed: bool = True, cause: Cause | None = None) -> Capture:
+def capture(passed: bool = True, cause: Cause | None = None, name: str = "p") -> Capture:
     row = Capture(
-        id="p",
+        id=name,
         input="q",
         output="a",
         trajectory=[],
@@ -45,13 +45,13 @@ def capture(passed: bool = True, cause: Cause | None = None) -> Capture:
 def test_counts_and_expectations() -> None:
     shown = Progress(10, plain=False, quiet=True)
     for n in range(4):
-        shown.finished(SPEC, capture(passed=n > 0))
+        shown.finished(SPEC, capture(passed=n > 0, name=f"p{n}"))
     shown.finished(SPEC, capture(cause=Cause.AGENT_TIMEOUT))
     tally = shown.tally
     assert (tally.n_done, tally.n_passed, tally.n_measured, tally.tokens) == (5, 4, 5, 75)
     assert tally.expected_usd == pytest.approx(0.1)
     assert tally.left_s == pytest.approx(tally.seconds, rel=0.2)
-    assert tally.rate_text() == "pass 80% (38% to 96%)"
+    assert tally.rate_text() == "pass 80% (26% to 98%)"
     assert tally.line().startswith("5/10 done, 0:00 left, pass 80%")
     assert tally.line().endswith("75 tokens, $0.05 of about $0.10, 1 agent_timeout")
     assert clock_text(3725) == "1:02:05"
@@ -151,7 +151,7 @@ def test_prompts_and_trials_are_counted_apart(
     assert "Agent: echo; concurrency: 1" in done.stderr
     assert "Progress: 0/2 prompts completed (1/4 trials)" in done.stderr
     assert "Progress: 2/2 prompts completed (4/4 trials)" in done.stderr
-    assert done.stderr.count("✓ a (") == done.stderr.count("✗ b (") == 2
+    assert [done.stderr.count(sign) for sign in ("✓ a #1 (", "✓ a #2 (", "✗ b #2 (")] == [1, 1, 1]
     more = assay("trials", *words, "-k", 2, "-o", "t.jsonl", "--resume")
     assert "0 trials to run" in more.stderr
     one = assay("capture", *words)

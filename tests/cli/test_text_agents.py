@@ -148,6 +148,18 @@ def test_extract_without_a_schema_refuses_rows_of_events(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_row_of_an_agent_that_never_started_is_read_without_a_schema(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF not a program")
+    program.chmod(0o755)
+    raw = assay("run", prompts("x"), "--simple", f"{program} {{}}")
+    (row,) = assay("extract", stdin=raw.stdout).rows
+    assert row["failure"]["cause"] == "spawn"
+    assert row["output"] == ""
+
+
 @pytest.mark.parametrize("command", ["capture", "trials", "run", "headless"])
 def test_simple_without_a_place_for_the_prompt_is_refused(
     assay: Callable, prompts: Callable, command: str
@@ -378,6 +390,17 @@ def test_a_relative_script_is_found_from_other_folders(
     done = assay("capture", prompts("hello"), *ways[way], place)
     assert done.rows[0]["output"] == "hello", done
     assert "failure" not in done.rows[0]
+
+
+def test_the_identity_of_a_shell_command_knows_its_scripts(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.sh").write_text("echo one")
+    words = ("capture", prompts("a"), "--shell", "sh './agent.sh'; true")
+    (first,) = assay(*words).rows
+    (tmp_path / "agent.sh").write_text("echo two")
+    (second,) = assay(*words).rows
+    assert first["identity"]["program"] != second["identity"]["program"]
 
 
 def test_trials_of_a_text_agent(assay: Callable, prompts: Callable, ways: dict[str, Any]) -> None:

@@ -213,3 +213,22 @@ def capture_in(
         assert done.returncode == 0, done.stderr
     asked = log.read_text()
     return json.loads((folder / out).read_text()), asked
+
+
+def test_in_plain_text_without_a_schema(
+    agent_program: Callable[[str], Path], assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    """Its -p without any format is a text agent; the second turn is told of the first."""
+    script = {"steps": [{"text": "Noted: 42."}], "threads": []}
+    later = {"when": {"firstUserContains": "Assistant: Noted"}, "steps": [{"text": "It was 42."}]}
+    file = prompts({"id": "a", "input": ["Remember 42.", "Which number?"], "hint": "42"})
+    with ScriptedModel(script | {"threads": [later]}) as model:
+        env = {**ENV, "ANTHROPIC_BASE_URL": model.url}
+        names = [word for name in env for word in ("--env", name)]
+        agent = ("--simple", f"{agent_program('claude')} -p {{}}", "-g", "contains")
+        done = assay("capture", file, *agent, "--isolate", *names, "-t", 120_000, env=env)
+    (row,) = done.rows
+    assert "failure" not in row, done
+    assert [step["content"] for step in row["trajectory"]] == ["Noted: 42.", "It was 42."]
+    assert row["score"]["pass"] is True
+    assert row["metadata"]["agent"] == "claude"

@@ -66,8 +66,8 @@ class SimpleAdapter(TextAdapter):
             msg = f"--simple {self.template!r}: {error}"
             raise InputError(msg) from error
         used = sorted(_SHELL_WORDS.intersection(words))
-        if used or not words:
-            msg = f"--simple {self.template!r} needs a shell for {' '.join(used) or 'nothing'}"
+        if used:
+            msg = f"--simple {self.template!r} needs a shell for {' '.join(used)}"
             raise InputError(msg, hint='use --shell, with the prompt as "$PROMPT"')
         if not any("{}" in word for word in words):
             msg = f"--simple {self.template!r} has no {{}}, so the agent would get no prompt"

@@ -25,6 +25,7 @@ from assay.cli.progress import Progress, counted_noun, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
+from assay.plugin import PromptRow
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
@@ -55,23 +56,16 @@ class CommandBatch:
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self.resume = resume_of(options, graders, k)
         self._k = k
-        self._source = f"benchmark {benchmark.name}"
-        if benchmark.name == "prompts":
-            self._source = benchmark.options.get("path") or "stdin"
-        rows = read_prompts(benchmark)
-        has_turns = any(len(prompt.turns) > 1 for prompt, _ in rows)
-        if turns_alone and has_turns and "template" in agent.options:
+        self._source, rows = _read(benchmark)
+        if turns_alone and _have_turns(rows) and "template" in agent.options:
             agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
+        self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
+        chosen = choose(rows, options.filters, options.limit)
         self._agent = plugins.adapter(agent)
-        self._forgets = has_turns and forgets_turns(self._agent, "a session")
-        shared = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
-        self._setting = shared
-        if not rows:
-            hint = f"\n  {HINT}" if benchmark.name == "prompts" else ""
-            click.echo(f"{self._source}: no prompts, so there is nothing to run{hint}", err=True)
-        names = folder_names(prompt.id for prompt, _ in rows)
+        self._forgets = _have_turns(chosen) and forgets_turns(self._agent, "a session")
+        shared, names = self._setting, folder_names(prompt.id for prompt, _ in rows)
         self.batch = Batch(
-            specs=plan(choose(rows, options.filters, options.limit), names, shared, k),
+            specs=plan(chosen, names, shared, k),
             run_token=shared.run_token,
             resume=self.mode == "resume",
             workers=options.concurrency,
@@ -174,6 +168,23 @@ _REMEDY = (
 )
 
 
+def _read(benchmark: PluginRef) -> tuple[str, list[PromptRow]]:
+    """Read the prompts, and say where they come from."""
+    is_file = benchmark.name == "prompts"
+    source = f"benchmark {benchmark.name}"
+    if is_file:
+        source = benchmark.options.get("path") or "stdin"
+    rows = read_prompts(benchmark)
+    if not rows:
+        hint = f"\n  {HINT}" if is_file else ""
+        click.echo(f"{source}: no prompts, so there is nothing to run{hint}", err=True)
+    return source, rows
+
+
+def _have_turns(rows: Sequence[PromptRow]) -> bool:
+    return any(len(prompt.turns) > 1 for prompt, _ in rows)
+
+
 def _say_where(around: Surroundings) -> None:
     """Say once what the agents can see besides their prompts."""
     if around.workspace_dir is None:
@@ -205,7 +216,7 @@ def plan_captures(
     work = CaptureTrial(graders, options.retries, debug_trace(options))
     batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
     freeze(graders)
-    if ctx.meta["taken_back"] and not options.quiet:
+    if ctx.meta["taken_back"] and not options.quiet and not options.as_json:
         _say_program(ctx)
     return batch, work
 

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from assay.cli.parameters import (
     InFile,
     Number,
     append_option,
+    can_start,
     claim_stdin,
     concurrency_option,
     container_option,
@@ -375,7 +375,7 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
         raise click.UsageError(msg)
     # Our own server of agents, also where `assay` is not on the PATH.
     ours = {"assay": program[1:], "headless": program}.get(program[0])
-    if ours is None or which(program[0]):
+    if ours is None or can_start(program[0]):
         return _with_options(PluginRef(name="acp", options={"command": program}), options)
     command, name = [sys.executable, "-m", "assay", *ours], shlex.join(["assay", *ours])
     return _with_options(PluginRef(name="acp", options={"command": command, "name": name}), options)

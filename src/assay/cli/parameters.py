@@ -1,11 +1,11 @@
 """Parameters that several commands take, and that need nothing but click."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
-from shutil import which
 from typing import Any, ClassVar
 
 import click
@@ -84,7 +84,7 @@ class _Words:
             self.ours.append(word)
 
     def _take_option(self, word: str, rest: list[str]) -> None:
-        name, attached = word.partition("=")[::2] if word[:2] == "--" else (word[:2], word[2:])
+        name = word.partition("=")[0] if word[:2] == "--" else word[:2]
         option = self._options.get(name)
         describes_agent = option is not None and option.name in _DESCRIBES_AGENT
         if self.program and (option is None or describes_agent):
@@ -95,10 +95,20 @@ class _Words:
         if self.program:
             self.taken_back.append(name)
         self.ours.append(word)
-        # --sandbox may stand alone: see WithSandbox.
-        takes_value = option is not None and not option.is_flag and name != "--sandbox"
-        if takes_value and not attached and rest:
+        if self._value_follows(word) and rest:
             self.ours.append(rest.pop(0))
+
+    def _value_follows(self, word: str) -> bool:
+        """Whether the next word is the value of this option; -qj 4 is -q and -j 4."""
+        if word[:2] == "--":
+            # --sandbox may stand alone: see WithSandbox.
+            return "=" not in word and word != "--sandbox" and self._takes_value(word)
+        takes = [self._takes_value(f"-{letter}") for letter in word[1:]]
+        return True in takes and takes.index(True) == len(takes) - 1
+
+    def _takes_value(self, name: str) -> bool:
+        option = self._options.get(name)
+        return option is not None and not option.is_flag
 
     def _starts_program(self, word: str, rest: list[str]) -> bool:
         """Whether a word behind the prompts is a program; a second prompt file is none."""
@@ -106,7 +116,18 @@ class _Words:
             return False
         named = self._names_agent or any(map(_names_agent, rest))
         is_file = word.endswith((".jsonl", ".json"))
-        return not named or "headless" in (word, *rest) or bool(not is_file and which(word))
+        return not named or "headless" in (word, *rest) or (not is_file and can_start(word))
+
+
+def can_start(program: str) -> bool:
+    """Whether there is such a program, here or on the PATH."""
+    from assay.run.process import is_program, program_places  # late: few commands start any
+
+    places = program_places(program, str(Path.cwd()), os.environ.get("PATH", os.defpath))
+    try:
+        return any(map(is_program, places))
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 def _names_agent(word: str) -> bool:

@@ -103,7 +103,7 @@ class Progress:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self.tally.running.pop(spec.folder, None)
-        self._show(result.id, failure, result.timing.total, passed)
+        self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
         """How the run went, in one line."""
@@ -136,18 +136,20 @@ class Progress:
             self._reasons.setdefault(failure.cause, (failure.message.splitlines() or [""])[0][:200])
 
     def _show(
-        self, prompt_id: str, failure: Failure | None, total_ms: float, passed: bool | None
+        self, spec: TrialSpec, failure: Failure | None, total_ms: float, passed: bool | None
     ) -> None:
         self._remember(failure)
         if self._json:
             cause = str(failure.cause) if failure else None
-            event = {"id": prompt_id, "ms": total_ms, "pass": passed, "cause": cause}
+            event = {"id": spec.prompt.id, "ms": total_ms, "pass": passed, "cause": cause}
             self._write_event("finished", **event, **self._numbers())
         if self._plain:
             sign = "!" if failure else "✗" if passed is False else "✓"
             why = f" - {failure.cause}: {failure.message}" if failure else ""
             why = why or (" - did not pass" if passed is False else "")
-            self.say(f"{sign} {visible_line(prompt_id)} ({total_ms:.0f} ms){why}")
+            name = visible_line(spec.prompt.id)
+            name += f" #{spec.number}" if self.tally.has_repeats else ""
+            self.say(f"{sign} {name} ({total_ms:.0f} ms){why}")
             self.say(f"Progress: {self.tally.done_text()}{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
@@ -269,13 +271,8 @@ class Tally(msgspec.Struct):
 
     def rate_text(self) -> str:
         """The pass rate so far, with its interval."""
-        if not self.n_measured:
-            return ""
-        from assay.stats.rates import wilson_interval  # late: numpy
-
-        interval = wilson_interval(self.n_passed, self.n_measured)
-        ends = f" ({interval.low:.0%} to {interval.high:.0%})" if interval else ""
-        return f"pass {self.n_passed / self.n_measured:.0%}{ends}"
+        found = _rate_and_ends(self.passes)
+        return f"pass {found[0]} ({found[1]})" if found else ""
 
     def cost_text(self) -> str:
         if self.expected_usd is None:
@@ -309,17 +306,27 @@ class Tally(msgspec.Struct):
 
 
 def rate_text(passes: Passes) -> str:
-    """The pass rate with its interval, trials clustered in prompts; nothing without a grade."""
-    if not passes:
+    """The pass rate with its interval in words; nothing without a grade."""
+    found = _rate_and_ends(passes)
+    if not found:
         return ""
+    n_passed, n_measured = (sum(counts) for counts in zip(*passes.values(), strict=True))
+    of = f"{n_passed} of {counted_noun(n_measured, 'trial')}"
+    return f"Pass rate {found[0]} (95% interval {found[1]}), {of}."
+
+
+def _rate_and_ends(passes: Passes) -> tuple[str, str] | None:
+    """The pass rate and its interval as in reports: trials of a prompt are no prompts."""
+    if not passes:
+        return None
     from assay.stats.rates import rate_interval  # late: numpy
 
-    n_passed, n_measured = map(list, zip(*passes.values(), strict=True))
+    # Copied first: a thread that draws may come between.
+    n_passed, n_measured = zip(*list(passes.values()), strict=True)
     rate, interval = rate_interval(n_passed, n_measured)
     if rate is None or interval is None:
-        return ""
-    of = f"{sum(n_passed)} of {counted_noun(sum(n_measured), 'trial')}"
-    return f"Pass rate {rate:.0%} (95% interval {interval.low:.0%} to {interval.high:.0%}), {of}."
+        return None
+    return f"{rate:.0%}", f"{interval.low:.0%} to {interval.high:.0%}"
 
 
 def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:

@@ -205,7 +205,9 @@ def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -
         return version
     if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
         return asked_version(str(path), machine) or ""
-    words = argv[-1].split() if argv[:-1] == ("/bin/sh", "-c") else argv[1:]
+    words: Sequence[str] = argv[1:]
+    if argv[:-1] == ("/bin/sh", "-c"):
+        words = [word.strip("'\";") for word in argv[-1].split()]
     scripts = [Path(around.cwd, word) for word in words if Path(word).suffix in _SCRIPTS]
     # Not Path.is_file, which raises for a word that can be no path.
     files = [file for file in (program, *scripts) if os.path.isfile(file)]  # noqa: PTH113

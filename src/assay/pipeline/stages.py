@@ -75,12 +75,10 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
         """Do the trial; its lines are interpreted only where a failure may be retried."""
-        adapter = plugins.adapter(spec.agent)
-        text_agent = adapter.name if getattr(adapter, "plain_text", False) else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
             with recorded(attempt, trace=self.trace) as recording:
-                raw = raw_output(spec.prompt, recording, text_agent)
+                raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
                 failure = _read(attempt, recording).failure or None if self.retries else None
             attempt = _next_attempt(attempt, failure, self.retries)
@@ -88,11 +86,17 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
         """Return the result of a trial whose worker died."""
-        return raw_output(spec.prompt, lost_trial(why))
+        return raw_output(spec.prompt, lost_trial(why), _text_agent(spec))
 
     def cost_usd(self, result: RawOutput) -> float:
         """Raw lines are not read for their cost."""
         return 0.0
+
+
+def _text_agent(spec: TrialSpec) -> str | None:
+    """Return the name of an agent that prints plain text, else None."""
+    adapter = plugins.adapter(spec.agent)
+    return adapter.name if getattr(adapter, "plain_text", False) else None
 
 
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:

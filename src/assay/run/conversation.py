@@ -228,8 +228,8 @@ class Conversation:
             self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
         if self.trace is not None:
-            argv = [*map(secrets.mask_text, command.argv)]
-            self.trace.started(self._spec, argv, self._places.workspace, env)
+            masked = [*map(secrets.mask_text, command.argv)]
+            self.trace.started(self._spec, masked, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         launch = Launch(
