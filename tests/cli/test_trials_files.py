@@ -268,6 +268,16 @@ def test_a_trial_that_cannot_be_read_is_named(assay, tmp_path, row, said) -> Non
     assert len(done.rows) == 1
 
 
+def test_half_a_character_in_an_output_is_repaired(assay, tmp_path) -> None:
+    text = json.dumps({**ROW, "trials": ROW["trials"][:1]}).replace('"yes"', '"\\ud83d yes"')
+    (tmp_path / "t.jsonl").write_text(text + "\n")
+    assert assay("summarize", "t.jsonl").rows[0]["output"] == "\ufffd yes"
+    assert assay("format", "t.jsonl", "-f", "csv").code == 0
+    done = assay("grade", "t.jsonl", "-g", "contains")  # as for a row of capture
+    assert (done.code, done.stdout) == (1, "")
+    assert "t.jsonl:1: not a JSON object" in done.stderr
+
+
 def test_the_trials_of_either_kind_of_file_look_alike(
     assay, prompts, shell_agent, tmp_path
 ) -> None:

@@ -424,10 +424,13 @@ class _BatchGrader:
                 continue
             try:
                 trials = split_trials(place, line)
+                whole = _TrialsRow(line, self._signature)
             except InputError as error:
                 unreadable.append(error)
                 return
-            whole = _TrialsRow(line, self._signature)
+            except UNREADABLE as error:
+                unreadable.append(_unreadable(place, error))
+                return
             for trial in trials:
                 yield place, trial, whole
 

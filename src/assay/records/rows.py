@@ -390,7 +390,8 @@ def is_trials_row(line: bytes) -> bool:
     try:
         return _KINDS.decode(line).is_trials
     except UNREADABLE:
-        return False
+        repaired = _without_lone_surrogates(line)
+        return repaired is not None and is_trials_row(repaired)
 
 
 def split_trials(place: Place, line: bytes) -> list[bytes]:
@@ -399,6 +400,16 @@ def split_trials(place: Place, line: bytes) -> list[bytes]:
     Each has the id of the prompt and its trialNum. When it started is not known: its timing begins
     at 0. Unknown fields are kept.
     """
+    try:
+        return _split(place, line)
+    except InputError:
+        repaired = _without_lone_surrogates(line)
+        if repaired is None:
+            raise
+    return _split(place, repaired)
+
+
+def _split(place: Place, line: bytes) -> list[bytes]:
     row = decode_line(_PIECES, place, line)
     shared = {name: value for name, value in row.items() if name not in _OF_PROMPT}
     metadata = _decoded(place, row.get("metadata"), dict[str, Any]) or {}
