@@ -4,7 +4,8 @@ Run: python benchmarks/coverage.py [--quick] [--seed N]; ends with 1 when a goal
 Goals: 95 % intervals cover at least 90 % at each point and 93-97 % on average over n = 10..200,
 p = 0.5..0.95, k = 1 and 5; false alarms on identical agents at most 5 %, at each point. A point is
 held to be missed when it is beyond the goal by more than three standard errors of the simulation.
-The difference of scores is held to the 90 % only: on average it covers 97.1 %, a little too wide.
+The difference of scores is held to the 90 % only: it reaches as far as rare large changes may, so
+that it is a little too wide where there are none.
 """
 
 import argparse
@@ -24,12 +25,12 @@ from assay.stats.means import (
 )
 from assay.stats.paired import (
     PairedDifference,
+    compare_amounts,
     compare_rates,
-    paired_interval,
-    pseudo_size_of_scores,
+    score_difference_interval,
 )
 from assay.stats.passk import average_pass_k
-from assay.stats.rates import rate_interval, wilson_interval
+from assay.stats.rates import bound_difference, rate_interval, wilson_interval
 from assay.stats.verdict import GateName, judge_difference, judge_gate
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
@@ -54,12 +55,13 @@ class Study:
             return min(shares) >= floor and 0.93 <= np.mean(shares) <= 0.97
         if self.goal == "floor":
             return min(shares) >= floor
-        ceiling = 0.05 + 3.0 * (0.05 * 0.95 / self.n_repeats) ** 0.5
+        level = 0.025 if self.goal == "alarm25" else 0.05
+        ceiling = level + 3.0 * (level * (1.0 - level) / self.n_repeats) ** 0.5
         return self.goal == "info" or max(shares) <= ceiling
 
     def row(self) -> str:
         shares = np.array(list(self.points.values()))
-        worst = max if self.goal == "alarm" else min
+        worst = max if self.goal.startswith("alarm") else min
         where = worst(self.points, key=lambda key: self.points[key])
         verdict = "-" if self.goal == "info" else "pass" if self.passes() else "MISSED"
         numbers = f"{shares.min():6.3f} {shares.mean():6.3f} {shares.max():6.3f}"
@@ -121,6 +123,13 @@ def run_studies(settings: Settings) -> Iterator[Study]:
     yield from cover_amounts(settings)
     yield from study_pairs(settings)
     yield cover_score_differences(settings)
+    yield cover_rare_drops(settings)
+    yield from cover_heavy_amounts(settings)
+    yield from study_concentrated(settings)
+    yield study_missing(settings)
+    yield study_unequal_trials(settings)
+    yield from study_clusters(settings)
+    yield study_several_runs(settings)
 
 
 def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
@@ -184,10 +193,10 @@ def cover_scores(settings: Settings) -> Iterator[Study]:
 
 
 def cover_amounts(settings: Settings) -> Iterator[Study]:
-    """Cost and latency: BCa on log-normal amounts, mildly and strongly skewed."""
-    for sigma, name in ((0.5, "mild"), (1.0, "strong")):
-        study = Study(f"mean amount, BCa, {name} skew", "info", settings.n_bootstraps)
-        for n in (5, *settings.prompts):
+    """Cost and latency of one run: log-normal amounts, mildly to extremely skewed."""
+    for sigma, name in ((0.5, "mild"), (1.0, "strong"), (2.0, "extreme")):
+        study = Study(f"mean amount, {name} skew", "coverage", settings.n_bootstraps)
+        for n in settings.prompts:
             held, truth = 0, float(np.exp(sigma**2 / 2))
             for values in settings.rng.lognormal(0.0, sigma, (settings.n_bootstraps, n)):
                 held += estimate_mean(values, seed=1, n_resamples=1000).interval.contains(truth)
@@ -268,9 +277,138 @@ def cover_score_differences(settings: Settings) -> Study:
         b = settings.rng.beta(moved * total, (1 - moved) * total, (n_repeats, n))
         gaps = np.where(settings.rng.random(a.shape) < alike, 0.0, b - a)
         # The interval alone: the permutation test beside it would take most of the time.
-        found = [paired_interval(gap, pseudo_size_of_scores(gap))[0] for gap in gaps]
+        found = [score_difference_interval(gap)[0] for gap in gaps]
         held = [interval.contains(-shift) for interval in found]
         study.points[n, p, total, shift, round(alike, 2)] = float(np.mean(held))
+    return study
+
+
+def cover_rare_drops(settings: Settings) -> Study:
+    """Scores that tie or hardly move, and now and then drop from 1 to 0."""
+    n_repeats = 4 * settings.n_shifted_pairs
+    study = Study("difference of scores, rare large drops", "floor", n_repeats)
+    for n, p, jitter in product(settings.prompts, (0.02, 0.05, 0.1, 0.2), (0.0, 0.005, 0.05)):
+        shape = (n_repeats, n)
+        noise = jitter * settings.rng.standard_normal(shape)
+        drops = np.clip(np.where(settings.rng.random(shape) < p, -1.0, noise), -1.0, 1.0)
+        held = [score_difference_interval(d)[0].contains(-p) for d in drops]
+        study.points[n, p, jitter] = float(np.mean(held))
+    return study
+
+
+def cover_heavy_amounts(settings: Settings) -> Iterator[Study]:
+    """Paired log-normal amounts: the difference and the ratio of their means."""
+    difference = Study("difference of amounts, log-normal", "coverage", settings.n_bootstraps)
+    ratio = Study("ratio of amounts, log-normal", "coverage", settings.n_bootstraps)
+    grid = product(settings.prompts, (0.5, 1.0, 2.0), (0.0, 0.7), (0.0, 0.3))
+    for n, sigma, correlation, shift in grid:
+        mean_a, mean_b = np.exp(sigma**2 / 2), np.exp(shift + sigma**2 / 2)
+        held = np.zeros(2)
+        for own in settings.rng.standard_normal((settings.n_bootstraps, 2, n)):
+            other = correlation * own[0] + (1 - correlation**2) ** 0.5 * own[1]
+            a, b = np.exp(sigma * own[0]), np.exp(shift + sigma * other)
+            found = compare_amounts(a, b, seed=1, n_resamples=1000)
+            held += (
+                found.difference_interval.contains(mean_b - mean_a),
+                found.ratio_interval.contains(mean_b / mean_a),
+            )
+        key = (n, sigma, correlation, shift)
+        difference.points[key], ratio.points[key] = held / settings.n_bootstraps
+    yield difference
+    yield ratio
+
+
+def study_concentrated(settings: Settings) -> Iterator[Study]:
+    """A loss of exactly the margin, all of it in prompts that always passed and now always fail."""
+    size = 8 * settings.n_shifted_pairs
+    passes = Study("regression passes, concentrated loss = margin", "alarm25", size)
+    same = Study("verdict same, concentrated loss = margin", "alarm", size)
+    for n, k, margin in product((50, 100, 200), (1, 3, 10), (0.02, 0.05, 0.1)):
+        trials = np.full(n, k)
+        pairs = [
+            compare_rates((trials, trials), (np.where(lost, 0, k), trials), seed=1)
+            for lost in settings.rng.random((size, n)) < margin
+        ]
+        passes.points[n, k, margin] = share(judge_all("regression", pairs, margin), "pass")
+        verdicts = [judge_difference(pair, margin=margin).code for pair in pairs]
+        same.points[n, k, margin] = share(verdicts, "same")
+    yield passes
+    yield same
+
+
+def study_missing(settings: Settings) -> Study:
+    """Prompts that B would have failed are absent: more than the margin allows."""
+    study = Study("regression passes, lost prompts are absent", "alarm25", settings.n_null_pairs)
+    for n, margin in product((100, 200), (0.05, 0.1)):
+        n_absent, passes = round(n * margin * 1.8), 0
+        ones = np.ones(n)
+        measured = np.where(np.arange(n) < n_absent, 0, 1)
+        for _ in range(settings.n_null_pairs):
+            a = settings.rng.binomial(1, 0.97, n)
+            b = settings.rng.binomial(1, 0.97, n) * measured
+            pair = compare_rates((a, ones), (b, measured), seed=1)
+            bounds = bound_difference((a, ones, ones), (b, measured, ones))
+            outcome = judge_gate("regression", pair, margin=margin, bounds=bounds).outcome
+            passes += outcome == "pass"
+        study.points[n, margin] = passes / settings.n_null_pairs
+    return study
+
+
+def study_unequal_trials(settings: Settings) -> Study:
+    """Identical agents, but one of them has more trials of each prompt."""
+    study = Study("verdict better/worse, unequal trials", "alarm", settings.n_null_pairs)
+    for n, p, (k_a, k_b) in product(
+        (20, 50, 100), (0.5, 0.8, 0.95), ((10, 1), (1, 10), (5, 2), (20, 3))
+    ):
+        trials = np.full(n, k_a), np.full(n, k_b)
+        codes = []
+        for difficulty in draw_difficulty(settings.rng, (settings.n_null_pairs, n), p, 0.3):
+            a, b = settings.rng.binomial(k_a, difficulty), settings.rng.binomial(k_b, difficulty)
+            pair = compare_rates((a, trials[0]), (b, trials[1]), seed=1)
+            codes.append(judge_difference(pair, margin=0.0).code)
+        study.points[n, p, k_a, k_b] = share(codes, "better", "worse")
+    return study
+
+
+def study_clusters(settings: Settings) -> Iterator[Study]:
+    """Prompts of one source rise and fall together."""
+    size = 4 * settings.n_shifted_pairs
+    rate = Study("rate, clusters of prompts", "coverage", size)
+    difference = Study("difference of rates, clusters", "floor", size)
+    alarm = Study("verdict better/worse, clusters", "alarm", size)
+    for n_clusters, largest, p, icc in product((15, 30), (5, 15), (0.5, 0.8), (0.0, 0.5)):
+        held = held_difference = alarms = 0
+        for _ in range(size):
+            sizes = settings.rng.integers(1, largest + 1, n_clusters)
+            clusters = np.repeat(np.arange(n_clusters), sizes)
+            ones = np.ones(clusters.size)
+            hard = [draw_difficulty(settings.rng, (1, n_clusters), p, icc)[0] for _ in range(2)]
+            a, b = (settings.rng.binomial(1, side[clusters]) for side in hard)
+            held += rate_interval(a, ones, clusters=clusters)[1].contains(p)
+            pair = compare_rates((a, ones), (b, ones), seed=1, clusters=clusters)
+            held_difference += pair.interval.contains(0.0)
+            alarms += judge_difference(pair, margin=0.0).code in ("better", "worse")
+        key = (n_clusters, largest, p, icc)
+        rate.points[key], difference.points[key] = held / size, held_difference / size
+        alarm.points[key] = alarms / size
+    yield from (rate, difference, alarm)
+
+
+def study_several_runs(settings: Settings) -> Study:
+    """Five runs that are all worse by the margin: how often any of them passes."""
+    size = settings.n_null_pairs
+    study = Study("regression passes, any of five bad runs", "alarm25", size)
+    for n, margin in product((100, 200), (0.05, 0.1)):
+        trials, n_wrong = np.ones(n), 0
+        for _ in range(size):
+            a = settings.rng.binomial(1, 0.8, n)
+            outcomes = []
+            for _ in range(5):
+                b = settings.rng.binomial(1, 0.8 - margin, n)
+                pair = compare_rates((a, trials), (b, trials), seed=1)
+                outcomes.append(judge_gate("regression", pair, margin=margin, n_judged=5).outcome)
+            n_wrong += "pass" in outcomes
+        study.points[n, margin] = n_wrong / size
     return study
 
 
