@@ -11,6 +11,7 @@ import msgspec
 from assay import plugins
 from assay.cli.debug import debug_trace
 from assay.cli.options import (
+    TEXT_AGENTS,
     BatchOptions,
     CaptureOptions,
     chosen_agent,
@@ -57,7 +58,7 @@ class CommandBatch:
         self.resume = resume_of(options, graders, k)
         self._k = k
         self._source, rows = _read(benchmark)
-        if turns_alone and _have_turns(rows) and "template" in agent.options:
+        if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
             agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
         chosen = choose(rows, options.filters, options.limit)

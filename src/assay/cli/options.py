@@ -149,6 +149,8 @@ text_agent_options: list[Decorator] = [
     ),
 ]
 """For agents that need no schema."""
+TEXT_AGENTS = ("simple", "shell")
+"""Their adapters; the command line is the option `template`."""
 output_options: list[Decorator] = [
     output_option,
     click.option(
@@ -520,7 +522,7 @@ def _findable(agent: PluginRef, around: Surroundings) -> PluginRef:
     options = agent.options
     if around.workspace_dir is None or around.container:
         return agent
-    if "template" in options:
+    if agent.name in TEXT_AGENTS:
         text = _absolute_scripts(options["template"], around.cwd)
         return msgspec.structs.replace(agent, options={**options, "template": text})
     schema = options.get("schema")
