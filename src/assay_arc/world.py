@@ -212,13 +212,13 @@ class GameWorld:
             self._end_game(self._process, reason, message)
 
     def _end_game(self, process: Started, reason: Any, message: str) -> None:
-        is_dead = process.ended
-        if not is_dead:
+        if not process.ended:
             close_game(self._plan, reason, message)
         # Let it exit by itself, which removes its socket, before it is killed.
         until_s = time.monotonic() + 2.0
         while not process.ended and time.monotonic() < until_s:
             time.sleep(0.01)
+        is_dead = process.ended  # a game that was told to end may not have heard of the closing
         process.end()
         self._log.restore()
         if is_dead and not self._log.has_end and (self._n_killed or _was_killed(process)):
