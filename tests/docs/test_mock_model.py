@@ -2,13 +2,14 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
-from assay.cli.schemas import RECORDS
-from assay.records.catalogue import json_schema
 from assay.testing.model.script import (
     Call,
     Fault,
@@ -36,6 +37,12 @@ def test_the_page_names_every_field(struct: str, field: str) -> None:
     assert re.search(rf"`{field}`", PAGE), f"{struct}.{field}"
 
 
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    command = [sys.executable, "-m", "assay", "schemas", "ModelScript"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
 GOOD = [
     {"steps": [{"text": "Four."}]},
     {"steps": [{"calls": [{"tool": "shell", "command": "ls"}], "faults": [{"status": 429}]}]},
@@ -58,21 +65,20 @@ BAD = [
 
 
 @pytest.mark.parametrize("script", GOOD, ids=range(len(GOOD)))
-def test_the_schema_accepts_what_is_loaded(script: dict) -> None:
+def test_the_schema_accepts_what_is_loaded(script: Any, schema: Any) -> None:
     load_script(script)
-    jsonschema.validate(script, json_schema("ModelScript"))
+    jsonschema.validate(script, schema)
 
 
 @pytest.mark.parametrize("script", BAD, ids=range(len(BAD)))
-def test_the_schema_refuses_what_is_refused(script: dict) -> None:
+def test_the_schema_refuses_what_is_refused(script: Any, schema: Any) -> None:
     with pytest.raises(ScriptError):
         load_script(script)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(script, json_schema("ModelScript"))
+        jsonschema.validate(script, schema)
 
 
-def test_the_example_of_the_page_is_a_script() -> None:
+def test_the_example_of_the_page_is_a_script(schema: Any) -> None:
     assert EXAMPLE is not None
-    jsonschema.validate(json.loads(EXAMPLE[1]), json_schema("ModelScript"))
+    jsonschema.validate(json.loads(EXAMPLE[1]), schema)
     assert load_script(json.loads(EXAMPLE[1])).toolless == "step"
-    assert RECORDS["ModelScript"] is Script
