@@ -1,4 +1,4 @@
-"""Runs one game in the real toolkit, offline: the only module that imports arc_agi."""
+"""Runs one game in the real toolkit, offline or online: the only module that imports arc_agi."""
 
 import inspect
 import logging

@@ -402,7 +402,7 @@ class CrossHarness(msgspec.Struct, kw_only=True):
 
 
 class StoreConfig(msgspec.Struct, kw_only=True):
-    """The reference's settings; here the toolkit is always used offline."""
+    """The reference's settings; here the toolkit is used offline, except by `arc run --online`."""
 
     version: str = "1.0.0"
     operation_mode: str = "offline"

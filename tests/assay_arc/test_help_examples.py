@@ -10,6 +10,9 @@ import pytest
 
 from assay_arc.commands import COMMANDS
 
+TRANSCRIPT = """{"type": "thread.started", "thread_id": "t"}
+{"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 2}}
+"""
 QUIT = '{"command": "quit"}\n'
 
 
@@ -21,8 +24,11 @@ def made(examples, tmp_path_factory) -> Path:
     examples.run("! assay arc run random --games ky01 --max-steps 5 --max-cost 0", folder)
     examples.run("assay arc generate codex --games ky01", folder)
     generated = folder / ".arc-agi-benchmarks" / "cross-harness" / "codex"
-    shutil.copytree(generated, folder / "codex")
-    play_elsewhere(folder / "codex")
+    for name in ("codex", "first", "second"):
+        shutil.copytree(generated, folder / name)
+        play_elsewhere(folder / name)
+    (folder / "first" / "codex.jsonl").write_text(TRANSCRIPT)
+    examples.run("assay arc export recording -o my-recordings", folder)
     shutil.copytree(folder / "codex", folder / "gemini")
     return folder
 

@@ -338,7 +338,7 @@ def test_20_an_import_that_breaks_leaves_nothing_and_can_be_repeated(desk, monke
 
     real = take_over.write_scores
 
-    def full_disk(*args):
+    def full_disk(*args, **options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(take_over, "write_scores", full_disk)

@@ -28,7 +28,7 @@ class ExportOptions(StoreOptions, frozen=True, kw_only=True):
     short_help="Export the games of a run as recordings of the toolkit.",
     epilog=examples(
         "assay arc export recording",
-        "assay arc export recording latest --games ky01 -o recordings",
+        "assay arc export recording previous --games ky01 -o elsewhere",
     ),
 )
 @click.argument("kind", type=click.Choice(["recording"]))

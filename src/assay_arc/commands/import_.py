@@ -69,7 +69,7 @@ def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | N
         "assay arc import codex codex/result.json",
         "assay arc import gemini gemini",
         "assay arc import codex first second --transcript first/codex.jsonl",
-        "assay arc import recording recordings --model my-model",
+        "assay arc import recording my-recordings --model my-model",
     ),
 )
 @click.argument("harness", callback=_check_source)

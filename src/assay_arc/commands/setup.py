@@ -68,7 +68,7 @@ def _python() -> Check:
 
 def _toolkit() -> Check:
     try:
-        return "arc-agi", True, f"{need_toolkit()}, always offline"
+        return "arc-agi", True, f"{need_toolkit()}, used offline"
     except AssayError as error:
         return "arc-agi", False, f"{error.message}: {error.hint}"
 
