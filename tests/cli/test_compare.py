@@ -303,9 +303,12 @@ def test_what_is_unlike_is_told_and_can_be_refused(assay: Callable, run: Callabl
     assert assay("compare", a, a, "--strict").code == 0
 
 
-def test_an_empty_variable_is_no_weight_at_all(assay: Callable, run: Callable):
+def test_an_empty_variable_is_no_weight_at_all(
+    assay: Callable, run: Callable, monkeypatch: pytest.MonkeyPatch
+):
     a, b = run("a.jsonl", 3, 1), run("b.jsonl", 3, 2)
-    done = assay("compare", a, b, "--strict", env={"COMPARE_LATENCY": ""})
+    monkeypatch.setenv("COMPARE_LATENCY", "")
+    done = assay("compare", a, b, "--strict")
     assert (done.code, done.stderr) == (0, "")
 
 

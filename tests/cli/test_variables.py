@@ -17,8 +17,10 @@ OF_OTHERS = {
     "CODEX_API_KEY",
     "CODEX_HOME",
     "GEMINI_API_KEY",
+    "GEMINI_CLI_HOME",
     "GOOGLE_GENAI_USE_VERTEXAI",
     "OPENAI_API_KEY",
+    "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "PATH",
     "TERM",
@@ -129,7 +131,7 @@ def test_the_number_of_iterations_changes_the_intervals(assay, runs, strategy):
     methods = {
         pair["amounts"]["latencyMs"]["differenceInterval"]["method"] for pair in told["pairs"]
     }
-    assert methods == {"BCa bootstrap, 100 resamples"}
+    assert all(method.startswith("BCa bootstrap, 100 resamples") for method in methods)
 
 
 @pytest.mark.parametrize("command", ["capture", "trials", "run"])
