@@ -107,12 +107,16 @@ def describe_capability(run: Run) -> dict[str, Any]:
     """Solves at least once: the unbiased numbers for every k, and the seed's passAtK."""
     at_k = known(pass_k(run)[0])
     per_k = average_pass_k(run.n_passed, run.n_measured, run.k)
-    return _seed_numbers(at_k, "PassAtK") | {"perK": [msgspec.to_builtins(row) for row in per_k]}
+    last = per_k[-1].pass_at_k_interval if per_k else None
+    numbers = _seed_numbers(at_k, "PassAtK", last)
+    return numbers | {"perK": [msgspec.to_builtins(row) for row in per_k]}
 
 
 def describe_trial_reliability(run: Run) -> dict[str, Any]:
     """Solves every time: the seed's passExpK."""
-    return {"type": "trial"} | _seed_numbers(known(pass_k(run)[1]), "PassExpK")
+    per_k = average_pass_k(run.n_passed, run.n_measured, run.k)
+    last = per_k[-1].pass_exp_k_interval if per_k else None
+    return {"type": "trial"} | _seed_numbers(known(pass_k(run)[1]), "PassExpK", last)
 
 
 def describe_flakiness(run: Run) -> dict[str, Any]:
@@ -177,16 +181,23 @@ def mean(values: Floats) -> float | None:
     return float(values.mean()) if values.size else None
 
 
-def _seed_numbers(values: Floats, name: str) -> dict[str, Any]:
-    summary = summarize_values(values)
+def _seed_numbers(values: Floats, name: str, unbiased: Interval | None) -> dict[str, Any]:
+    """Describe the seed's numbers; unbiased is the interval of the largest k.
+
+    The seed's formula is biased, and no interval around it would hold the truth: so the unbiased
+    one is given, widened to the number that it stands beside.
+    """
+    summary, average = summarize_values(values), mean(values)
+    limits = _limits(unbiased)
+    if limits is not None and average is not None:
+        limits = [min(limits[0], average), max(limits[1], average)]
     return {
-        f"avg{name}": mean(values),
+        f"avg{name}": average,
         f"median{name}": summary.p50 if summary else None,
         f"p25{name}": summary.p25 if summary else None,
         f"p75{name}": summary.p75 if summary else None,
-        # The seed's formula is biased: no interval around it would hold the truth.
         "formula": "seed formula",
-        "confidenceIntervals": {},
+        "confidenceIntervals": _present(**{f"avg{name}": limits}),
     }
 
 
