@@ -172,7 +172,7 @@ def _received(served: Served, n: int, timeout_s: float) -> list[_Answer]:
     answers: list[_Answer] = []
     while len(answers) < n:
         try:
-            answers += _ANSWERS.decode_lines(served.receive(timeout_s))
+            answers += map(_answer, served.receive(timeout_s).splitlines())
         except Interrupted:
             raise
         except PluginError as error:
@@ -181,6 +181,14 @@ def _received(served: Served, n: int, timeout_s: float) -> list[_Answer]:
             served.close()  # it may not have ended yet when the next question comes
             break
     return answers
+
+
+def _answer(line: bytes) -> _Answer:
+    try:
+        return _ANSWERS.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        shown = line[:100].decode("utf-8", "replace")
+        return _Answer(error=f"Grader output is not valid JSON: {shown}")
 
 
 def _runtime(file: Path) -> str:

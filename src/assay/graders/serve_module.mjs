@@ -84,7 +84,8 @@ function answer(value) {
   if (!asked) return;
   let text;
   try {
-    text = JSON.stringify(value);
+    // Half of a character beyond 16 bits, as slice may leave it, is no valid text elsewhere.
+    text = JSON.stringify(value, (_, v) => (typeof v === "string" ? v.replace(/[\uD800-\uDFFF]/gu, "\uFFFD") : v));
   } catch (error) {
     text = JSON.stringify({ error: `Invalid grader result: cannot be written as JSON: ${error.message}` });
   }

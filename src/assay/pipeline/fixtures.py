@@ -86,7 +86,7 @@ def judged_otherwise(
 def grader_words(text: str, ref: PluginRef, folder: Path) -> tuple[str, str]:
     """Return what to give to -g from a test in a folder: words, and a file relative to it."""
     path = ref.options.get("path")
-    if ref.name not in ("executable", "python", "serve") or not path:
+    if ref.name not in ("executable", "javascript", "python", "serve") or not path:
         return text, ""
     relative = os.path.relpath(path, folder.resolve())
     return ("serve:" if ref.name == "serve" else "", Path(relative).as_posix())
