@@ -113,3 +113,12 @@ def test_help_lists_every_command(assay, words):
 
 def test_version(assay):
     assert assay("--version").stdout.strip() == assay("-v").stdout.strip() == "0.1.0"
+
+
+def test_the_demo_overwrites_nobodys_files(assay, tmp_path):
+    (tmp_path / "ex").mkdir()
+    (tmp_path / "ex" / "prompts.jsonl").write_text("mine")
+    done = assay("demo", "-o", tmp_path / "ex")
+    assert done.code == 1
+    assert "is not empty" in done.stderr
+    assert (tmp_path / "ex" / "prompts.jsonl").read_text() == "mine"

@@ -81,10 +81,10 @@ def test_two_pilots(plan: Callable, pilot: Callable):
 @pytest.mark.parametrize(
     ("n", "rate", "gate", "code", "said"),
     [
-        (800, 0.6, "regression", 0, "an unchanged agent passes in 100%"),
-        (5, 0.6, "regression", 4, "an unchanged agent passes in 0% of builds"),
-        (60, 0.0, "regression", 4, "in 0% of builds because the gate fails"),
-        (60, 1.0, "not-better", 4, "better by 0.1 passes in 0% of builds"),
+        (800, 0.6, "regression", 0, "of an unchanged agent, 100 pass"),
+        (5, 0.6, "regression", 4, "of an unchanged agent, 0 pass"),
+        (60, 0.0, "regression", 4, "0 of them because the gate fails"),
+        (60, 1.0, "not-better", 4, "better by 0.1, 0 pass"),
     ],
 )
 def test_gates_that_are_wrong_more_often_than_right_are_refused(

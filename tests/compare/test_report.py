@@ -289,5 +289,19 @@ def test_clusters_of_prompts_widen_every_interval(tmp_path):
         for low, high in [c.sections["quality"]["b"]["confidenceIntervals"]["passRate"]]
     ]
     assert widths[1] > 1.5 * widths[0]
-    with pytest.raises(InputError, match="no row has 'colour'"):
+    assert "10 clusters" in together.pairs[0].verdict.words
+    assert together.sections["meta"]["clusters"] == 10
+    with pytest.raises(InputError, match="100 of 100 prompts have no 'colour'"):
         compared_by("colour")
+
+
+def test_the_outcome_of_a_gate_is_in_the_report(tmp_path):
+    from assay.report.comparison import markdown
+
+    same = scores(40, 0.7, 1)
+    a, b = write(tmp_path / "a.jsonl", same), write(tmp_path / "b.jsonl", same)
+    comparison = compared(a, b)
+    comparison.judge("regression", 0.02)
+    (gate,) = comparison.sections["gate"]
+    assert (gate["runB"], gate["outcome"]) == ("b", "cannot-judge")
+    assert "Gate regression, b against a: cannot-judge" in markdown(comparison.sections)

@@ -64,3 +64,10 @@ def test_same_seed_same_answer():
     rng = np.random.default_rng(1)
     a, b = rng.lognormal(size=40), rng.lognormal(size=40)
     assert compare_amounts(a, b, seed=7) == compare_amounts(a, b, seed=7)
+
+
+def test_a_difference_may_be_negative_where_no_prompt_of_the_sample_is():
+    up = compare_amounts([100, 100, 100], [101, 150, 400], seed=1)
+    down = compare_amounts([101, 150, 400], [100, 100, 100], seed=1)
+    assert up.difference_interval.low == pytest.approx(-down.difference_interval.high)
+    assert up.difference_interval.low < 0

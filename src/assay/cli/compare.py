@@ -45,8 +45,9 @@ from assay.report.comparison import (
 
 if TYPE_CHECKING:
     from assay.compare.columns import Kind
+    from assay.compare.pairs import Pair
     from assay.compare.report import Comparison, Judge
-    from assay.stats.verdict import GateName
+    from assay.stats.verdict import GateName, Outcome
 
 
 WEIGHTS = (
@@ -220,8 +221,9 @@ def _compare(named: Named, options: _Options) -> int:
         raise InputError(
             msg, hint="compare runs made with the same prompts and settings, or leave out --strict"
         )
+    judged = comparison.judge(options.fail_on, options.margin) if options.fail_on else []
     _write(comparison, options)
-    return _gate(comparison, options.fail_on, options.margin) if options.fail_on else 0
+    return _exit_code(judged, options.fail_on)
 
 
 @contextmanager
@@ -300,10 +302,10 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
         console.print(escape(line), style="dim")
 
 
-def _gate(comparison: "Comparison", gate: "GateName", margin: float) -> int:
-    """Judge every other run against the first; the worst outcome decides."""
+def _exit_code(judged: "list[tuple[Pair, Outcome, str]]", gate: "GateName | None") -> int:
+    """Print the outcomes of a gate; the worst one decides."""
     worst = 0
-    for pair, outcome, reason in comparison.judge(gate, margin):
+    for pair, outcome, reason in judged:
         click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({reason})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]  # the exit codes, in the order of the ranks above

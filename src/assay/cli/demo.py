@@ -10,8 +10,12 @@ from assay.cli.group import COLOUR, examples, run_command, variables
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
+from assay.errors import InputError
 from assay.records.capture import Capture
 from assay.records.rows import decode_row, read_lines
+
+_OURS = "prompts-with-trouble.jsonl"
+"""The file by which a folder is known as one of the demo's."""
 
 
 @click.command(
@@ -34,8 +38,9 @@ from assay.records.rows import decode_row, read_lines
 @help_option
 def command(folder: Path) -> None:
     """Capture, grade, repeat and compare scripted agents, without keys or network."""
+    _refuse_others_files(folder)
     prompts, grader = write_starter(folder)
-    more = write_prompts(folder / "prompts-with-trouble.jsonl", PROMPTS + TROUBLE)
+    more = write_prompts(folder / _OURS, PROMPTS + TROUBLE)
     results = folder / "results.jsonl"
     _step(
         f"1. Capture {len(PROMPTS + TROUBLE)} prompts, including one of two turns, one that "
@@ -65,6 +70,13 @@ def command(folder: Path) -> None:
         f"  assay plan {flaky} {better}    how many prompts are needed to detect a small difference"
     )
     click.echo("  assay init    start with your own prompts and agents")
+
+
+def _refuse_others_files(folder: Path) -> None:
+    """Refuse a folder that has files in it and was not made by an earlier demo."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _OURS).is_file():
+        msg = f"{folder} is not empty, and no earlier demo made it"
+        raise InputError(msg, hint="give an empty or new folder with -o")
 
 
 def _play(folder: Path) -> None:

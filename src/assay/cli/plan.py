@@ -159,7 +159,13 @@ def command(**given: Any) -> None:
     with whole_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
     if gate and min(gate["goodPasses"], gate["badStopped"]) < _FEWEST_RIGHT:
-        click.echo(f"Refused: {gate['words']}", err=True)
+        inside = options.fail_on == "regression" and options.difference <= options.margin
+        remedy = (
+            "the difference lies inside the margin, so such a run should pass; give a larger -d"
+            if inside
+            else "use more prompts or trials, or a wider --margin"
+        )
+        click.echo(f"Refused: this gate is wrong more often than right; {remedy}", err=True)
         raise click.exceptions.Exit(4)
 
 
@@ -170,9 +176,15 @@ def _gate_lines(gate: dict[str, Any], options: _Options) -> Iterator[str]:
         f"{gate['nTrials']} {_trials(gate['nTrials'])} each ({gate['source']}): {gate['words']}."
     )
     if needed is None:
-        yield "No practical number of prompts would pass a good run in 80 % of builds."
+        yield f"No practical number of prompts would let {_good_run(options)} pass 80 times of 100."
     else:
-        yield f"A good run passes in 80 % of builds from {needed:,} prompts on."
+        yield f"From {needed:,} prompts on, {_good_run(options)} passes 80 times of 100."
+
+
+def _good_run(options: _Options) -> str:
+    if options.fail_on == "regression":
+        return "an unchanged agent"
+    return f"an agent that is better by {options.difference:g}"
 
 
 def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
@@ -266,7 +278,8 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         lines.append(
             f"With {at_hand['nPrompts']:,} prompts and {at_hand['nTrials']} "
             f"{_trials(at_hand['nTrials'])} each the chance to see it is {at_hand['power']:.0%}; "
-            f"a gate needs a margin of at least {at_hand['narrowestMargin']:.3f}."
+            f"with a margin of {at_hand['narrowestMargin']:.3f} an unchanged agent passes a "
+            "regression gate about half the time."
         )
     lines.append("Repeats of a prompt are not new prompts: they only thin out chance within it.")
     return lines

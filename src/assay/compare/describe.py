@@ -106,7 +106,7 @@ def describe_trajectories(run: Run) -> dict[str, Any]:
 def describe_capability(run: Run) -> dict[str, Any]:
     """Solves at least once: the unbiased numbers for every k, and the seed's passAtK."""
     at_k = known(pass_k(run)[0])
-    per_k = average_pass_k(run.n_passed, run.n_measured, run.k)
+    per_k = average_pass_k(run.n_passed, run.n_measured, run.k, clusters=run.clusters)
     last = per_k[-1].pass_at_k_interval if per_k else None
     numbers = _seed_numbers(at_k, "PassAtK", last)
     return numbers | {"perK": [msgspec.to_builtins(row) for row in per_k]}
@@ -114,7 +114,7 @@ def describe_capability(run: Run) -> dict[str, Any]:
 
 def describe_trial_reliability(run: Run) -> dict[str, Any]:
     """Solves every time: the seed's passExpK."""
-    per_k = average_pass_k(run.n_passed, run.n_measured, run.k)
+    per_k = average_pass_k(run.n_passed, run.n_measured, run.k, clusters=run.clusters)
     last = per_k[-1].pass_exp_k_interval if per_k else None
     return {"type": "trial"} | _seed_numbers(known(pass_k(run)[1]), "PassExpK", last)
 

@@ -63,6 +63,7 @@ def differences(aligned: Aligned) -> list[str]:
             "and are left out of the pairs"
         )
     notes += _different_inputs(aligned)
+    notes += _different_clusters(aligned)
     notes += _different_graders(runs)
     ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
     if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
@@ -89,6 +90,26 @@ def _different_inputs(aligned: Aligned) -> list[str]:
             labels = f"{aligned.runs[0].label} and {aligned.runs[b].label}"
             notes.append(f"{labels} have different inputs under the same id in {n} prompts")
     return notes
+
+
+def _different_clusters(aligned: Aligned) -> list[str]:
+    first, notes = aligned.runs[0], list[str]()
+    if first.clusters is None:
+        return notes
+    for b in range(1, len(aligned.runs)):
+        _, in_a, in_b = aligned.both(0, b)
+        differ = int((first.clusters[in_a] != aligned.runs[b].clusters[in_b]).sum())
+        if differ:
+            labels = f"{first.label} and {aligned.runs[b].label}"
+            notes.append(f"{labels} put {differ} prompts into different clusters; the first counts")
+    return notes
+
+
+def count_clusters(aligned: Aligned) -> int | None:
+    """Return how many clusters there are; None if prompts are not clustered."""
+    if any(run.clusters is None for run in aligned.runs):
+        return None
+    return len(np.unique(np.concatenate([run.clusters for run in aligned.runs])))
 
 
 def _different_graders(runs: Sequence[Run]) -> list[str]:

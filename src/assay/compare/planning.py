@@ -50,7 +50,7 @@ def spread_of_pilot(
     seen = _spread_of_two(runs)
     if seen.variance(1.0) >= alone.variance(1.0):
         return seen, "two pilot runs"
-    return alone, f"two pilot runs that are alike; {words}"
+    return alone, f"two pilot runs, with no less spread than one of them would give; {words}"
 
 
 def _spread_of_one(run: Run, icc: float, correlation: float) -> tuple[PairedSpread, str]:

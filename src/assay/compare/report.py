@@ -20,7 +20,14 @@ from assay.compare.head_to_head import (
     weigh,
     weights_of,
 )
-from assay.compare.pairs import Aligned, Pair, align, compare_pairs, differences
+from assay.compare.pairs import (
+    Aligned,
+    Pair,
+    align,
+    compare_pairs,
+    count_clusters,
+    differences,
+)
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import counted
@@ -56,8 +63,17 @@ class Comparison(msgspec.Struct):
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
 
-    def judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
-        """Judge every other run against the first; what is unhealthy cannot be judged."""
+    def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
+        """Judge every other run against the first; the report shows what was found."""
+        found = list(self._judge(gate, margin))
+        self.sections["gate"] = [
+            {"gate": gate, "runA": p.run_a, "runB": p.run_b, "outcome": outcome, "words": words}
+            for p, outcome, words in found
+        ]
+        return found
+
+    def _judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
+        """Yield the outcome of each; what is unhealthy cannot be judged."""
         judged = [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
         for pair in judged:
             result = judge_gate(
@@ -167,6 +183,8 @@ def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str
         }
     else:
         meta["promptsWithAllRuns"] = _in_all(aligned, totals)
+    if (n_clusters := count_clusters(aligned)) is not None:
+        meta["clusters"] = n_clusters
     return meta | {
         "strategy": options.strategy,
         "margin": options.margin,

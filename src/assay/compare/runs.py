@@ -1,5 +1,6 @@
 """One run, ready to be compared: the columns of its file without rows that were replaced."""
 
+import zlib
 from functools import cached_property
 from itertools import islice
 from math import inf, nan
@@ -187,24 +188,22 @@ class _ClusterView(msgspec.Struct):
 
 
 def number_clusters(run: Run, key: str) -> Ints:
-    """Number the clusters of a run's prompts, which have one name in their metadata under a key.
+    """Number the clusters of a run's prompts, which are named in their metadata under a key.
 
-    A prompt without the key is a cluster of its own.
+    The number is a fingerprint of the name, so that runs can be compared.
     """
     names: dict[str, Any] = {}
     with open_rows(run.path, hint=HINT) as file:
         for row in file.rows(msgspec.json.Decoder(_ClusterView)):
             names[row.id] = row.metadata.get(key)
-    if not any(value is not None for value in names.values()):
-        msg = f"{run.path}: no row has {key!r} in its metadata"
-        raise InputError(msg, hint="choose a key that the prompts have, or leave out --cluster")
-    known: dict[Any, int] = {}
-    for id_ in run.ids:
-        value = names[id_]
-        name = ("", id_) if value is None else ("key", msgspec.json.encode(value))
-        known.setdefault(name, len(known))
-        names[id_] = known[name]
-    return np.fromiter(map(names.__getitem__, run.ids), np.int64, count=len(run.ids))
+    without = [id_ for id_ in run.ids if names[id_] is None]
+    if without:
+        n = f"{len(without)} of {len(run.ids)} prompts"
+        msg = f"{run.path}: {n} have no {key!r} in their metadata"
+        hint = f"the first is {without[0]}; give all of them one, or leave out --cluster"
+        raise InputError(msg, hint=hint)
+    numbers = (zlib.crc32(msgspec.json.encode(names[id_])) for id_ in run.ids)
+    return np.fromiter(numbers, np.int64, count=len(run.ids))
 
 
 def _shows_work(file: RowFile) -> bool:

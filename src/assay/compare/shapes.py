@@ -36,6 +36,8 @@ class ReportMeta(_Shape, kw_only=True):
     seed: int | UnsetType = UNSET
     bootstrap_iterations: int | UnsetType = UNSET
     prompts_in_all_runs: int | UnsetType = UNSET
+    clusters: int | UnsetType = UNSET
+    """How many clusters of prompts there are, with --cluster."""
     files: ByRun[str] | UnsetType = UNSET
     agents: ByRun[list[str]] | UnsetType = UNSET
     graders: ByRun[dict[str, list[str]]] | UnsetType = UNSET
@@ -289,7 +291,18 @@ class RankedRun(_Shape, kw_only=True):
     win_chance: float
 
 
+class GateOutcome(_Shape, kw_only=True):
+    """What --fail-on found for one run."""
+
+    gate: str
+    run_a: str
+    run_b: str
+    outcome: Literal["pass", "fail", "cannot-judge"]
+    words: str
+
+
 class _Report(_Shape, kw_only=True):
+    gate: list[GateOutcome] | UnsetType = UNSET
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET

@@ -20,6 +20,8 @@ def markdown(sections: dict[str, Any]) -> str:
     lines = ["# Comparison", ""]
     for _, words in verdict_lines(sections):
         lines += [f"**{_escape(words)}**", ""]
+    for line in gate_lines(sections):
+        lines += [f"**{_escape(line)}**", ""]
     lines += ["## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
     lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
     for title, header, rows in tables(sections):
@@ -30,7 +32,8 @@ def markdown(sections: dict[str, Any]) -> str:
     lines += ["", "## What would make it surer", ""]
     lines += [f"- {_escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
-    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals, seed {meta['seed']}.", ""]
+    units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
+    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}.", ""]
     return "\n".join(lines)
 
 
@@ -45,6 +48,14 @@ def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if several and verdict["code"] == "not-enough-data":
             words = f"{verdict['runB']} against {verdict['runA']}: {words}"
         yield verdict["code"] if verdict["healthy"] else "unhealthy", visible_line(words)
+
+
+def gate_lines(sections: dict[str, Any]) -> Iterator[str]:
+    """Yield the outcome of the gate for each run that was judged."""
+    for judged in sections.get("gate", ()):
+        pair = f"{judged['runB']} against {judged['runA']}"
+        words = f"Gate {judged['gate']}, {pair}: {judged['outcome']} ({judged['words']})"
+        yield visible_line(words)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:

@@ -218,15 +218,24 @@ def estimate_mean_score(
         return _too_few(values)
     mean = float(values.mean())
     if np.ptp(values) == 0.0:
-        interval = constant_share_interval(mean, int(values.size), level)
+        n_units = int(values.size) if clusters is None else np.unique(clusters).size
+        interval = constant_share_interval(mean, n_units, level)
         return MeanEstimate(int(values.size), mean, interval, "every prompt has the same score")
     return MeanEstimate(int(values.size), mean, share_interval(values, level, clusters=clusters))
 
 
 def estimate_mean(
-    values: ArrayLike, *, seed: int, level: float = 0.95, n_resamples: int = N_RESAMPLES
+    values: ArrayLike,
+    *,
+    seed: int,
+    level: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    signed: bool = False,
 ) -> MeanEstimate:
-    """Estimate the mean of an unbounded quantity (cost, tokens, latency), one value per prompt."""
+    """Estimate the mean of an unbounded quantity (cost, tokens, latency), one value per prompt.
+
+    signed values are differences: they may be negative even where none of the sample is.
+    """
     sample = as_values(values)
     if sample.size < 2:
         return _too_few(sample)
@@ -236,12 +245,14 @@ def estimate_mean(
         return MeanEstimate(n, mean, None, "constant sample: its spread cannot be judged")
     if n < FEWEST_FOR_BCA:
         half = two_sided_t(level, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
-        floor = 0.0 if sample.min() >= 0.0 else -math.inf
+        floor = -math.inf if signed or sample.min() < 0.0 else 0.0
         interval = make_interval(mean - half, mean + half, level, "t", (floor, math.inf))
         note = "few prompts: t interval"
     else:
         interval = bca_mean_interval(sample, seed=seed, level=level, n_resamples=n_resamples)
         note = None
+    if signed:
+        return MeanEstimate(n, mean, interval, note)
     draws = lognormal_means(sample[:, None], seed)
     if draws is not None:
         interval = widen_to_draws(interval, draws[:, 0])

@@ -381,7 +381,7 @@ def compare_amounts(
     if min(a.min(), b.min()) < 0.0:
         msg = "cost, tokens and latency cannot be negative"
         raise ValueError(msg)
-    estimate = partial(estimate_mean, seed=seed, level=level, n_resamples=n_resamples)
+    estimate = partial(estimate_mean, seed=seed, level=level, n_resamples=n_resamples, signed=True)
     difference = estimate(b - a)
     typical, typical_interval = _typical_ratio(a, b, estimate, level)
     drawn = partial(bca_ratio_interval, seed=seed, level=level, n_resamples=n_resamples)

@@ -1,5 +1,6 @@
 """pass@k and pass^k: the seed's plug-in formulas, and the unbiased ones with intervals."""
 
+from functools import partial
 from math import comb
 
 import msgspec
@@ -76,6 +77,7 @@ def average_pass_k(
     measured: ArrayLike,
     planned: ArrayLike | None = None,
     level: float = 0.95,
+    clusters: ArrayLike | None = None,
 ) -> list[PassK]:
     """Return pass@k and pass^k averaged over prompts for every k that half of the prompts allow.
 
@@ -90,6 +92,8 @@ def average_pass_k(
     enough = n_measured >= k_max
     at_k = pass_at_each_k(n_passed[enough], n_measured[enough], k_max)
     exp_k = pass_exp_each_k(n_passed[enough], n_measured[enough], k_max)
+    chosen = None if clusters is None else as_counts(clusters, "clusters")[enough]
+    interval = partial(share_interval, level=level, n_trials=k_max, clusters=chosen)
     at_bounds, exp_bounds = _bounds_of_each_k(n_passed, n_measured, n_planned, k_max)
     return [
         PassK(
@@ -97,9 +101,9 @@ def average_pass_k(
             n_prompts=int(enough.sum()),
             n_left_out=int((~enough).sum()),
             pass_at_k=float(at_k[:, k].mean()),
-            pass_at_k_interval=share_interval(at_k[:, k], level, n_trials=k_max),
+            pass_at_k_interval=interval(at_k[:, k]),
             pass_exp_k=float(exp_k[:, k].mean()),
-            pass_exp_k_interval=share_interval(exp_k[:, k], level, n_trials=k_max),
+            pass_exp_k_interval=interval(exp_k[:, k]),
             pass_at_k_bounds=at_bounds[k],
             pass_exp_k_bounds=exp_bounds[k],
         )

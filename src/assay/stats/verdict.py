@@ -14,6 +14,7 @@ from assay.stats.significance import fewest_prompts
 
 _ALPHA = 0.05
 _MOST_ROUNDS = 100
+_MOST_GUESSES = 12
 _MOST_MORE_PROMPTS = 10_000
 """Nobody has more prompts than this to add."""
 type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
@@ -102,13 +103,17 @@ def _undecided(
     needed = prompts_to_decide(
         comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
     )
-    words = f"not enough data: {n} prompts leave the difference open{_halfway(comparison, p_value)}"
+    n_units = comparison.n_units
+    clustered = n_units < n
+    size = f"{n} prompts in {n_units} clusters" if clustered else f"{n} prompts"
+    words = f"not enough data: {size} leave the difference open{_halfway(comparison, p_value)}"
     # Test and interval both have to agree; where they just miss, ask for a tenth more.
-    n_more = None if needed is None else max(needed - n, 1 + n // 10)
+    n_more = None if needed is None else max(needed - n_units, 1 + n_units // 10)
     if n_more is None or n_more > _MOST_MORE_PROMPTS:
         words = f"{words}; no practical number of prompts would decide it if it stays as seen"
         return Verdict("not-enough-data", words)
-    words = f"{words}; about {n_more} more would decide it if it stays as seen"
+    more = f"{n_more} more clusters" if clustered else f"{n_more} more"
+    words = f"{words}; about {more} would decide it if it stays as seen"
     return Verdict("not-enough-data", words, n_more)
 
 
@@ -158,7 +163,8 @@ def judge_gate(
     if interval is None or p_value is None:
         return GateResult(gate, "cannot-judge", "no prompt was graded in both runs")
     if comparison.n_units < fewest:
-        words = f"{comparison.n_units} prompts cannot show anything; at least {fewest} can"
+        what = "prompts" if comparison.n_units == comparison.n_prompts else "clusters of prompts"
+        words = f"{comparison.n_units} {what} cannot show anything; at least {fewest} can"
         return GateResult(gate, "cannot-judge", words)
     if gate == "regression":
         limits = margin_limits(comparison, margin, alpha / n_judged)
@@ -181,7 +187,10 @@ def _judge_regression(
         )
         return GateResult("regression", "cannot-judge", words)
     if low > -margin:
-        words = f"not worse by more than {margin:g}: the difference is above {low:+.3f}"
+        words = (
+            f"not worse by more than {margin:g}: the difference is above {low:+.3f}, "
+            "also if a loss were concentrated in few prompts"
+        )
         return GateResult("regression", "pass", words)
     if interval.high < 0.0 and significant:
         words = f"worse, but perhaps by no more than {margin:g}: {seen}"
@@ -229,18 +238,41 @@ def simulate_gate(
     n_repeats: int = 300,
 ) -> GateChances:
     """Run a gate on simulated runs of (prompts, trials), and count what it says."""
-    n_prompts, n_trials = size
+    passes, fails, stopped = _simulated(
+        gate, difficulty, size, (margin, difference, alpha), n_repeats
+    )
+    return GateChances(
+        n_prompts=size[0],
+        n_trials=size[1],
+        difference=difference,
+        good_passes=passes,
+        bad_fails=fails,
+        bad_stopped=stopped,
+        words=_describe_chances(gate, difference, passes, fails, stopped),
+        prompts_for_80=_prompts_for_80(
+            gate, difficulty, size[1], (margin, difference, alpha), n_repeats
+        ),
+    )
+
+
+def _simulated(
+    gate: GateName,
+    difficulty: Difficulty,
+    size: tuple[int, int],
+    setting: tuple[float, float, float],
+    n_repeats: int,
+) -> tuple[float, float, float]:
+    """Return how often a good run passes, a bad one fails, and a bad one does not pass."""
+    (n_prompts, n_trials), (margin, difference, alpha) = size, setting
     change = -difference if gate == "regression" else difference
 
     def outcomes(change: float) -> list[Outcome]:
         rng, trials = np.random.default_rng(1), np.full(n_prompts, n_trials)
         found: list[Outcome] = []
         for easy in difficulty.draw((n_repeats, n_prompts), rng):
-            runs = (
-                rng.binomial(n_trials, easy),
-                rng.binomial(n_trials, difficulty.moved(easy, change)),
-            )
-            pair = compare_rates((runs[0], trials), (runs[1], trials), seed=0, level=1.0 - alpha)
+            a = rng.binomial(n_trials, easy), trials
+            b = rng.binomial(n_trials, difficulty.moved(easy, change)), trials
+            pair = compare_rates(a, b, seed=0, level=1.0 - alpha)
             found.append(judge_gate(gate, pair, margin=margin, alpha=alpha).outcome)
         return found
 
@@ -248,16 +280,7 @@ def simulate_gate(
     good, bad = (equal, changed) if gate == "regression" else (changed, equal)
     chances = good.count("pass"), bad.count("fail"), n_repeats - bad.count("pass")
     passes, fails, stopped = (count / n_repeats for count in chances)
-    return GateChances(
-        n_prompts=n_prompts,
-        n_trials=n_trials,
-        difference=difference,
-        good_passes=passes,
-        bad_fails=fails,
-        bad_stopped=stopped,
-        words=_describe_chances(gate, difference, passes, fails, stopped),
-        prompts_for_80=_prompts_for_80(gate, difficulty, n_trials, margin, difference, alpha),
-    )
+    return passes, fails, stopped
 
 
 def _describe_chances(
@@ -267,8 +290,9 @@ def _describe_chances(
     if gate == "not-better":
         good, bad = f"an agent that is better by {difference:g}", "an unchanged one"
     return (
-        f"{good} passes in {passes:.0%} of builds; {bad} is stopped in {stopped:.0%}, "
-        f"in {fails:.0%} of builds because the gate fails, otherwise because it cannot be judged"
+        f"of 100 builds of {good}, {100 * passes:.0f} pass; of 100 builds of {bad}, "
+        f"{100 * stopped:.0f} are stopped, {100 * fails:.0f} of them because the gate fails "
+        "and the others because it cannot be judged"
     )
 
 
@@ -276,21 +300,32 @@ def _prompts_for_80(
     gate: GateName,
     difficulty: Difficulty,
     n_trials: int,
-    margin: float,
-    difference: float,
-    alpha: float,
+    setting: tuple[float, float, float],
+    n_repeats: int,
 ) -> int | None:
-    """Return how many prompts a good run needs to pass in four of five builds."""
+    """Return how many prompts a good run needs to pass in four of five builds.
+
+    The formula gives a first guess, and the simulation corrects it.
+    """
+    margin, difference, alpha = setting
     spread = difficulty.spread()
     if gate == "not-better":
-        return prompts_needed(spread, difference, n_trials=n_trials, alpha=alpha)
-    if margin == 0.0:
+        n = prompts_needed(spread, difference, n_trials=n_trials, alpha=alpha)
+    elif margin == 0.0:
         return None  # no run that is merely as good shows that it is not worse
-    variance = spread.variance(n_trials)
-    assumed = max(variance, margin * (1.0 - margin))
-    reach = normal_quantile(1.0 - 0.5 * alpha) * math.sqrt(assumed)
-    reach += normal_quantile(0.8) * math.sqrt(variance)
-    return max(math.ceil((reach / margin) ** 2), fewest_prompts(alpha))
+    else:
+        variance = spread.variance(n_trials)
+        assumed = max(variance, margin * (1.0 - margin))
+        reach = normal_quantile(1.0 - 0.5 * alpha) * math.sqrt(assumed)
+        reach += normal_quantile(0.8) * math.sqrt(variance)
+        n = max(math.ceil((reach / margin) ** 2), fewest_prompts(alpha))
+    for _ in range(_MOST_GUESSES):
+        if n is None or n > _MOST_MORE_PROMPTS:
+            return None
+        if _simulated(gate, difficulty, (n, n_trials), setting, n_repeats)[0] >= 0.8:
+            return n
+        n = math.ceil(1.1 * n)
+    return None
 
 
 def narrowest_margin(spread: PairedSpread, n_prompts: int, n_trials: int = 1) -> float:
