@@ -189,5 +189,5 @@ def test_games_that_name_nothing_are_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for words in (["--games", ""], ["--games", " , "]):
         code, said = arc("run", "random", *words)
-        assert code == 1
+        assert code == 2
         assert "--games names no game" in said

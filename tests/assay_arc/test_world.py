@@ -28,7 +28,7 @@ def declared(folder: Path, program: str, **env) -> PluginRef:
     """An agent that is a Python program; what it prints is its answer."""
     path = folder / "agent"
     path.write_text(textwrap.dedent(program))
-    template = f"{sys.executable} {path}"
+    template = f"{sys.executable} {path} {{}}"
     return PluginRef(name="simple", options={"template": template})
 
 

@@ -181,6 +181,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "compare --fail-on": (
         *("compare", f"{EVIL}:rows.jsonl", "b:other.jsonl", "--fail-on", "regression"),
     ),
+    "export": ("export", "sft", "rows.jsonl"),
+    "fixtures": ("fixtures", "rows.jsonl", "-g", "grader.py", "-o", "fixtures"),
     "report": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-o", "r.html"),
     "report markdown": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-f", "markdown"),
     "report junit": ("report", "rows.jsonl", "-f", "junit"),

@@ -25,7 +25,7 @@ class ExportOptions(StoreOptions, frozen=True, kw_only=True):
 
 
 @click.command(
-    short_help="Export the games of a run as recordings of the toolkit.",
+    short_help="Export games as recordings of the official toolkit.",
     epilog=examples(
         "assay arc export recording",
         "assay arc export recording previous --games ky01 -o elsewhere",

@@ -64,10 +64,9 @@ def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 
 
 @click.command(
-    short_help="Import the result of another harness, or recordings.",
+    short_help="Import, check and score the result of another harness, or recordings.",
     epilog=examples(
         "assay arc import codex codex/result.json",
-        "assay arc import gemini gemini",
         "assay arc import codex first second --transcript first/codex.jsonl",
         "assay arc import recording my-recordings --model my-model",
     ),
