@@ -16,6 +16,8 @@ from assay_arc.cards import (
     RESULTS,
     PlayedTrial,
     derive_played,
+    mark_scores,
+    missing_logs,
     read_entries,
     write_scores,
 )
@@ -39,12 +41,14 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
     The exit code is 0 if everything agrees, and 1 otherwise. The run is marked as replayed, or as
-    unverified at any difference. Games that are not here, or here in another version, leave the
+    unverified at any difference or missing log. Games that are not here, or here in another version, leave the
     mark as it was; give their folder with --env-dir.
     """
     need_toolkit()
     place = open_place(root, env_dir)
     stored = place.store.find(run)
+    if missing := missing_logs(stored.folder):
+        _mark_missing(stored, missing)
     played, _ = derive_played(stored.folder, stored.meta)
     logged = [one for one in played if one.log is not None]
     if not logged:
@@ -61,6 +65,18 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     if problems or unchecked:
         raise click.exceptions.Exit(1)
     click.echo(f"Run {stored.meta.run_id}: verified: {stored.meta.verified}")
+
+
+def _mark_missing(stored: StoredRun, missing: Sequence[str]) -> None:
+    """Store that logs are missing; the scores stay, since they cannot be computed again."""
+    meta = stored.meta
+    meta.verified, meta.verification = UNVERIFIED, f"{missing[0]}: the log is missing"
+    write_json(stored.folder / META, meta)
+    mark_scores(stored, UNVERIFIED)
+    msg = f"run {meta.run_id} is now marked unverified: missing: {', '.join(missing)}"
+    raise StoreProblem(
+        msg, hint="put the logs back into the folder of the run and verify it again, or play again"
+    )
 
 
 def _judge(
