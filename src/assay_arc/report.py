@@ -41,13 +41,36 @@ def report_summary(run: StoredRun, card: Scorecard) -> str:
     unplayed = f", {card.games_not_played} not played" if card.games_not_played else ""
     done = f"{card.total_environments_completed}/{card.total_environments} completed"
     lines = [
-        f"{run.label}{mark}: {number(card.percent, 2)} / 100",
+        f"{run.label}{mark}: {number(card.percent, 2)} / 100{_lost(run)}",
         f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
         f"Actions: {actions_words(card)}, resets: {card.total_resets}, "
         f"cost: {money(card.cost_usd)}",
     ]
     return "\n".join(lines)
+
+
+def unmeasured_words(meta: RunMeta) -> str:
+    """How much of a run says nothing about the agent; empty if all of it does."""
+    if not meta.not_measured:
+        return ""
+    noun = "game" if meta.trials == 1 else "trial"
+    total = counted(meta.games_total * meta.trials, noun)
+    return f"{len(meta.not_measured)} of {total} not measured"
+
+
+def _n_lost(meta: RunMeta, card: Scorecard) -> int:
+    """The games that no trial measured."""
+    return max(meta.games_total - len(card.games), 0) if meta.not_measured else 0
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _lost(run: StoredRun) -> str:
+    words = unmeasured_words(run.meta)
+    return f"; {words}" if words else ""
 
 
 def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
@@ -76,6 +99,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "games_not_measured": _n_lost(meta, card),
         "official": meta.official,
         "tools": meta.tools,
         "tokens": card.tokens,
@@ -127,6 +151,7 @@ def actions_words(card: Scorecard) -> str:
 def _header(run: StoredRun, card: Scorecard) -> list[str]:
     meta = run.meta
     done = f"{card.total_environments_completed} / {card.total_environments}"
+    score = f"{number(card.percent, 2)} / 100"
     facts = [
         ("Run ID", meta.run_id),
         ("Date", meta.timestamp),
@@ -139,7 +164,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
         ("Competition Mode", str(card.competition_mode)),
         *_official(meta),
         ("Verified", verified_words(run)),
-        ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
+        ("Overall Score", f"{score} ({card.scorer or 'seed 1.0.0'}){_lost(run)}"),
         ("Environments Completed", done),
         ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
         ("Total Actions", actions_words(card)),

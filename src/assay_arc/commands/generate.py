@@ -108,7 +108,7 @@ def command(harness: str, **given: Any) -> None:
     click.echo("1. Open the instructions file and follow the setup steps in the target harness")
     click.echo("2. Run the benchmark on the target harness")
     click.echo("3. Save the result JSON file and the sessions folder")
-    click.echo(f"4. Import with: assay arc import {harness} <result-file-path>")
+    click.echo(f"4. Import with: assay arc import {harness} <result-file-path>{place.store.option}")
 
 
 def _reference(place: Place, name: str) -> StoredRun:
@@ -116,7 +116,8 @@ def _reference(place: Place, name: str) -> StoredRun:
         done = [run for run in place.store.native() if run.meta.status == "completed"]
         if not done:
             msg = "No completed runs found."
-            raise StoreProblem(msg, hint="play first with: assay arc run AGENT")
+            hint = f"play first with: assay arc run AGENT{place.store.option}"
+            raise StoreProblem(msg, hint=hint)
         return done[-1]
     return place.store.find(name)
 

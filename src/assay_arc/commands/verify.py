@@ -41,8 +41,8 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
     The exit code is 0 if everything agrees, and 1 otherwise. The run is marked as replayed, or as
-    unverified at any difference or missing log. Games that are not here, or here in another version, leave the
-    mark as it was; give their folder with --env-dir.
+    unverified at any difference or missing log. Games that are not here, or here in another
+    version, leave the mark as it was; give their folder with --env-dir.
     """
     need_toolkit()
     place = open_place(root, env_dir)
