@@ -44,6 +44,7 @@ def test_one_game_of_two_not_measured_is_said_everywhere(
     assert done.stderr.splitlines()[-1].endswith(
         ": 1 of 2 games not measured: ky01-v1. The reasons are above."
     )
+    assert "could not start ky01-v1: ModuleNotFoundError: No module named 'nosuchm" in done.stdout
     assert "9 actions; 1 of 2 games not measured" in done.stdout
     for form in ("summary", "markdown"):
         said = assay("arc", "report", "--store", "a store", "--format", form).stdout
