@@ -41,7 +41,7 @@ def report_summary(run: StoredRun, card: Scorecard) -> str:
     unplayed = f", {card.games_not_played} not played" if card.games_not_played else ""
     done = f"{card.total_environments_completed}/{card.total_environments} completed"
     lines = [
-        f"{run.label}{mark}: {number(card.percent, 2)} / 100{_lost(run)}",
+        f"{run.label}{mark}: {_score(card)}{_lost(run)}",
         f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
         f"Actions: {actions_words(card)}, resets: {card.total_resets}, "
@@ -66,6 +66,21 @@ def _n_lost(meta: RunMeta, card: Scorecard) -> int:
 
 def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def missing_game(run: StoredRun, card: Scorecard, name: str) -> StoreProblem:
+    """Say why a run has no such game: it was not measured, or not played."""
+    for trial_id, why in run.meta.not_measured.items():
+        if name in (trial_id, trial_id.split(".trial-")[0], trial_id.split("-")[0]):
+            msg = f"Game {name} of run {run.meta.run_id} was not measured: {why}"
+            return StoreProblem(msg)
+    msg = f"Game {name} is not in run {run.meta.run_id}"
+    names = ", ".join(game.id for game in card.games)
+    return StoreProblem(msg, hint=f"it has: {names}" if names else "no game of it was measured")
+
+
+def _score(card: Scorecard) -> str:
+    return f"{number(card.percent, 2)} / 100" if card.games else "no score"
 
 
 def _lost(run: StoredRun) -> str:
@@ -151,20 +166,21 @@ def actions_words(card: Scorecard) -> str:
 def _header(run: StoredRun, card: Scorecard) -> list[str]:
     meta = run.meta
     done = f"{card.total_environments_completed} / {card.total_environments}"
-    score = f"{number(card.percent, 2)} / 100"
+    scorer = f" ({card.scorer or 'seed 1.0.0'})" if card.games else ""
+    n_games = counted(max(meta.games_total, card.total_environments), "game")
     facts = [
         ("Run ID", meta.run_id),
         ("Date", meta.timestamp),
         ("Duration", f"{meta.duration_seconds:.0f} s"),
         ("Harness", f"{meta.harness} ({meta.harness_config.model})"),
-        ("Game Set", f"{meta.game_set} ({card.total_environments} games, {meta.trials} trials)"),
+        ("Game Set", f"{meta.game_set} ({n_games}, {counted(meta.trials, 'trial')})"),
         ("Seed", str(meta.seed)),
-        ("Limits", f"{_most(meta.max_steps)} steps, {_most(meta.max_resets)} resets"),
+        ("Limits", f"{_most(meta.max_steps, 'step')}, {_most(meta.max_resets, 'reset')}"),
         ("Card ID", card.card_id),
         ("Competition Mode", str(card.competition_mode)),
         *_official(meta),
         ("Verified", verified_words(run)),
-        ("Overall Score", f"{score} ({card.scorer or 'seed 1.0.0'}){_lost(run)}"),
+        ("Overall Score", f"{_score(card)}{scorer}{_lost(run)}"),
         ("Environments Completed", done),
         ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
         ("Total Actions", actions_words(card)),
@@ -181,7 +197,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
     lost = card.total_environments - card.games_scored
     if card.formula and lost:
-        lines.append(f"- **Without a score**: {lost} games (see the reasons below)")
+        lines.append(f"- **Without a score**: {counted(lost, 'game')} (see the reasons below)")
     return lines
 
 
@@ -297,7 +313,7 @@ def _analysis(card: Scorecard) -> list[str]:
     lines = ["**Top**: " + (_named(top) or "none")]
     lines.append("**Bottom**: " + (_named(rest[-3:][::-1]) or "none"))
     spent = efficiency(card.games)
-    detail = f"{spent.actions} actions where a person needs {spent.baseline}"
+    detail = f"{counted(spent.actions, 'action')} where a person needs {spent.baseline}"
     lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({detail})"]
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
@@ -345,8 +361,8 @@ def _named(games: list[GameRow]) -> str:
     return ", ".join(f"{game.id} ({number(game.percent)})" for game in games)
 
 
-def _most(limit: int | None) -> str:
-    return "no limit of" if limit is None else str(limit)
+def _most(limit: int | None, noun: str) -> str:
+    return f"no limit of {noun}s" if limit is None else counted(limit, noun)
 
 
 BUDGETS = (10, 25, 50, 100, 200, 500, 1000)
@@ -555,7 +571,7 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score "
             f"{number(game.percent)}, Levels {game.best.levels_completed}/{game.n_levels}, "
-            f"{game.actions} actions{mark}"
+            f"{counted(game.actions, 'action')}{mark}"
         )
 
 

@@ -107,3 +107,43 @@ def test_a_resumed_run_may_be_hurried_and_limited(
     code, said = arc("run", "--resume", "latest", *options)
     assert code == 1
     assert "There is no unfinished run. start one with: assay arc run AGENT --store s" in said
+
+
+def test_a_run_that_measured_nothing_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    games = broken_games(tmp_path / "games")
+    code, said = arc("run", "random", "--env-dir", games, "-q")
+    assert code == 1
+    assert "random: no score; 1 of 1 game not measured" in said
+    assert "None" not in said
+    assert "0/0" not in said
+    assert "no score; 1 of 1 game not measured" in arc("report", "--format", "summary")[1]
+    page = arc("report")[1]
+    assert "**Overall Score**: no score; 1 of 1 game not measured" in page
+    assert "(1 game, 1 trial)" in page
+    code, said = arc("verify", "--env-dir", games)
+    assert code == 1
+    assert "has no logs: nothing was measured in it" in said
+    for words in (("replay", "latest", "ky01"), ("export", "recording", "--games", "ky01")):
+        code, said = arc(*words)
+        assert code == 1
+        assert "was not measured: world: the game did not start" in said
+    assert "no game of it was measured" in arc("replay", "latest", "zz99")[1]
+
+
+def test_instructions_do_not_name_where_assay_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said = arc("generate", "codex", "--games", "ky01", "--no-games", "--store", "s")
+    assert code == 0
+    assert "Game set:               1 game, seed=0" in said
+    assert "assay arc import codex <result-file-path> --store s" in said
+    folder = tmp_path / "s" / "cross-harness" / "codex"
+    text = (folder / "instructions.md").read_text()
+    assert "--env-dir <folder of your environment files>" in text
+    assert "Play this game with seed=0" in text
+    for name in ("instructions.md", "game_driver.py"):
+        assert str(BUILT_IN.resolve()) not in (folder / name).read_text()

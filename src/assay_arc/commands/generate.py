@@ -14,6 +14,7 @@ from assay_arc import StoreProblem
 from assay_arc.catalog import choose_known_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
+from assay_arc.report import counted
 from assay_arc.store import HARNESSES, StoredRun
 
 
@@ -100,7 +101,8 @@ def command(harness: str, **given: Any) -> None:
     click.echo(f"Instructions generated: {summary['instructions']}")
     click.echo(f"Game driver:            {summary['game_driver']}")
     click.echo(f"Result collector:       {summary['collect_results']}")
-    click.echo(f"Game set:               {summary['game_count']} games, seed={summary['seed']}")
+    games = counted(summary["game_count"], "game")
+    click.echo(f"Game set:               {games}, seed={summary['seed']}")
     click.echo(f"Reference run:          {summary['ref_run_id']}")
     if "earlier" in summary:
         click.echo(f"What was played before: moved to {summary['earlier']}")
@@ -148,5 +150,6 @@ def _plan(
         ref_run_id=meta.run_id if meta else "none",
         generated=datetime.now(UTC).isoformat(),
         with_games=is_built_in(place.games) if chosen is None else chosen,
-        env_dir=str(place.games.resolve()),
+        # Another machine does not have the games where they are installed here.
+        env_dir="" if is_built_in(place.games) else str(place.games.resolve()),
     )

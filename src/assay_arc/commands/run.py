@@ -59,7 +59,7 @@ from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import Shows
 from assay_arc.online import OnlineRun
-from assay_arc.report import unmeasured_words
+from assay_arc.report import counted, unmeasured_words
 from assay_arc.store import (
     META,
     RECORDED,
@@ -656,12 +656,14 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
         click.echo(f"Game: {trial_id} | not measured: {why}")
     percent = "-" if card.percent is None else f"{card.percent:.2f}"
     cost = f", ${card.cost_usd:.4f}" if card.cost_usd else ""
-    lost = unmeasured_words(run.meta)
-    click.echo(
-        f"{run.meta.harness}: {percent} / 100 ({card.scorer}), "
+    words = (
+        f"{percent} / 100 ({card.scorer}), "
         f"{card.total_levels_completed}/{card.total_levels} levels, "
-        f"{card.total_actions} actions{cost}{'; ' + lost if lost else ''}"
+        f"{counted(card.total_actions, 'action')}{cost}"
     )
+    lost = unmeasured_words(run.meta)
+    score = words if card.games else "no score"
+    click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
     if official := run.meta.official:
         score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
         click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")
