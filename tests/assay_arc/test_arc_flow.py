@@ -562,4 +562,5 @@ def test_an_interrupted_run_keeps_its_place(tmp_path, start, assay):
     assert process.returncode == 130
     assert "--resume" in stderr
     [run] = (tmp_path / STORE / "runs").iterdir()
+    assert f"Continue with: assay arc run --resume {run.name}\n" in stderr
     assert (run / "results.jsonl").read_bytes() == b""

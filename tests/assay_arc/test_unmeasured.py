@@ -116,6 +116,7 @@ def test_a_run_that_measured_nothing_says_so(
     games = broken_games(tmp_path / "games")
     code, said = arc("run", "random", "--env-dir", games, "-q")
     assert code == 1
+    assert "none of 1 trial says anything about the agent" in said
     assert "random: no score; 1 of 1 game not measured" in said
     assert "None" not in said
     assert "0/0" not in said

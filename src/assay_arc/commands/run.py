@@ -37,7 +37,7 @@ from assay.cli.parameters import (
     retries_option,
 )
 from assay.cli.progress import Progress
-from assay.errors import OutputError
+from assay.errors import Interrupted, OutputError
 from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
@@ -326,7 +326,11 @@ def _end(*runs: StoredRun) -> None:
 
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
-    card = run.play(options)
+    try:
+        card = run.play(options)
+    except (KeyboardInterrupt, Interrupted):
+        click.echo(f"Continue with: {stored.resume_command}", err=True)
+        raise
     close_official(run.run)
     print_result(run, card)
     if run.nothing_measured:
