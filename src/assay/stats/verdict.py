@@ -102,8 +102,7 @@ def _undecided(
     needed = prompts_to_decide(
         comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
     )
-    leave = "1 prompt leaves" if n == 1 else f"{n} prompts leave"
-    words = f"not enough data: {leave} the difference open{_halfway(comparison, p_value)}"
+    words = f"not enough data: {n} prompts leave the difference open{_halfway(comparison, p_value)}"
     # Test and interval both have to agree; where they just miss, ask for a tenth more.
     n_more = None if needed is None else max(needed - n, 1 + n // 10)
     if n_more is None or n_more > _MOST_MORE_PROMPTS:
