@@ -43,6 +43,7 @@ from assay_arc.store import (
     PlayRow,
     RunMeta,
     Scorecard,
+    StoredRun,
     TagScore,
     TrialRow,
     read_json,
@@ -370,6 +371,34 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
             played[trial_id] = msgspec.structs.replace(one, tags=tuple(tags))
     # A trial that was run again has a later row.
     return list(played.values()), {name: why for name, why in lost.items() if name not in played}
+
+
+def missing_logs(folder: Path) -> list[str]:
+    """The logs of measured trials that are not in the folder of a run."""
+    if (folder / PLAYED).is_file():
+        stored = msgspec.json.decode((folder / PLAYED).read_bytes(), type=list[PlayedTrial])
+        names = [one.log for one in stored if one.log]
+    else:
+        names = [
+            str(entry.evidence["log"])
+            for _, _, entry in read_entries(folder)
+            if entry.evidence.get("log")
+            and (entry.failure is None or entry.failure.cause.measures_agent)
+        ]
+    return [name for name in dict.fromkeys(names) if not (folder / name).is_file()]
+
+
+def mark_scores(run: StoredRun, mark: str) -> None:
+    """Change how far the scores of a run can be trusted, and nothing else in them."""
+    try:
+        card = run.card()
+    except StoreProblem:
+        return  # there are no scores to mark
+    for trial in (trial for game in card.games for trial in game.trials):
+        trial.verified = mark if trial.state != "NOT_PLAYED" else trial.verified
+    card.verified = _weakest([trial for game in card.games for trial in game.trials])
+    write_json(run.folder / CARD, card)
+    write_json(run.folder / SCORES, build_environment_scores(card))
 
 
 def write_scores(

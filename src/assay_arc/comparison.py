@@ -29,6 +29,7 @@ from assay_arc.matrix import (
 from assay_arc.report import (
     BUDGETS,
     cost_per_level,
+    counted,
     efficiency,
     is_unverified,
     money,
@@ -247,7 +248,9 @@ def _game_warnings(first: ComparedRun, other: ComparedRun, names: str) -> list[s
     found = []
     if set(mine) != set(theirs):
         both = len(set(mine) & set(theirs))
-        found.append(f"{names} played different games; {both} are in both")
+        found.append(
+            f"{names} played different games; {both} {'is' if both == 1 else 'are'} in both"
+        )
     for game_id in sorted(set(mine) & set(theirs)):
         if same_version(mine[game_id], theirs[game_id]) is False:
             found.append(f"{names} played different versions of {game_id} (its source differs)")
@@ -475,7 +478,7 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
         holm = f", Holm {pair.adjusted_p:.3g}" if len(comparison.pairs) > 1 else ""
         points = _points(paired.difference, paired.interval)
         lines.append(
-            f"- {name}: {points} points over {paired.n_prompts} games "
+            f"- {name}: {points} points over {counted(paired.n_prompts, 'game')} "
             f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
         )
     return lines if len(entries) > 2 else [*lines, _overall_line(comparison, entries)]

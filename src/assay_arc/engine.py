@@ -64,7 +64,8 @@ class ToolkitEngine:
         self._card = self._arcade.open_scorecard()
         self._env = self._make(info, seed)
         if self._env is None or self._env.observation_space is None:
-            message = f"{info.source}: the toolkit could not start {info.game_id}"
+            why = f": {first_error(logger)}" if first_error(logger) else ""
+            message = f"{info.source}: the toolkit could not start {info.game_id}{why}"
             raise GameProblem(
                 message, hint="does the file define the class named in metadata.json?"
             )
@@ -141,7 +142,7 @@ def open_arcade(server: OfficialServer) -> Any:
     from arc_agi import Arcade, OperationMode
 
     try:
-        return Arcade(
+        arcade = Arcade(
             arc_api_key=server.key,
             arc_base_url=server.base_url,
             operation_mode=OperationMode.ONLINE,
@@ -151,6 +152,10 @@ def open_arcade(server: OfficialServer) -> Any:
     except Exception as error:  # of requests, of pydantic
         message = f"{server.base_url} cannot be used: {type(error).__name__}"
         raise GameProblem(message) from error
+    # The toolkit only logs that it cannot reach the server, and then has no games.
+    if (why := first_error(logger)) and not arcade.get_environments():
+        raise GameProblem(why)
+    return arcade
 
 
 def _observe(raw: Any) -> Observation | None:
@@ -198,7 +203,24 @@ def silence_toolkit() -> logging.Logger:
     _mute(arc_agi.scorecard.logger)  # it prints, whatever logger the toolkit is given
     logger = logging.getLogger("assay.arc_agi.toolkit")
     _mute(logger)
+    logger.addHandler(_FirstError(logging.ERROR))
     return logger
+
+
+class _FirstError(logging.Handler):
+    """Keeps the first error that the toolkit logs: those after it follow from it."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        text = f"{type(error).__name__}: {error}" if error else record.getMessage()
+        self.text = self.text or (text.strip().splitlines() or [""])[-1]
+
+
+def first_error(logger: logging.Logger) -> str:
+    """The last line of the first error that was logged; empty if there was none."""
+    return next((one.text for one in logger.handlers if isinstance(one, _FirstError)), "")
 
 
 def shut_network() -> None:

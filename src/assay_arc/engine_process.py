@@ -281,7 +281,7 @@ def record(recording: Path, info: GameInfo, log_path: Path, seed: int) -> Replay
             recorded, lambda levels, at: _header(config, info, engine, levels, at)
         )
     note = None if has_frames else "the recording has no frames"
-    n_actions = len(recorded.answers)
+    n_actions = max(len(recorded.answers) - 1, 0)  # the first is the start of the game
     return ReplayResult(
         replayed=difference is None, n_actions=n_actions, difference=difference, note=note
     )

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from assay_arc.catalog import BUILT_IN, GameInfo
+from assay_arc.report import counted
 from assay_arc.store import write_bytes
 
 TEMPLATES = Path(__file__).parent / "generated"
@@ -152,7 +153,8 @@ def instructions(plan: HarnessPlan) -> str:
         "harness": plan.harness,
         "generated": plan.generated,
         "ref_run_id": plan.ref_run_id,
-        "game_count": str(len(ids)),
+        "games": counted(len(ids), "game"),
+        "these_games": "this game" if len(ids) == 1 else f"these {len(ids)} games",
         "seed": str(plan.seed),
         "max_steps": _limit_text(plan.max_steps),
         "max_resets": _limit_text(plan.max_resets),

@@ -340,7 +340,8 @@ def _verdict(
         return REPLAYED, None
     if not sessions:
         return UNVERIFIED, "no session logs were given"
-    return UNVERIFIED, f"{missing} of {len(played)} games have no session log"
+    have = "has" if missing == 1 else "have"
+    return UNVERIFIED, f"{missing} of {len(played)} games {have} no session log"
 
 
 def _played(

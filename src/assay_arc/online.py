@@ -21,6 +21,7 @@ LIMIT_S = 120.0
 NO_COPY = "online"
 """Stands for the hash of a source that we do not have."""
 _URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+_ERRNO = re.compile(r"\[Errno -?\d+\] ([^()\"']+)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -81,9 +82,13 @@ def read_key(name: str) -> str:
     if not key:
         message = f"the environment variable {name!r} has no key for the official server"
         raise GameProblem(
-            message, hint=f"export {KEY_NAME}=..., or name another variable with --api-key-env"
+            message, hint=f"{_export(name)}, or name another variable with --api-key-env"
         )
     return key
+
+
+def _export(name: str) -> str:
+    return f"export {name if _NAME.fullmatch(name) else KEY_NAME}=..."
 
 
 def check_url(url: str) -> str:
@@ -135,6 +140,15 @@ def _ask(host: Machine, server: OfficialServer, **request: Any) -> Any:
     if done.exit_code or not lines:
         said = done.stderr.decode("utf-8", "replace").replace(server.key, "***")
         reason = (said.strip().splitlines() or ["no answer in time"])[-1]
-        message = f"{server.base_url} cannot be used: {reason}"
-        raise GameProblem(message, hint="check the address, the key and the network")
+        raise _unusable(server.base_url, reason)
     return msgspec.json.decode(lines[-1])
+
+
+def _unusable(url: str, reason: str) -> GameProblem:
+    """Tell a server that cannot be reached, by the names that requests has for it."""
+    if reason.partition(":")[0] not in ("ConnectionError", "ConnectTimeout", "ReadTimeout"):
+        message = f"{url} cannot be used: {reason}"
+        return GameProblem(message, hint="check the address, the key and the network")
+    system = _ERRNO.search(reason)
+    message = f"{url} cannot be reached: {system[1] if system else reason}"
+    return GameProblem(message, hint="check the address and the network")

@@ -58,7 +58,8 @@ def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
             message = f"record {event.seq} ({event.action or event.outcome}): {difference}"
             return ReplayResult(replayed=False, n_actions=n, difference=message)
         n += event.outcome in ("executed", "failed")
-    return ReplayResult(replayed=True, n_actions=n)
+    # The first record is the start of the game, which nobody asked for.
+    return ReplayResult(replayed=True, n_actions=max(n - 1, 0))
 
 
 def header_difference(header: Header, info: GameInfo) -> str | None:

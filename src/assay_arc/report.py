@@ -41,13 +41,51 @@ def report_summary(run: StoredRun, card: Scorecard) -> str:
     unplayed = f", {card.games_not_played} not played" if card.games_not_played else ""
     done = f"{card.total_environments_completed}/{card.total_environments} completed"
     lines = [
-        f"{run.label}{mark}: {number(card.percent, 2)} / 100",
+        f"{run.label}{mark}: {_score(card)}{_lost(run)}",
         f"Environments: {done}{unplayed}",
         f"Levels: {card.total_levels_completed}/{card.total_levels}",
         f"Actions: {actions_words(card)}, resets: {card.total_resets}, "
         f"cost: {money(card.cost_usd)}",
     ]
     return "\n".join(lines)
+
+
+def unmeasured_words(meta: RunMeta) -> str:
+    """How much of a run says nothing about the agent; empty if all of it does."""
+    if not meta.not_measured:
+        return ""
+    noun = "game" if meta.trials == 1 else "trial"
+    total = counted(meta.games_total * meta.trials, noun)
+    return f"{len(meta.not_measured)} of {total} not measured"
+
+
+def _n_lost(meta: RunMeta, card: Scorecard) -> int:
+    """The games that no trial measured."""
+    return max(meta.games_total - len(card.games), 0) if meta.not_measured else 0
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def missing_game(run: StoredRun, card: Scorecard, name: str) -> StoreProblem:
+    """Say why a run has no such game: it was not measured, or not played."""
+    for trial_id, why in run.meta.not_measured.items():
+        if name in (trial_id, trial_id.split(".trial-")[0], trial_id.split("-")[0]):
+            msg = f"Game {name} of run {run.meta.run_id} was not measured: {why}"
+            return StoreProblem(msg)
+    msg = f"Game {name} is not in run {run.meta.run_id}"
+    names = ", ".join(game.id for game in card.games)
+    return StoreProblem(msg, hint=f"it has: {names}" if names else "no game of it was measured")
+
+
+def _score(card: Scorecard) -> str:
+    return f"{number(card.percent, 2)} / 100" if card.games else "no score"
+
+
+def _lost(run: StoredRun) -> str:
+    words = unmeasured_words(run.meta)
+    return f"; {words}" if words else ""
 
 
 def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
@@ -76,6 +114,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "cost_per_level_usd": cost_per_level(card),
         "verified": meta.verified,
         "not_measured": meta.not_measured,
+        "games_not_measured": _n_lost(meta, card),
         "official": meta.official,
         "tools": meta.tools,
         "tokens": card.tokens,
@@ -127,19 +166,21 @@ def actions_words(card: Scorecard) -> str:
 def _header(run: StoredRun, card: Scorecard) -> list[str]:
     meta = run.meta
     done = f"{card.total_environments_completed} / {card.total_environments}"
+    scorer = f" ({card.scorer or 'seed 1.0.0'})" if card.games else ""
+    n_games = counted(max(meta.games_total, card.total_environments), "game")
     facts = [
         ("Run ID", meta.run_id),
         ("Date", meta.timestamp),
         ("Duration", f"{meta.duration_seconds:.0f} s"),
         ("Harness", f"{meta.harness} ({meta.harness_config.model})"),
-        ("Game Set", f"{meta.game_set} ({card.total_environments} games, {meta.trials} trials)"),
+        ("Game Set", f"{meta.game_set} ({n_games}, {counted(meta.trials, 'trial')})"),
         ("Seed", str(meta.seed)),
-        ("Limits", f"{_most(meta.max_steps)} steps, {_most(meta.max_resets)} resets"),
+        ("Limits", f"{_most(meta.max_steps, 'step')}, {_most(meta.max_resets, 'reset')}"),
         ("Card ID", card.card_id),
         ("Competition Mode", str(card.competition_mode)),
         *_official(meta),
         ("Verified", verified_words(run)),
-        ("Overall Score", f"{number(card.percent, 2)} / 100 ({card.scorer or 'seed 1.0.0'})"),
+        ("Overall Score", f"{_score(card)}{scorer}{_lost(run)}"),
         ("Environments Completed", done),
         ("Levels Completed", f"{card.total_levels_completed} / {card.total_levels}"),
         ("Total Actions", actions_words(card)),
@@ -156,7 +197,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
     lost = card.total_environments - card.games_scored
     if card.formula and lost:
-        lines.append(f"- **Without a score**: {lost} games (see the reasons below)")
+        lines.append(f"- **Without a score**: {counted(lost, 'game')} (see the reasons below)")
     return lines
 
 
@@ -272,7 +313,7 @@ def _analysis(card: Scorecard) -> list[str]:
     lines = ["**Top**: " + (_named(top) or "none")]
     lines.append("**Bottom**: " + (_named(rest[-3:][::-1]) or "none"))
     spent = efficiency(card.games)
-    detail = f"{spent.actions} actions where a person needs {spent.baseline}"
+    detail = f"{counted(spent.actions, 'action')} where a person needs {spent.baseline}"
     lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({detail})"]
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
@@ -320,8 +361,8 @@ def _named(games: list[GameRow]) -> str:
     return ", ".join(f"{game.id} ({number(game.percent)})" for game in games)
 
 
-def _most(limit: int | None) -> str:
-    return "no limit of" if limit is None else str(limit)
+def _most(limit: int | None, noun: str) -> str:
+    return f"no limit of {noun}s" if limit is None else counted(limit, noun)
 
 
 BUDGETS = (10, 25, 50, 100, 200, 500, 1000)
@@ -530,7 +571,7 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score "
             f"{number(game.percent)}, Levels {game.best.levels_completed}/{game.n_levels}, "
-            f"{game.actions} actions{mark}"
+            f"{counted(game.actions, 'action')}{mark}"
         )
 
 

@@ -4,6 +4,7 @@ Layout and fields are those of the reference, arc-agi-benchmarker; fields of our
 
 import hashlib
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -301,9 +302,24 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
             return read_json(self.folder / CARD, Scorecard)
         except StoreProblem as problem:
             msg = f"run {self.meta.run_id}: {problem.message} (status: {self.meta.status})"
-            raise StoreProblem(
-                msg, hint="create it again with: assay arc rescore --write"
-            ) from None
+            again = f"assay arc rescore {self.meta.run_id} --write{self.store.option}"
+            hint = f"create it again with: {again}"
+            if self.is_unfinished:
+                hint = f"continue the run with: {self.resume_command}"
+            raise StoreProblem(msg, hint=hint) from None
+
+    @property
+    def store(self) -> "Store":
+        return Store(self.folder.parents[3 if self.imported else 1])
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is a run of our own that was stopped, or is still going on."""
+        return not self.imported and self.meta.status != "completed"
+
+    @property
+    def resume_command(self) -> str:
+        return f"assay arc run --resume {self.meta.run_id}{self.store.option}"
 
     @property
     def label(self) -> str:
@@ -319,12 +335,23 @@ class Store:
         self.runs_dir = root / "runs"
         self.cross_dir = root / "cross-harness"
 
+    @property
+    def option(self) -> str:
+        """What a command that we tell needs to find this store: nothing if it is the default."""
+        if self.root == Path(FOLDER).absolute():
+            return ""
+        return f" --store {shlex.quote(os.path.relpath(self.root))}"
+
     def import_dir(self, harness: str) -> Path:
         return self.cross_dir / harness / "runs"
 
     def native(self) -> list[StoredRun]:
         """Our own runs, oldest first."""
         return _sorted(self._read(self.runs_dir, imported=False))
+
+    def unfinished(self) -> list[StoredRun]:
+        """Our own runs that were stopped or are still going on, oldest first."""
+        return [run for run in self.native() if run.is_unfinished]
 
     def imported(self) -> list[StoredRun]:
         """The runs imported from all harnesses, oldest first."""
@@ -345,10 +372,11 @@ class Store:
             place = -1 if name == "latest" else -2
             if not completed:
                 msg = "No completed runs found."
-                raise StoreProblem(msg, hint="play first with: assay arc run random --games all")
+                raise StoreProblem(msg, hint=self._first_hint())
             if len(completed) < -place:
                 msg = "Only one completed run exists."
-                raise StoreProblem(msg, hint="play another one with: assay arc run AGENT")
+                hint = f"play another one with: assay arc run AGENT{self.option}"
+                raise StoreProblem(msg, hint=hint)
             return completed[place]
         matches = [r for r in (*self.native(), *self.imported()) if r.meta.run_id.startswith(name)]
         exact = [run for run in matches if run.meta.run_id == name]
@@ -359,6 +387,12 @@ class Store:
             msg = f"Run {name} is ambiguous: {', '.join(run.meta.run_id for run in found)}"
             raise StoreProblem(msg, hint="give more of the id")
         raise _not_found(name, completed)
+
+    def _first_hint(self) -> str:
+        """What to do where no run is complete."""
+        if open_runs := self.unfinished():
+            return f"one is unfinished; continue it with: {open_runs[-1].resume_command}"
+        return f"play first with: assay arc run random --games all{self.option}"
 
     def _read(self, folder: Path, *, imported: bool) -> Iterator[StoredRun]:
         """Read the runs of a folder; anything else in it is skipped."""

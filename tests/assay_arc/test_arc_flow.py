@@ -409,7 +409,7 @@ def test_a_person_plays_from_a_pipe(tmp_path, monkeypatch):
     assert done.code == 0
     assert "changed x8-23 y8-15: 04 -> 40" in done.out
     assert "unknown action 'fly'" in done.out
-    assert "0/5 levels, 2 actions, 1 resets, stopped: player_quit; 0.0 / 100" in done.out
+    assert "0/5 levels, 2 actions, 1 reset, stopped: player_quit; 0.0 / 100" in done.out
     assert len(list((tmp_path / STORE / "plays").iterdir())) == 1
 
 
@@ -562,4 +562,5 @@ def test_an_interrupted_run_keeps_its_place(tmp_path, start, assay):
     assert process.returncode == 130
     assert "--resume" in stderr
     [run] = (tmp_path / STORE / "runs").iterdir()
+    assert f"Continue with: assay arc run --resume {run.name}\n" in stderr
     assert (run / "results.jsonl").read_bytes() == b""

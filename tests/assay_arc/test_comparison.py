@@ -276,7 +276,7 @@ def test_what_makes_runs_less_comparable_is_warned_of():
         "different step limits: 500 and 80",
         "different numbers of trials",
         "arc-agi versions",
-        "different games; 1 are in both",
+        "different games; 1 is in both",
         "different versions of g",
         "different formulas",
         "b b-0000-r is UNVERIFIED (no session logs were given)",

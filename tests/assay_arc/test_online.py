@@ -171,7 +171,10 @@ def test_wrong_input_is_named_and_leaves_no_run(server, tmp_path):
         "--online", "--base-url", "http://me:secret@host", ARC_API_KEY=KEY
     )
     nobody = refused("--online", "--base-url", "http://127.0.0.1:9", ARC_API_KEY=KEY)
-    assert "127.0.0.1:9" in nobody
+    assert "http://127.0.0.1:9 cannot be reached: Connection refused" in nobody
+    assert "export OTHER=..." in refused("--online", *url, "--api-key-env", "OTHER")
+    for option in ("--base-url", "--api-key-env"):
+        assert f"{option} is empty" in refused("--online", option, "", ARC_API_KEY=KEY, code=2)
     assert "are for --online" in refused(*url, code=2)
     done = arc(tmp_path, "run", "random", "--online", *url, "--games", "zz99", ARC_API_KEY=KEY)
     assert done.returncode == 1

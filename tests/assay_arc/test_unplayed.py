@@ -135,6 +135,26 @@ def test_a_changed_log_is_found_even_where_a_game_is_missing(result, tmp_path):
     assert stored_run().meta.verified == "unverified"
 
 
+def test_a_missing_log_takes_the_proof_away_until_it_is_back(result):
+    arc("import", "codex", result)
+    assert arc("verify")[0] == 0
+    before = stored_run().card()
+    log = next(stored_run().folder.glob("logs/*.jsonl"))
+    kept = log.read_bytes()
+    log.unlink()
+    code, said = arc("verify")
+    assert code == 1
+    assert f"now marked unverified: missing: logs/{log.name}" in said
+    assert "put the logs back" in said
+    run = stored_run()
+    assert (run.meta.verified, run.card().verified) == ("unverified", "unverified")
+    assert run.card().score_percent == before.score_percent
+    assert "UNVERIFIED: logs/" in arc("report")[1]
+    log.write_bytes(kept)
+    assert arc("verify")[0] == 0
+    assert (stored_run().meta.verified, stored_run().card()) == ("replayed", before)
+
+
 def test_the_formula_of_the_scores_survives_a_check(result):
     arc("import", "codex", result)
     arc("rescore", "--formula", "first_play", "--write")

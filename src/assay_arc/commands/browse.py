@@ -25,7 +25,7 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.report import best_percent, number, past_of_games, table
+from assay_arc.report import best_percent, counted, number, past_of_games, table
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
@@ -105,7 +105,9 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
     head = ["Game ID", "Levels", "Tags", "Baselines", "Best score", "Played"]
     click.echo("\n".join(table(head, rows)))
     matching = f" ({len(chosen)} matching filter)" if len(chosen) != len(found.games) else ""
-    click.echo(f"\nTotal: {len(found.games)} environments{matching} in {_near(place.games)}")
+    click.echo(
+        f"\nTotal: {counted(len(found.games), 'environment')}{matching} in {_near(place.games)}"
+    )
     for problem in (*found.problems, *unread):
         click.echo(f"WARNING: {problem}", err=True)
 

@@ -14,7 +14,7 @@ from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import read_log
 from assay_arc.recordings import recording_guid, recording_lines, recording_name
-from assay_arc.report import all_trials
+from assay_arc.report import all_trials, missing_game
 from assay_arc.store import StoredRun, TrialRow, write_bytes
 
 
@@ -79,8 +79,7 @@ def _chosen(stored: StoredRun, games: tuple[str, ...]) -> list[TrialRow]:
         raise click.UsageError(msg)
     known = {one for game in card.games for one in (game.id, game.id.split("-")[0])}
     if unknown := [name for name in names if name not in known]:
-        msg = f"Game {unknown[0]} is not in run {stored.meta.run_id}"
-        raise StoreProblem(msg, hint=f"it has: {', '.join(game.id for game in card.games)}")
+        raise missing_game(stored, card, unknown[0])
     if names:
         card.games = [g for g in card.games if g.id in names or g.id.split("-")[0] in names]
     logged = [trial for trial in all_trials(card) if trial.log is not None]

@@ -14,6 +14,7 @@ from assay_arc import StoreProblem
 from assay_arc.catalog import choose_known_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
+from assay_arc.report import counted
 from assay_arc.store import HARNESSES, StoredRun
 
 
@@ -100,7 +101,8 @@ def command(harness: str, **given: Any) -> None:
     click.echo(f"Instructions generated: {summary['instructions']}")
     click.echo(f"Game driver:            {summary['game_driver']}")
     click.echo(f"Result collector:       {summary['collect_results']}")
-    click.echo(f"Game set:               {summary['game_count']} games, seed={summary['seed']}")
+    games = counted(summary["game_count"], "game")
+    click.echo(f"Game set:               {games}, seed={summary['seed']}")
     click.echo(f"Reference run:          {summary['ref_run_id']}")
     if "earlier" in summary:
         click.echo(f"What was played before: moved to {summary['earlier']}")
@@ -108,7 +110,7 @@ def command(harness: str, **given: Any) -> None:
     click.echo("1. Open the instructions file and follow the setup steps in the target harness")
     click.echo("2. Run the benchmark on the target harness")
     click.echo("3. Save the result JSON file and the sessions folder")
-    click.echo(f"4. Import with: assay arc import {harness} <result-file-path>")
+    click.echo(f"4. Import with: assay arc import {harness} <result-file-path>{place.store.option}")
 
 
 def _reference(place: Place, name: str) -> StoredRun:
@@ -116,7 +118,8 @@ def _reference(place: Place, name: str) -> StoredRun:
         done = [run for run in place.store.native() if run.meta.status == "completed"]
         if not done:
             msg = "No completed runs found."
-            raise StoreProblem(msg, hint="play first with: assay arc run AGENT")
+            hint = f"play first with: assay arc run AGENT{place.store.option}"
+            raise StoreProblem(msg, hint=hint)
         return done[-1]
     return place.store.find(name)
 
@@ -147,5 +150,6 @@ def _plan(
         ref_run_id=meta.run_id if meta else "none",
         generated=datetime.now(UTC).isoformat(),
         with_games=is_built_in(place.games) if chosen is None else chosen,
-        env_dir=str(place.games.resolve()),
+        # Another machine does not have the games where they are installed here.
+        env_dir="" if is_built_in(place.games) else str(place.games.resolve()),
     )

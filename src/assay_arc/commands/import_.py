@@ -240,6 +240,7 @@ def _print_import(done: ImportedRun, store: Store) -> None:
     if native:
         latest = native[-1].meta
         click.echo(f"\nA run of {latest.harness} is available (latest: {latest.run_id}).")
-        click.echo(f"To compare: assay arc compare {latest.run_id} {meta.run_id}")
+        click.echo(f"To compare: assay arc compare {latest.run_id} {meta.run_id}{store.option}")
     else:
-        click.echo(f"\nTo compare with a run of your own: assay arc compare RUN {meta.run_id}")
+        words = f"assay arc compare RUN {meta.run_id}{store.option}"
+        click.echo(f"\nTo compare with a run of your own: {words}")

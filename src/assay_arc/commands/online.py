@@ -45,6 +45,11 @@ def check_online(online: bool, api_key_env: str | None, base_url: str | None) ->
     if not online and (api_key_env is not None or base_url is not None):
         msg = "--api-key-env and --base-url are for --online."
         raise click.UsageError(msg)
+    for name, value in (("--api-key-env", api_key_env), ("--base-url", base_url)):
+        # An empty one must not stand for the default: the key would go to another server.
+        if value is not None and not value.strip():
+            msg = f"{name} is empty."
+            raise click.UsageError(msg)
 
 
 def ask_for_games(place: Place, api_key_env: str | None, base_url: str | None) -> OnlineRun:

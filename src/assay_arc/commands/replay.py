@@ -15,6 +15,7 @@ from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
+from assay_arc.report import counted, missing_game
 from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
@@ -84,17 +85,17 @@ def command(run: str, game: str, **given: Any) -> None:
     else:
         _animate(title, events, options.first, 1 / options.fps)
     click.echo(
-        f"{trial.levels_completed}/{trial.total_levels} levels, {trial.actions} actions, "
-        f"{trial.resets} resets, stopped: {trial.stop_reason}"
+        f"{trial.levels_completed}/{trial.total_levels} levels, "
+        f"{counted(trial.actions, 'action')}, "
+        f"{counted(trial.resets, 'reset')}, stopped: {trial.stop_reason}"
     )
 
 
 def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]:
-    games = stored.card().games
-    found = [row for row in games if row.id == game or row.id.split("-")[0] == game]
+    card = stored.card()
+    found = [row for row in card.games if row.id == game or row.id.split("-")[0] == game]
     if not found:
-        msg = f"Game {game} is not in run {stored.meta.run_id}"
-        raise StoreProblem(msg, hint=f"it has: {', '.join(row.id for row in games)}")
+        raise missing_game(stored, card, game)
     for trial in found[0].trials:
         if trial.trial == number:
             return found[0], trial

@@ -43,8 +43,12 @@ def command(run: str, form: str, root: Path, debug: bool) -> None:
     The report is also written to the folder of the run, as report.md, report.json or report.html,
     except for the summary.
     """
-    stored = Store(root.absolute()).find(run)
+    store = Store(root.absolute())
+    stored = store.find(run)
     card = stored.card()
+    for other in store.unfinished()[-1:]:
+        of = "This run" if other.meta.run_id == stored.meta.run_id else f"Run {other.label}"
+        click.echo(f"{of} is unfinished. Continue it with: {other.resume_command}", err=True)
     if form == "summary":
         click.echo(report_summary(stored, card))
         return

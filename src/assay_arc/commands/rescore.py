@@ -44,6 +44,12 @@ def command(
 ) -> None:
     """Compute the scores of RUN (default: latest) again from its logs, in percent."""
     stored = Store(root.absolute()).find(run)
+    if stored.is_unfinished:
+        click.echo(
+            f"Run {stored.meta.run_id} is unfinished: only what was played is scored. "
+            f"Continue it with: {stored.resume_command}",
+            err=True,
+        )
     played, _ = derive_played(stored.folder, stored.meta)
     wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))
     cards = {formula: build_card(stored.meta.run_id, played, formula) for formula in wanted}

@@ -37,7 +37,7 @@ from assay.cli.parameters import (
     retries_option,
 )
 from assay.cli.progress import Progress
-from assay.errors import OutputError
+from assay.errors import Interrupted, OutputError
 from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
@@ -59,12 +59,15 @@ from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import Shows
 from assay_arc.online import OnlineRun
+from assay_arc.report import counted, unmeasured_words
 from assay_arc.store import (
     META,
     RECORDED,
+    SHORT,
     HarnessConfig,
     RunMeta,
     Scorecard,
+    Store,
     StoredRun,
     config_hash,
     write_json,
@@ -237,14 +240,16 @@ def command(agents: Sequence[str], **values: Any) -> None:
     if bool(agents) == bool(options.resume):
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
+    if options.resume:
+        _refuse_changes()
+        need_toolkit()
+        run = unfinished(Store(options.root.absolute()), options.resume)
+        _end(_play(run, _as_planned(options, run)))
+        return
     _check_ablation(options, agents)
     check_online(options.online, options.api_key_env, options.base_url)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
-    if options.resume:
-        run = unfinished(place, options.resume)
-        _play(run, _as_planned(options, run))
-        return
     online = None
     if options.online:
         online = ask_for_games(place, options.api_key_env, options.base_url)
@@ -257,7 +262,29 @@ def command(agents: Sequence[str], **values: Any) -> None:
     ]
     runs = [_play(new_run(place, ref, games, options, online), options) for ref in refs]
     if len(runs) > 1:
-        click.echo(f"\nCompare them with: assay arc compare {' '.join(run[:8] for run in runs)}")
+        ids = " ".join(run.meta.run_id[:SHORT] for run in runs)
+        click.echo(f"\nCompare them with: assay arc compare {ids}{place.store.option}")
+    _end(*runs)
+
+
+CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "progress", "quiet", "debug"}
+"""What may be given with --resume; the run has kept everything else."""
+
+
+def _refuse_changes() -> None:
+    """Refuse options that a resumed run would ignore."""
+    context = click.get_current_context()
+    given = [
+        parameter.secondary_opts[-1]
+        if parameter.secondary_opts and not context.params.get(parameter.name or "")
+        else parameter.opts[-1]
+        for parameter in context.command.params
+        if parameter.name not in CHANGEABLE
+        and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        msg = f"{', '.join(given)} cannot be changed with --resume: the run goes on as planned."
+        raise click.UsageError(msg)
 
 
 def _as_planned(options: RunOptions, run: StoredRun) -> RunOptions:
@@ -272,24 +299,38 @@ def _as_planned(options: RunOptions, run: StoredRun) -> RunOptions:
     return msgspec.structs.replace(options, **kept)
 
 
-def unfinished(place: Place, name: str) -> StoredRun:
+def unfinished(store: Store, name: str) -> StoredRun:
     """Find the run to resume."""
     if name != "latest":
-        run = place.store.find(name)
+        run = store.find(name)
         if run.meta.agent is None:
             msg = f"run {name} was not made by assay arc run"
             raise StoreProblem(msg)
         return run
-    open_runs = [run for run in place.store.native() if run.meta.status != "completed"]
+    open_runs = store.unfinished()
     if not open_runs:
         msg = "There is no unfinished run."
-        raise StoreProblem(msg, hint="start one with: assay arc run AGENT")
+        raise StoreProblem(msg, hint=f"start one with: assay arc run AGENT{store.option}")
     return open_runs[-1]
 
 
-def _play(stored: StoredRun, options: RunOptions) -> str:
+def _end(*runs: StoredRun) -> None:
+    """Exit with 1 if anything of the runs was not measured, and say how much."""
+    lost = [(run, words) for run in runs if (words := unmeasured_words(run.meta))]
+    for run, words in lost:
+        names = ", ".join(run.meta.not_measured)
+        click.echo(f"{run.label}: {words}: {names}. The reasons are above.", err=True)
+    if lost:
+        raise click.exceptions.Exit(1)
+
+
+def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
-    card = run.play(options)
+    try:
+        card = run.play(options)
+    except (KeyboardInterrupt, Interrupted):
+        click.echo(f"Continue with: {stored.resume_command}", err=True)
+        raise
     close_official(run.run)
     print_result(run, card)
     if run.nothing_measured:
@@ -302,14 +343,10 @@ def _play(stored: StoredRun, options: RunOptions) -> str:
             "See stderr in results.jsonl for what the agent says about it.",
             err=True,
         )
-        raise click.exceptions.Exit(1)
     if run.meta.status != "completed":
-        click.echo(
-            f"The run is not finished. Continue with: assay arc run --resume {run.meta.run_id}",
-            err=True,
-        )
+        click.echo(f"The run is not finished. Continue with: {stored.resume_command}", err=True)
         raise click.exceptions.Exit(1)
-    return run.meta.run_id
+    return stored
 
 
 RAW, WORK = "raw", "workspaces"
@@ -623,11 +660,14 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
         click.echo(f"Game: {trial_id} | not measured: {why}")
     percent = "-" if card.percent is None else f"{card.percent:.2f}"
     cost = f", ${card.cost_usd:.4f}" if card.cost_usd else ""
-    click.echo(
-        f"{run.meta.harness}: {percent} / 100 ({card.scorer}), "
+    words = (
+        f"{percent} / 100 ({card.scorer}), "
         f"{card.total_levels_completed}/{card.total_levels} levels, "
-        f"{card.total_actions} actions{cost}"
+        f"{counted(card.total_actions, 'action')}{cost}"
     )
+    lost = unmeasured_words(run.meta)
+    score = words if card.games else "no score"
+    click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
     if official := run.meta.official:
         score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
         click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")

@@ -16,11 +16,14 @@ from assay_arc.cards import (
     RESULTS,
     PlayedTrial,
     derive_played,
+    mark_scores,
+    missing_logs,
     read_entries,
     write_scores,
 )
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.replay import ReplayResult, changed_logs, check_logs
+from assay_arc.report import counted
 from assay_arc.scoring import OFFICIAL
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
@@ -39,17 +42,18 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     """Repeat every action of RUN (default: latest) with your copies of its games, and compare.
 
     The exit code is 0 if everything agrees, and 1 otherwise. The run is marked as replayed, or as
-    unverified at any difference. Games that are not here, or here in another version, leave the
-    mark as it was; give their folder with --env-dir.
+    unverified at any difference or missing log. Games that are not here, or here in another
+    version, leave the mark as it was; give their folder with --env-dir.
     """
     need_toolkit()
     place = open_place(root, env_dir)
     stored = place.store.find(run)
+    if missing := missing_logs(stored.folder):
+        _mark_missing(stored, missing)
     played, _ = derive_played(stored.folder, stored.meta)
     logged = [one for one in played if one.log is not None]
     if not logged:
-        msg = f"run {stored.meta.run_id} has no logs: it was imported without them"
-        raise StoreProblem(msg, hint="import it again, with its session logs")
+        raise _no_logs(stored)
     changed = changed_logs(stored.folder, _expected(stored, logged))
     logs = [stored.folder / str(one.log) for one in logged]
     replays = check_logs(logs, place.games, local_machine())
@@ -61,6 +65,29 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     if problems or unchecked:
         raise click.exceptions.Exit(1)
     click.echo(f"Run {stored.meta.run_id}: verified: {stored.meta.verified}")
+
+
+def _no_logs(stored: StoredRun) -> StoreProblem:
+    run_id = stored.meta.run_id
+    if stored.imported:
+        msg = f"run {run_id} has no logs: it was imported without them"
+        return StoreProblem(msg, hint="import it again, with its session logs")
+    msg = f"run {run_id} has no logs: nothing was measured in it"
+    return StoreProblem(
+        msg, hint=f"see the reasons with: assay arc report {run_id}{stored.store.option}"
+    )
+
+
+def _mark_missing(stored: StoredRun, missing: Sequence[str]) -> None:
+    """Store that logs are missing; the scores stay, since they cannot be computed again."""
+    meta = stored.meta
+    meta.verified, meta.verification = UNVERIFIED, f"{missing[0]}: the log is missing"
+    write_json(stored.folder / META, meta)
+    mark_scores(stored, UNVERIFIED)
+    msg = f"run {meta.run_id} is now marked unverified: missing: {', '.join(missing)}"
+    raise StoreProblem(
+        msg, hint="put the logs back into the folder of the run and verify it again, or play again"
+    )
 
 
 def _judge(
@@ -99,7 +126,11 @@ def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
     if why or replay.difference:
         return f"{name}: DIFFERS: {why or replay.difference}"
     note = f" ({replay.note})" if replay.note else ""
-    return f"{name}: replayed, {replay.n_actions} actions agree{note}"
+    return f"{name}: replayed, {_agreed(replay.n_actions)}{note}"
+
+
+def _agreed(n: int) -> str:
+    return f"{counted(n, 'action')} {'agrees' if n == 1 else 'agree'}"
 
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
@@ -123,7 +154,8 @@ def _mark(stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[s
     meta.verified = UNVERIFIED if unlogged or problems else REPLAYED
     meta.verification = problems[0] if problems else None
     if unlogged and not problems:
-        meta.verification = f"{len(unlogged)} games have no log"
+        have = "has" if len(unlogged) == 1 else "have"
+        meta.verification = f"{counted(len(unlogged), 'game')} {have} no log"
     write_json(stored.folder / META, meta)
     again = [_marked(one, meta.verified) for one in played]
     write_scores(stored.folder, meta.run_id, again, _formula(stored), spent=meta)
