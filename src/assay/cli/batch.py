@@ -10,6 +10,7 @@ import msgspec
 
 from assay import plugins
 from assay.cli.debug import debug_trace
+from assay.cli.doubts import Doubts
 from assay.cli.options import (
     TEXT_AGENTS,
     BatchOptions,
@@ -27,6 +28,7 @@ from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
+from assay.records.capture import Capture, TrialEntry
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
@@ -55,7 +57,8 @@ class CommandBatch:
         refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
-        self.resume = resume_of(options, graders, k)
+        self._doubts, self._n_grader_failures = Doubts(), 0
+        self.resume = resume_of(options, graders, k, self._note_graded)
         self._k = k
         self._source, rows = _read(benchmark)
         if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
@@ -97,6 +100,7 @@ class CommandBatch:
         options, k = self._options, self._k
         plain = options.progress or options.debug
         shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown.doubts, shown.tally.n_grader_failures = self._doubts, self._n_grader_failures
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
             shown.doubts.said.add(FORGETS)
@@ -107,6 +111,12 @@ class CommandBatch:
         shown.say(f"Agent: {visible_line(self._agent.name)}; concurrency: {options.concurrency}")
         shown.say(f"Output: {options.output or 'stdout'}")
         return shown
+
+    def _note_graded(self, judged: Capture | TrialEntry) -> None:
+        """Count what graders say of trials that finished in an earlier run."""
+        broken = judged.grader_failures or {}
+        self._n_grader_failures += bool(broken)
+        self._doubts.add(judged.grades or {}, broken)
 
     def conclude(self, progress: Progress) -> None:
         """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
@@ -121,13 +131,16 @@ class CommandBatch:
         left = tally.total - tally.n_done
         if left > 0:
             click.echo(
-                f"Stopped at --max-cost {options.max_cost:g}: {left} trials were not run. "
+                f"Stopped at --max-cost {options.max_cost:g}: {counted_noun(left, 'trial')} "
+                f"{'was' if left == 1 else 'were'} not run. "
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
         if tally.n_grader_failures:
+            trials = counted_noun(tally.n_grader_failures, "trial")
+            were = "was" if tally.n_grader_failures == 1 else "were"
             click.echo(
-                f"{tally.n_grader_failures} trials were not graded because a grader failed "
+                f"{trials} {were} not graded because a grader failed "
                 "(see graderFailures in the rows)",
                 err=True,
             )

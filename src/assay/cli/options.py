@@ -39,6 +39,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import local_machine
+from assay.records.capture import Capture, TrialEntry
 from assay.records.journal import Mode
 from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
@@ -329,9 +330,12 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 
 def resume_of(
-    options: BatchOptions, graders: Sequence[PluginRef] = (), k: int | None = None
+    options: BatchOptions,
+    graders: Sequence[PluginRef] = (),
+    k: int | None = None,
+    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
 ) -> Resume:
-    """What to do with the rows of an earlier run."""
+    """What to do with the rows of an earlier run; graded takes what the graders say of them."""
     regrade = isinstance(options, CaptureOptions) and options.regrade
     for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
         if given and not options.resume and not options.rerun:
@@ -341,11 +345,13 @@ def resume_of(
         msg = "--regrade needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
 
-    def announce(n_again: int, n_regraded: int) -> None:
-        if n_again and not options.quiet:
-            click.echo(f"{n_again} rows of {options.output} are run again", err=True)
-        if n_regraded and not options.quiet:
-            click.echo(f"{n_regraded} rows of {options.output} were graded again", err=True)
+    def announce(n_again: int, n_graded: int, n_regraded: int) -> None:
+        counts = ((n_again, "run again"), (n_graded, "graded"), (n_regraded, "graded again"))
+        for n, what in counts:
+            if n and not options.quiet:
+                rows = "1 row" if n == 1 else f"{n} rows"
+                verb = "is" if n == 1 else "are"
+                click.echo(f"{rows} of {options.output} {verb} {what}", err=True)
 
     return Resume(
         k=k,
@@ -354,6 +360,7 @@ def resume_of(
         regrade=regrade,
         graders=graders,
         announce=announce,
+        graded=graded,
     )
 
 

@@ -113,7 +113,7 @@ class Progress:
             why = self._reasons.get(cause)
             parts.append(f"{n} {cause}, not measured ({why})" if why else f"{n} {cause}")
         if tally.n_grader_failures:
-            parts.append(f"{tally.n_grader_failures} grader failures")
+            parts.append(counted_noun(tally.n_grader_failures, "grader failure"))
         if tally.cost_usd:
             parts.append(f"${tally.cost_usd:.4f}")
         return ", ".join(parts) + (f" -> {target}" if target else "")

@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from assay.errors import InputError
 from assay.pipeline.identity import differences
-from assay.records.capture import Identity
+from assay.records.capture import Capture, Identity, TrialEntry
 from assay.records.journal import Attempt, RowKey
 from assay.records.spec import PluginRef, TrialSpec
 
@@ -28,8 +28,10 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     regrade: bool = False
     """Whether rows of other graders, or other versions of them, are graded again."""
     graders: Sequence[PluginRef] = ()
-    announce: Callable[[int, int], None] = lambda n_again, n_regraded: None
-    """Called with the number of rows that are run again, and of those that are graded again."""
+    announce: Callable[[int, int, int], None] = lambda n_again, n_graded, n_regraded: None
+    """Called with the number of rows that are run again, graded for once, and graded again."""
+    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None
+    """Called with each finished trial that the graders judged now."""
 
     def check(
         self,
