@@ -66,6 +66,7 @@ class CommandBatch:
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
         chosen = choose(rows, options.filters, options.limit)
         self._agent = plugins.adapter(agent)
+        self._text_hint = _TEXT_HINT if agent.name == "acp" else ""
         self._forgets = _have_turns(chosen) and forgets_turns(self._agent, "a session")
         shared, names = self._setting, folder_names(prompt.id for prompt, _ in rows)
         self.batch = Batch(
@@ -146,6 +147,8 @@ class CommandBatch:
             )
         if nothing := progress.nothing_measured():
             click.echo(nothing, err=True)
+        if (why := progress.all_failed()) and not options.as_json:
+            click.echo(f"{why}{self._text_hint}", err=True)
         if self._talks and isinstance(options, CaptureOptions):
             self._say_result(progress)
         if left > 0 or tally.n_grader_failures or nothing:
@@ -176,6 +179,10 @@ class CommandBatch:
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
 
 
+_TEXT_HINT = (
+    "\n  A program after the prompts must speak the Agent Client Protocol; one that prints its "
+    "answer as text needs --simple 'PROGRAM {}'."
+)
 _REMEDY = (
     'A schema can give "resume", or "sessionMode": "iterative"; assay capture --simple and --shell '
     "put the earlier turns into the prompt."

@@ -36,7 +36,7 @@ class Doubts:
         elif self._alike:
             here = dict(_failed(grades, broken))
             self._alike = {
-                name: why for name, why in self._alike.items() if _same(why, here.get(name))
+                name: why for name, why in self._alike.items() if same_text(why, here.get(name))
             }
 
     def add_warnings(self, warnings: Iterable[str]) -> None:
@@ -66,7 +66,8 @@ def _failed(grades: Mapping[str, Grade], broken: Mapping[str, str]) -> Iterable[
             yield name, grade.reasoning or "no reasoning"
 
 
-def _same(why: str, other: str | None) -> bool:
+def same_text(why: str, other: str | None) -> bool:
+    """Whether two messages say the same, whatever their folders and durations."""
     if other is None or why == other:
         return other is not None
     return _VARIES.sub("", why) == _VARIES.sub("", other)
