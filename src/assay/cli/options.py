@@ -43,6 +43,7 @@ from assay.records.capture import Capture, TrialEntry
 from assay.records.journal import Mode
 from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.records.text import visible_line
 from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -401,6 +402,15 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
     (flag, value), *others = given
+    if flag == "--simple" and others:
+        msg = "Give the agent either with --simple or with --shell, not both."
+        raise click.UsageError(msg)
+    if flag == "--shell" and "PROMPT" not in value:
+        click.echo(
+            f'Warning: --shell {visible_line(value)!r} does not use "$PROMPT". Unless a program '
+            "in it reads that variable, the agent gets no prompt.",
+            err=True,
+        )
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
     if flag == "-s":
