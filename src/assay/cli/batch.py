@@ -23,7 +23,7 @@ from assay.cli.options import (
 )
 from assay.cli.output import kept_raw, refuse_inputs
 from assay.cli.parameters import prompt_path
-from assay.cli.progress import Progress, counted_noun, rate_text, saved_passes
+from assay.cli.progress import Progress, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
@@ -32,7 +32,7 @@ from assay.records.capture import Capture, TrialEntry
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay.run.conversation import forgets_turns
 from assay.run.raw import remove_kept
 from assay.run.workspace import frozen_template, inherited

@@ -43,7 +43,7 @@ from assay.records.capture import Capture, TrialEntry
 from assay.records.journal import Mode
 from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -350,9 +350,8 @@ def resume_of(
         counts = ((n_again, "run again"), (n_graded, "graded"), (n_regraded, "graded again"))
         for n, what in counts:
             if n and not options.quiet:
-                rows = "1 row" if n == 1 else f"{n} rows"
                 verb = "is" if n == 1 else "are"
-                click.echo(f"{rows} of {options.output} {verb} {what}", err=True)
+                click.echo(f"{counted_noun(n, 'row')} of {options.output} {verb} {what}", err=True)
 
     return Resume(
         k=k,

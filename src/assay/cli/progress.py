@@ -19,7 +19,7 @@ from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, To
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 
 _LINE_EVERY_S = 10.0
 _SHOWN_CHARS = 300
@@ -363,10 +363,6 @@ def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:
         return None
     counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
     return {str(n): count for n, count in enumerate(counts) if count[1]}
-
-
-def counted_noun(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def clock_text(seconds: float) -> str:
