@@ -18,6 +18,7 @@ from assay.cli.parameters import (
     Decorator,
     InFile,
     Number,
+    OutFolder,
     append_option,
     can_start,
     claim_stdin,
@@ -177,7 +178,7 @@ output_options: list[Decorator] = [
     overwrite_option,
     click.option(
         "--raw-dir",
-        type=click.Path(path_type=Path),
+        type=OutFolder(),
         metavar="DIR",
         help="Keep the agents' raw output in this folder. "
         "Default: beside the output file, as in results.raw for results.jsonl; "
@@ -255,7 +256,7 @@ run_options: list[Decorator] = [
     retries_option,
     click.option(
         "--workspace-dir",
-        type=click.Path(path_type=Path),
+        type=OutFolder(),
         metavar="DIR",
         help="Run each trial in a folder of its own inside this one. By default, all trials run "
         "in --cwd; with --workspace-template or --isolate, in folders in your cache folder.",
