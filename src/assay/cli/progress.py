@@ -130,7 +130,8 @@ class Progress:
         most = max(causes, key=lambda cause: causes[cause])
         why = f": {self._reasons[most]}" if self._reasons.get(most) else ""
         return (
-            f"Nothing was measured: none of {n_done} trials says anything about the agent. "
+            f"Nothing was measured: none of {counted_noun(n_done, 'trial')} says anything about "
+            "the agent. "
             f"The most frequent cause is {most}{why}"
         )
 
