@@ -365,4 +365,7 @@ def test_grader_failures_on_finished_rows_are_counted_and_said(
     assert "2 rows of out.jsonl are graded\n" in done.stderr
     assert "2 trials were not graded because a grader failed" in done.stderr
     assert "kaput" in done.stderr
+    done = assay(*args, "--resume", "-g", "throws.py")
+    assert done.code == 1, "the same grader fails again"
+    assert "2 rows of out.jsonl are graded again\n" in done.stderr
     assert len(read_rows(tmp_path / "out.jsonl")) == 2

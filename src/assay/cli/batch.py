@@ -131,20 +131,13 @@ class CommandBatch:
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
         left = tally.total - tally.n_done
         if left > 0:
+            were = f"{counted_noun(left, 'trial')} {'was' if left == 1 else 'were'}"
             click.echo(
-                f"Stopped at --max-cost {options.max_cost:g}: {counted_noun(left, 'trial')} "
-                f"{'was' if left == 1 else 'were'} not run. "
+                f"Stopped at --max-cost {options.max_cost:g}: {were} not run. "
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
-        if tally.n_grader_failures:
-            trials = counted_noun(tally.n_grader_failures, "trial")
-            were = "was" if tally.n_grader_failures == 1 else "were"
-            click.echo(
-                f"{trials} {were} not graded because a grader failed "
-                "(see graderFailures in the rows)",
-                err=True,
-            )
+        _say_ungraded(tally.n_grader_failures)
         if nothing := progress.nothing_measured():
             click.echo(nothing, err=True)
         if (why := progress.all_failed()) and not options.as_json:
@@ -177,6 +170,13 @@ class CommandBatch:
         has_hints = all(spec.prompt.hint for spec in self.batch.specs)
         to = visible_line(shlex.quote(str(output.with_suffix(".graded.jsonl"))))
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+
+
+def _say_ungraded(n: int) -> None:
+    if n:
+        were = f"{counted_noun(n, 'trial')} {'was' if n == 1 else 'were'}"
+        why = "because a grader failed (see graderFailures in the rows)"
+        click.echo(f"{were} not graded {why}", err=True)
 
 
 _TEXT_HINT = (

@@ -68,15 +68,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         spec: TrialSpec,
         attempts: Callable[[], Iterable[Attempt]],
     ) -> bool:
-        """Whether a finished row is put to the graders: to others than it was, or for once.
-
-        attempts returns its trials; they decide about rows that do not tell their graders.
+        """Whether a finished row is put to the graders: to others than it was, or for once, or
+        again because one of them failed. attempts returns its trials.
         """
         if not self.graders:
             return False
-        if not identity or spec.identity is None:
+        if not identity or spec.identity is None or identity.graders == spec.identity.graders:
             return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
-        return (self.regrade or not identity.graders) and identity.graders != spec.identity.graders
+        return self.regrade or not identity.graders
 
     def replaces(self, key: RowKey) -> bool:
         """Whether some trials of a row are to be run; refuse a row with too many of them."""
