@@ -130,6 +130,10 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
     """
     name, colon, argument = text.partition(":")
     options: dict[str, Any]
+    if name in _FILE_GRADERS and not argument:
+        example = "serve:./grader" if name == "serve" else "./grader.py"
+        msg = f"-g {text} names no grader: it needs a file"
+        raise InputError(msg, hint=f"give the grader's file, as in -g {example}")
     if name == "serve" and colon:
         options = {"path": str(_program(Path(argument)))}
     elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
@@ -164,6 +168,8 @@ def benchmark_ref(text: str) -> PluginRef:
     return ref
 
 
+_FILE_GRADERS = ("executable", "javascript", "python", "serve")
+"""Kinds of graders that a file is; the file is given, not the kind."""
 _MODULES = (".ts", ".mts", ".js", ".mjs", ".cjs")
 _EXPORT = re.compile(rb"^\s*export\b|\bmodule\.exports\b|\bexports\.\w", re.MULTILINE)
 
@@ -188,7 +194,8 @@ def _file_grader(file: Path) -> tuple[str, dict[str, Any]]:
 def _program(path: Path) -> Path:
     if not path.is_file():
         msg = f"Grader not found: {path.resolve()}"
-        raise InputError(msg, hint=f"give a file or one of: {', '.join(names('assay.graders'))}")
+        known = [name for name in names("assay.graders") if name not in _FILE_GRADERS]
+        raise InputError(msg, hint=f"give a file or one of: {', '.join(known)}")
     if path.suffix != ".py" and not os.access(path, os.X_OK):
         msg = f"Grader cannot be executed: {path.resolve()}"
         hint = f"run chmod +x {path}, and name its interpreter on line 1, as in #!/usr/bin/env node"

@@ -176,3 +176,14 @@ def test_a_judge_can_be_replayed_by_its_question(assay, tmp_path):
     served = assay("capture", "other.jsonl", "--", *program)
     assert served.code == 0, served.stderr
     assert served.rows[0]["output"] == json.loads((tmp_path / "r.jsonl").read_text())["output"]
+
+
+@pytest.mark.parametrize("file", ["p.jsonl", "raw.jsonl"])
+def test_a_file_without_results_is_refused_before_anything_runs(assay, tmp_path, file):
+    write(tmp_path / "p.jsonl", PROMPTS[:2])
+    assert assay("run", "p.jsonl", "-s", "demo", "-o", "raw.jsonl").code == 0
+    done = assay("capture", "p.jsonl", "-s", f"replay:{file}", "-o", "out.jsonl")
+    assert done.code == 1
+    assert f"{file}:1: no trial to replay: the row has no output" in done.stderr
+    assert "--resume" not in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()

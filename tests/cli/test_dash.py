@@ -269,3 +269,19 @@ def test_every_command_with_an_output_file_can_overwrite_it():
     }
     assert writing <= overwriting
     assert {"capture", "compare", "report", "schemas", "plan", "calibrate"} <= writing
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["init", "-"],
+        ["fixtures", "r.jsonl", "-g", "contains", "-o", "-"],
+        ["capture", "p.jsonl", "-s", "demo", "--raw-dir", "-"],
+        ["capture", "p.jsonl", "-s", "demo", "--workspace-dir", "-"],
+    ],
+)
+def test_a_folder_cannot_be_stdout(assay, tmp_path, words) -> None:
+    done = assay(*words)
+    assert done.code == 2
+    assert "- is stdout; a folder is needed here" in done.stderr
+    assert not (tmp_path / "-").exists()

@@ -147,6 +147,12 @@ def test_wrong_use(assay, made):
     none = assay("fixtures", "r.jsonl", "-g", "contains", "-o", "fx", "--id", "nosuch")
     assert none.code == 1
     assert "4 another prompt than --id names" in none.stderr
+    assert "--id names no prompt of these files" in none.stderr
+    for grader in ("git", "command:true"):
+        folder = assay("fixtures", "r.jsonl", "-g", grader, "-o", "fx")
+        assert folder.code == 1
+        assert "these graders cannot judge 3 of 3 trials" in folder.stderr
+        assert "looks at the agent's folder, which a fixture does not have" in folder.stderr
     assay("capture", "p.jsonl", "-s", "demo", "-o", "ungraded.jsonl")
     ungraded = assay("fixtures", "ungraded.jsonl", "-g", "contains", "-o", "fx")
     assert ungraded.code == 1

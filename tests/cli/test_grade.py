@@ -40,7 +40,7 @@ def test_a_broken_grader_is_counted_and_the_rest_goes_on(assay, rows) -> None:
     done = assay("grade", source, "-g", "contains", "--progress")
     assert done.code == 1
     assert ["score" in row for row in done.rows] == [True, False, True]
-    assert "1 rows were not graded" in done.stderr
+    assert "1 row was not graded" in done.stderr
     assert "The first: b: contains: nothing to compare with" in done.stderr
     assert "✓ a: 1" in done.stderr
 
@@ -255,3 +255,23 @@ def test_stdout_may_close_early(rows, tmp_path) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, cwd=tmp_path, timeout=60)
     assert json.loads(done.stdout)["id"] == "0"
     assert b"Traceback" not in done.stderr
+
+
+def test_a_grader_that_fails_on_every_row_says_so_once(assay, rows, tmp_path) -> None:
+    (tmp_path / "throws.py").write_text("def grade(output):\n    raise RuntimeError('kaput')\n")
+    done = assay("grade", rows({"id": "a"}, {"id": "b"}), "-g", "throws.py")
+    assert done.code == 1
+    assert 'The grader "throws" failed on all 2 trials: ' in done.stderr
+    assert "failed the grader" not in done.stderr
+    assert done.stderr.count("kaput") == 1
+
+
+@pytest.mark.parametrize("kind", ["javascript", "executable", "python", "serve", "serve:"])
+def test_a_kind_of_file_is_no_grader(assay, rows, kind) -> None:
+    source = rows({"id": "a"})
+    done = assay("grade", source, "-g", kind)
+    assert done.code == 1
+    assert f"-g {kind} names no grader: it needs a file" in done.stderr
+    offered = assay("grade", source, "-g", "nosuch").stderr
+    assert "contains" in offered
+    assert kind.rstrip(":") not in offered

@@ -162,3 +162,22 @@ def test_help_says_whose_the_words_are(assay: Callable) -> None:
     text: Any = " ".join(assay("capture", "--help").stdout.split())
     assert "PROMPTS [PROGRAM ARGS...]" in text
     assert "After -- everything is the program's" in text
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (["echo", "hello"], "ended without its terminal event"),
+        (["true"], "ended without its terminal event"),
+        (["headless", "--schema", "nosuch"], "nosuch"),
+    ],
+)
+def test_a_program_that_does_not_speak_the_protocol(
+    assay: Callable, prompts: Callable, program: list[str], reason: str
+) -> None:
+    done = assay("capture", prompts("a", "b"), *program)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("All 2 trials")]
+    assert line.startswith("All 2 trials failed alike, agent_crash: ")
+    assert reason in line
+    assert "--simple 'PROGRAM {}'" in done.stderr
+    assert all("answered" not in row["failure"] for row in done.rows)

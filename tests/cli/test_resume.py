@@ -145,7 +145,7 @@ def test_regrade_judges_the_finished_trials_again_before_going_on(
     edit_grader(tmp_path)
     done = assay(*args, "--resume", "--regrade")
     assert done.code == 0, done.stderr
-    assert "1 rows" in done.stderr
+    assert "1 row of " in done.stderr
     rows = read_rows(out)
     assert len(rows) == 2
     assert len({json.dumps(row["identity"]) for row in rows}) == 1
@@ -207,7 +207,7 @@ def test_trials_that_did_not_measure_the_agent_are_run_again(
     assert (done.code, out.read_bytes()) == (0, before), done.stderr
     done = assay(*args, "--resume")
     assert done.code == 0, done.stderr
-    assert "1 rows" in done.stderr
+    assert "1 row of " in done.stderr
     rows = read_rows(out)
     assert sorted(row["id"] for row in rows) == ["p0", "p1"]
     entries = [entry for row in rows for entry in row.get("trials", [row])]
@@ -345,3 +345,27 @@ def test_grade_signs_the_rows_so_that_a_run_can_go_on_with_the_same_grader(
     assert assay(*args, "-g", "contains:x").code == 0
     rows = read_rows(tmp_path / "graded.jsonl")
     assert rows[0]["identity"] == rows[1]["identity"]
+
+
+@pytest.mark.parametrize("command", ["capture", "trials"])
+def test_grader_failures_on_finished_rows_are_counted_and_said(
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    (tmp_path / "throws.py").write_text("def grade(output):\n    raise RuntimeError('kaput')\n")
+    args = [command, prompts("a", "b"), "-s", agent(), "-o", "out.jsonl"]
+    args += ["-k", 1] if command == "trials" else []
+    assert assay(*args).code == 0
+    done = assay(*args, "--resume", "-g", "throws.py")
+    assert done.code == 1, done.stderr
+    assert "2 rows of out.jsonl are graded\n" in done.stderr
+    assert "2 trials were not graded because a grader failed" in done.stderr
+    assert "kaput" in done.stderr
+    done = assay(*args, "--resume", "-g", "throws.py")
+    assert done.code == 1, "the same grader fails again"
+    assert "2 rows of out.jsonl are graded again\n" in done.stderr
+    assert len(read_rows(tmp_path / "out.jsonl")) == 2

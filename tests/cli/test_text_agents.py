@@ -276,8 +276,8 @@ def test_headless_in_capture_says_that_turns_forget(
 def test_extract_shows_a_failed_trial_as_failed(assay: Callable, prompts: Callable) -> None:
     raw = assay("run", prompts("exit 7", "true"), "--shell", 'echo x; eval "$PROMPT"')
     shown = assay("extract", "--progress", stdin=raw.stdout).stderr.splitlines()
-    assert shown[0] == "! p0: 1 steps - agent_crash: ended with exit code 7"
-    assert shown[1] == "✓ p1: 1 steps"
+    assert shown[0] == "! p0: 1 step - agent_crash: ended with exit code 7"
+    assert shown[1] == "✓ p1: 1 step"
 
 
 def test_a_stream_schema_whose_session_was_not_found_says_so(
@@ -495,3 +495,43 @@ def without_clock(row: dict[str, Any]) -> dict[str, Any]:
     """A row without its times, which differ from one run of an agent to the next."""
     row = row | {"timing": None}
     return row | {"trajectory": [{**step, "timestamp": 0} for step in row["trajectory"]]}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "{}",
+        'sh -c "echo {}"',
+        'env X=1 /bin/bash -o pipefail -lc "echo {} | cat"',
+        "python3.12 -c 'print(\"{}\")'",
+        "node --eval='console.log(`{}`)'",
+        "perl -ne '{}'",
+        "ruby -e 'puts %q({})'",
+    ],
+)
+def test_simple_refuses_to_run_a_prompt(assay, prompts, command: str) -> None:
+    done = assay("capture", prompts("a"), "--simple", command, "-o", "out.jsonl")
+    assert done.code == 2, done.stderr
+    assert "would run the prompt as" in done.stderr
+    assert command == "{}" or '--shell, with the prompt as "$PROMPT"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["""sh -c 'echo "$1"' _ {}""", "bash agent.sh -c {}", "python -m agent -c {}"]
+)
+def test_simple_takes_a_prompt_as_an_argument(command: str) -> None:
+    assert SimpleAdapter(template=command).template == command
+
+
+def test_a_shell_command_without_the_prompt_is_warned_about_once(assay, prompts) -> None:
+    done = assay("capture", prompts("a", "b"), "--shell", "echo no prompt")
+    assert done.code == 0
+    assert done.stderr.count('does not use "$PROMPT"') == 1
+    done = assay("capture", prompts("a"), "--shell", 'echo "$PROMPT"')
+    assert "does not use" not in done.stderr
+
+
+def test_two_text_agents_are_wrong_usage(assay, prompts) -> None:
+    done = assay("capture", prompts("a"), "--simple", "echo {}", "--shell", 'echo "$PROMPT"')
+    assert done.code == 2
+    assert "either with --simple or with --shell" in done.stderr

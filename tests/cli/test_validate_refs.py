@@ -42,7 +42,7 @@ def test_rows_carry_both_spellings(assay: Callable[..., Any], prompts: Any, grad
     assert good["graderResult"]["version"]
     assert bad["passes"] is bad["pass"] is False
     assert bad["input"] == ["q", "r"]
-    assert "1 passed, 1 failed, 1 prompts have no reference" in done.stderr
+    assert "1 passed, 1 failed, 1 prompt without a reference" in done.stderr
     assert "- b: no" in done.stderr
     strict = assay("validate-refs", path, "-g", grader, "--strict", "-q")
     assert strict.code == 3
@@ -62,7 +62,7 @@ def test_a_broken_grader_is_recorded_and_the_rest_goes_on(
     assert "passes" not in broken
     assert "pass" not in broken
     assert good["passes"] is True
-    assert "1 prompts were not graded" in done.stderr
+    assert "1 prompt was not graded" in done.stderr
 
 
 def test_several_at_once_come_out_in_order(assay: Callable[..., Any], prompts: Any, grader: Path):

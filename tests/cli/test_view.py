@@ -29,7 +29,7 @@ def test_ends_quietly_when_told_to(tmp_path: Path, number: signal.Signals) -> No
     process.send_signal(number)
     _, stderr = process.communicate(timeout=15)
     assert process.returncode == 0
-    assert stderr == "r: 1 trials\n"
+    assert stderr == "r: 1 trial\n"
 
 
 def test_refuses_what_is_not_there(assay: Callable[..., Any], tmp_path: Path) -> None:

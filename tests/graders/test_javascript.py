@@ -189,6 +189,19 @@ def test_a_broken_grader_leaves_its_row_ungraded_and_judges_the_next(
     assert "Traceback" not in done.stderr
 
 
+def test_an_error_after_the_verdict_is_named(assay, rows, module, runtime) -> None:
+    module(
+        "export const grade = async ({ output }) => { if (output == 'no idea') "
+        "await new Promise((done) => setTimeout(done, 300)); "
+        "setTimeout(() => { throw new Error('late') }, 0); return { pass: true, score: 1 } }"
+    )
+    rows.write_text(rows.read_text() * 4)
+    done = assay("grade", rows, "-g", "./grader.ts", env=runtime)
+    failures = [row["graderFailures"]["grader"] for row in done.rows if "graderFailures" in row]
+    assert all("late" in why for why in failures), failures
+    assert "late" in done.stderr
+
+
 NOT_LOADED = {
     "syntax": ("export const grade = () => {\n  return foo bar\n", r"grader.ts:2"),
     "no export": ("export const score = 1", "exports no function `grade`, only: score"),

@@ -70,3 +70,12 @@ def test_hostile_texts_stay_texts() -> None:
     assert len(out.getvalue()) < 20_000
     assert case[0].tag == "failure"
     assert (case.get("name") or "").startswith(']]></failure><x a="1"')
+
+
+def test_a_grader_failure_keeps_its_reason() -> None:
+    root = written(capture(graderFailures={"check": "Error: kaput"}), capture())
+    messages = [skipped.attrib["message"] for skipped in root.iter("skipped")]
+    assert messages == [
+        "not measured: a grader failed: check: Error: kaput",
+        "not measured: not graded",
+    ]

@@ -29,6 +29,7 @@ class _Entry(msgspec.Struct, rename="camel"):
 class _Key(msgspec.Struct):
     id: str
     input: str | list[str]
+    output: msgspec.Raw = msgspec.Raw()
     trials: list[_Entry] | None = None
 
 
@@ -206,6 +207,9 @@ def _index(path: Path) -> tuple[dict[str, _Recorded], dict[str, str]]:
     by_text: dict[str, str] = {}
     with open_rows(path, hint=HINT) as rows:
         for spot, row in rows.placed_rows(msgspec.json.Decoder(_Key)):
+            if row.trials is None and not row.output:
+                msg = f"{rows.place(spot)}: no trial to replay: the row has no output"
+                raise InputError(msg, hint=f"{HINT}; `assay extract` makes captures of raw rows")
             found = recorded.setdefault(row.id, _Recorded(row.input, {}))
             numbers = [entry.trial_num for entry in row.trials] if row.trials is not None else [1]
             before = len(found.trials)

@@ -73,6 +73,7 @@ class SimpleAdapter(TextAdapter):
             msg = f"--simple {self.template!r} has no {{}}, so the agent would get no prompt"
             hint = f"write {{}} where the prompt belongs, as in --simple '{self.template} {{}}'; "
             raise UsageError(msg, hint=hint + 'or use --shell, with the prompt as "$PROMPT"')
+        _refuse_code(self.template, words)
         object.__setattr__(self, "name", self.name or _program_name(words))
 
     def command(self, ask: Ask) -> Command:
@@ -112,6 +113,49 @@ class ShellAdapter(TextAdapter):
 
     def forgets(self, session_id: str | None) -> bool:
         return not self.history
+
+
+_CODE_FLAGS = {
+    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ksh", "fish"), re.compile(r"-[a-zA-Z]*c")),
+    **dict.fromkeys(("python", "pypy"), re.compile(r"-[a-zA-Z]*c")),
+    **dict.fromkeys(("node", "nodejs", "bun"), re.compile(r"-e|-p|-pe|--eval|--print")),
+    **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z]*[eE]")),
+    "php": re.compile(r"-r"),
+}
+"""Of each interpreter: the option whose value is code."""
+_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "-W", "-X", "-I", "-r"})
+
+
+def _refuse_code(template: str, words: Sequence[str]) -> None:
+    """Refuse a {} where the text of a prompt would be run: as the program or as code."""
+    place = next(i for i, word in enumerate(words) if "{}" in word)
+    if place == 0:
+        msg = f"--simple {template!r} would run the prompt as a program"
+        raise UsageError(msg, hint="name a program before {}, as in --simple 'PROGRAM {}'")
+    for number, word in enumerate(words[:place]):
+        flag = _CODE_FLAGS.get(PurePath(word).name.rstrip("0123456789."))
+        if flag is not None and _code_place(words, number + 1, flag) == place:
+            msg = f"--simple {template!r} would run the prompt as code of {PurePath(word).name}"
+            hint = 'use --shell, with the prompt as "$PROMPT", or give {} as an argument of its own'
+            raise UsageError(msg, hint=hint)
+
+
+def _code_place(words: Sequence[str], start: int, flag: re.Pattern[str]) -> int | None:
+    """Return which word is the code that an interpreter is given; start is its first argument."""
+    is_code, is_value = False, False
+    for place in range(start, len(words)):
+        word = words[place]
+        if is_value:
+            is_value = False
+        elif flag.fullmatch(word):
+            is_code = True
+        elif word.startswith(("-", "+")):
+            if flag.fullmatch(word.partition("=")[0]) or (is_code and "{}" in word):
+                return place
+            is_value = word in _WITH_VALUE
+        else:
+            return place if is_code else None
+    return None
 
 
 class TextTurn:

@@ -10,6 +10,7 @@ import msgspec
 
 from assay import plugins
 from assay.cli.debug import debug_trace
+from assay.cli.doubts import Doubts
 from assay.cli.options import (
     TEXT_AGENTS,
     BatchOptions,
@@ -22,15 +23,16 @@ from assay.cli.options import (
 )
 from assay.cli.output import kept_raw, refuse_inputs
 from assay.cli.parameters import prompt_path
-from assay.cli.progress import Progress, counted_noun, rate_text, saved_passes
+from assay.cli.progress import Progress, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
+from assay.records.capture import Capture, TrialEntry
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay.run.conversation import forgets_turns
 from assay.run.raw import remove_kept
 from assay.run.workspace import frozen_template, inherited
@@ -55,7 +57,8 @@ class CommandBatch:
         refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
-        self.resume = resume_of(options, graders, k)
+        self._doubts, self._n_grader_failures = Doubts(), 0
+        self.resume = resume_of(options, graders, k, self._note_graded)
         self._k = k
         self._source, rows = _read(benchmark)
         if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
@@ -63,6 +66,7 @@ class CommandBatch:
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
         chosen = choose(rows, options.filters, options.limit)
         self._agent = plugins.adapter(agent)
+        self._text_hint = _TEXT_HINT if agent.name == "acp" else ""
         self._forgets = _have_turns(chosen) and forgets_turns(self._agent, "a session")
         shared, names = self._setting, folder_names(prompt.id for prompt, _ in rows)
         self.batch = Batch(
@@ -97,6 +101,7 @@ class CommandBatch:
         options, k = self._options, self._k
         plain = options.progress or options.debug
         shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown.doubts, shown.tally.n_grader_failures = self._doubts, self._n_grader_failures
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
             shown.doubts.said.add(FORGETS)
@@ -107,6 +112,12 @@ class CommandBatch:
         shown.say(f"Agent: {visible_line(self._agent.name)}; concurrency: {options.concurrency}")
         shown.say(f"Output: {options.output or 'stdout'}")
         return shown
+
+    def _note_graded(self, judged: Capture | TrialEntry) -> None:
+        """Count what graders say of trials that finished in an earlier run."""
+        broken = judged.grader_failures or {}
+        self._n_grader_failures += bool(broken)
+        self._doubts.add(judged.grades or {}, broken)
 
     def conclude(self, progress: Progress) -> None:
         """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
@@ -120,19 +131,17 @@ class CommandBatch:
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
         left = tally.total - tally.n_done
         if left > 0:
+            were = f"{counted_noun(left, 'trial')} {'was' if left == 1 else 'were'}"
             click.echo(
-                f"Stopped at --max-cost {options.max_cost:g}: {left} trials were not run. "
+                f"Stopped at --max-cost {options.max_cost:g}: {were} not run. "
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
-        if tally.n_grader_failures:
-            click.echo(
-                f"{tally.n_grader_failures} trials were not graded because a grader failed "
-                "(see graderFailures in the rows)",
-                err=True,
-            )
+        _say_ungraded(tally.n_grader_failures)
         if nothing := progress.nothing_measured():
             click.echo(nothing, err=True)
+        if (why := progress.all_failed()) and not options.as_json:
+            click.echo(f"{why}{self._text_hint}", err=True)
         if self._talks and isinstance(options, CaptureOptions):
             self._say_result(progress)
         if left > 0 or tally.n_grader_failures or nothing:
@@ -163,6 +172,17 @@ class CommandBatch:
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
 
 
+def _say_ungraded(n: int) -> None:
+    if n:
+        were = f"{counted_noun(n, 'trial')} {'was' if n == 1 else 'were'}"
+        why = "because a grader failed (see graderFailures in the rows)"
+        click.echo(f"{were} not graded {why}", err=True)
+
+
+_TEXT_HINT = (
+    "\n  A program after the prompts must speak the Agent Client Protocol; one that prints its "
+    "answer as text needs --simple 'PROGRAM {}'."
+)
 _REMEDY = (
     'A schema can give "resume", or "sessionMode": "iterative"; assay capture --simple and --shell '
     "put the earlier turns into the prompt."

@@ -37,6 +37,7 @@ from assay.pipeline.sampling import (
 from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
 from assay.records.rows import RowFile, open_rows, open_trials
+from assay.records.text import counted_noun
 from assay.report.calibration import label_markdown, sample_markdown
 
 
@@ -135,10 +136,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
     size = FAILURES_DRAWN if options.sample is None else options.sample
     drawn = draw_failures(rows, size, options.seed)
     if drawn.n_undecided:
-        _note(options, f"{drawn.n_undecided} trials failed before grading and are left out")
+        _note(
+            options,
+            f"Left out: {counted_noun(drawn.n_undecided, 'trial')} that failed before grading",
+        )
     _refuse_ungraded(rows, drawn)
     if drawn.n_ungraded:
-        _note(options, f"{drawn.n_ungraded} rows are not graded and are left out")
+        _note(options, f"Left out: {counted_noun(drawn.n_ungraded, 'row')} without a grade")
     if not drawn.n_rows:
         click.echo("No failures found in results", err=True)
         return
@@ -156,10 +160,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
         samples=samples,
     )
     _write(report, sample_markdown, options)
-    _note(options, f"{len(samples)} of {drawn.n_rows} failures, seed {options.seed}")
+    _note(
+        options, f"{len(samples)} of {counted_noun(drawn.n_rows, 'failure')}, seed {options.seed}"
+    )
     n_broken = sum(bool(sample.grader_failure) for sample in samples)
     if n_broken:
-        click.echo(f"{n_broken} samples were not graded again because the grader failed", err=True)
+        were = f"{counted_noun(n_broken, 'sample')} {'was' if n_broken == 1 else 'were'}"
+        click.echo(f"{were} not graded again because the grader failed", err=True)
         raise click.exceptions.Exit(1)
 
 

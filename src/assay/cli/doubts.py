@@ -18,8 +18,9 @@ class Doubts:
 
     def __init__(self) -> None:
         self._n_trials = 0
-        self._alike: dict[str, str] | None = None
-        """The reasoning by which each grader has failed all trials so far; None before any."""
+        self._alike: dict[tuple[str, bool], str] | None = None
+        """By grader, and whether it broke: the reason, the same for all trials so far; None before
+        any."""
         self._warnings: dict[str, int] = {}
         self.said: set[str] = set()
         """Warnings that were printed before; they are not repeated."""
@@ -36,12 +37,18 @@ class Doubts:
         elif self._alike:
             here = dict(_failed(grades, broken))
             self._alike = {
-                name: why for name, why in self._alike.items() if _same(why, here.get(name))
+                key: why for key, why in self._alike.items() if same_text(why, here.get(key))
             }
 
     def add_warnings(self, warnings: Iterable[str]) -> None:
         for text in warnings:
             self._warnings[text] = self._warnings.get(text, 0) + 1
+
+    @property
+    def tell_failure(self) -> bool:
+        """Whether the lines give the reason why a grader failed."""
+        alike = self._alike or {}
+        return self._n_trials >= _LEAST_TRIALS and any(is_broken for _, is_broken in alike)
 
     def lines(self) -> list[str]:
         """Return what to print, one line each."""
@@ -52,21 +59,27 @@ class Doubts:
             lines.append(f"There are {len(counted) - _MOST_LINES} other warnings in the rows.")
         if self._n_trials >= _LEAST_TRIALS:
             lines += [
-                f'All {self._n_trials} trials failed the grader "{name}" with the same output: '
-                f"{_one_line(why)}. Check the grader."
-                for name, why in (self._alike or {}).items()
+                f'The grader "{name}" failed on all {self._n_trials} trials: {_one_line(why)}'
+                if is_broken
+                else f'All {self._n_trials} trials failed the grader "{name}" with the same '
+                f"output: {_one_line(why)}. Check the grader."
+                for (name, is_broken), why in (self._alike or {}).items()
             ]
         return ["".join(sign if sign.isprintable() else "?" for sign in line) for line in lines]
 
 
-def _failed(grades: Mapping[str, Grade], broken: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    yield from broken.items()
+def _failed(
+    grades: Mapping[str, Grade], broken: Mapping[str, str]
+) -> Iterable[tuple[tuple[str, bool], str]]:
+    for name, why in broken.items():
+        yield (name, True), why
     for name, grade in grades.items():
         if not grade.pass_:
-            yield name, grade.reasoning or "no reasoning"
+            yield (name, False), grade.reasoning or "no reasoning"
 
 
-def _same(why: str, other: str | None) -> bool:
+def same_text(why: str, other: str | None) -> bool:
+    """Whether two messages say the same, whatever their folders and durations."""
     if other is None or why == other:
         return other is not None
     return _VARIES.sub("", why) == _VARIES.sub("", other)

@@ -27,7 +27,7 @@ from assay.records.capture import Capture, Events
 from assay.records.journal import DERIVED, Mode
 from assay.records.recording import RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 
 _HINT = "extract reads what `assay run` wrote"
 
@@ -120,7 +120,7 @@ def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def _progress(row: Capture) -> str:
-    line = f"{visible_line(row.id)}: {len(row.trajectory)} steps"
+    line = f"{visible_line(row.id)}: {counted_noun(len(row.trajectory), 'step')}"
     failure = row.failure or None
     return f"! {line} - {failure.cause}: {failure.message}" if failure else f"✓ {line}"
 

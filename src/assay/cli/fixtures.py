@@ -13,6 +13,7 @@ from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import note_unmasked, refuse_existing, whole_output
 from assay.cli.parameters import (
     InFile,
+    OutFolder,
     debug_option,
     help_option,
     overwrite_option,
@@ -21,6 +22,7 @@ from assay.cli.parameters import (
 from assay.errors import InputError
 from assay.pipeline.export import Chosen, Only
 from assay.pipeline.fixtures import (
+    OTHER_ID,
     Differing,
     Fixture,
     choose_fixtures,
@@ -28,10 +30,12 @@ from assay.pipeline.fixtures import (
     judged_otherwise,
 )
 from assay.records.rows import open_rows
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay.records.trials import HINT
 
 _MOST_SHOWN = 10
+_GRADE = "assay grade FILE -g GRADER -o graded.jsonl"
+_OF_FOLDERS = ("command", "git")
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +62,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "-o",
     "--output",
     "folder",
-    type=click.Path(path_type=Path),
+    type=OutFolder(),
     required=True,
     metavar="DIR",
     help="Write the test and its data to this folder.",
@@ -106,7 +110,7 @@ def command(**given: Any) -> None:
     left_out: dict[str, int] = {}
     fixtures = _chosen(options, left_out)
     if differing := list(judged_otherwise(fixtures, refs)):
-        raise _refusal(differing, len(fixtures))
+        raise _refusal(differing, len(fixtures), [ref.name for ref in refs])
     words = [
         grader_words(text, ref, options.folder)
         for text, ref in zip(options.graders, refs, strict=True)
@@ -114,7 +118,7 @@ def command(**given: Any) -> None:
     _write(fixtures, words, paths, overwrite=options.overwrite)
     if not options.quiet:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
-        click.echo(f"{len(fixtures)} trials -> {paths['test']}", err=True)
+        click.echo(f"{counted_noun(len(fixtures), 'trial')} -> {paths['test']}", err=True)
         click.echo(f"Left out: {why}", err=True) if why else None
         click.echo(f"Run them with: pytest {paths['test']}", err=True)
 
@@ -138,12 +142,19 @@ def _chosen(options: _Options, left_out: dict[str, int]) -> list[Fixture]:
     if not fixtures:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items()) or "no trials"
         msg = f"{names}: nothing to make fixtures of: {why}"
-        hint = "grade them first: assay grade FILE -g GRADER -o graded.jsonl"
-        raise InputError(msg, hint=hint if "not graded" in left_out else HINT)
+        raise InputError(msg, hint=_hint(left_out))
     return fixtures
 
 
-def _refusal(differing: list[Differing], n_all: int) -> InputError:
+def _hint(left_out: dict[str, int]) -> str:
+    if "not graded" in left_out:
+        return f"grade them first: {_GRADE}"
+    if left_out.keys() == {OTHER_ID}:
+        return "--id names no prompt of these files; * matches any text, as in --id 'sum*'"
+    return "choose others with --only or --id" if left_out else HINT
+
+
+def _refusal(differing: list[Differing], n_all: int, graders: list[str]) -> InputError:
     shown = []
     for one in differing[:_MOST_SHOWN]:
         now = f"{one.now.score:g}" if one.now else "no grade"
@@ -151,9 +162,14 @@ def _refusal(differing: list[Differing], n_all: int) -> InputError:
         shown.append(f"{visible_line(one.id)}: {one.recorded.score:g} recorded, {now} now{why}")
     more = len(differing) - len(shown)
     lines = "\n  ".join([*shown, *([f"and {more} more"] if more else [])])
-    msg = f"these graders judge {len(differing)} of {n_all} trials otherwise:\n  {lines}"
-    hint = "grade the results with these graders first: assay grade FILE -g GRADER -o graded.jsonl"
-    return InputError(msg, hint=hint)
+    of = f"{len(differing)} of {counted_noun(n_all, 'trial')}"
+    if any(one.now for one in differing):
+        msg = f"these graders judge {of} otherwise:\n  {lines}"
+        return InputError(msg, hint=f"grade the results with these graders first: {_GRADE}")
+    msg = f"these graders cannot judge {of}:\n  {lines}"
+    names = " and ".join(name for name in graders if name in _OF_FOLDERS)
+    hint = f"{names} looks at the agent's folder, which a fixture does not have; use another grader"
+    return InputError(msg, hint=hint if names else "mend the grader first")
 
 
 def _write(

@@ -28,7 +28,7 @@ from assay.pipeline.grading import GradedRow, Verdict, rows_wait
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay.records.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
@@ -103,10 +103,11 @@ def command(**given: Any) -> None:
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
     if tally.n_broken:
-        what = "trials" if tally.has_trials else "rows"
+        what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
+        first = "" if tally.doubts.tell_failure else f". The first: {tally.first_broken}"
         click.echo(
-            f"{tally.n_broken} {what} were not graded because a grader failed "
-            f"(see graderFailures in the rows). The first: {tally.first_broken}",
+            f"{what} {'was' if tally.n_broken == 1 else 'were'} not graded because a grader failed "
+            f"(see graderFailures in the rows){first}",
             err=True,
         )
         raise click.exceptions.Exit(1)
@@ -189,7 +190,7 @@ class _Tally:
         unmeasured = self.n_rows - self.n_graded - self.n_broken
         parts += [f"{self.n_before} were already graded"] if self.n_before else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
-        parts += [f"{self.n_broken} grader failures"] if self.n_broken else []
+        parts += [counted_noun(self.n_broken, "grader failure")] if self.n_broken else []
         return ", ".join(parts) + (f" -> {target}" if target else "")
 
 

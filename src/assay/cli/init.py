@@ -9,7 +9,7 @@ import click
 
 from assay import plugins
 from assay.cli.group import examples
-from assay.cli.parameters import help_option
+from assay.cli.parameters import OutFolder, help_option
 from assay.errors import OutputError
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -22,7 +22,7 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
         "assay init my-evals",
     ),
 )
-@click.argument("folder", type=click.Path(path_type=Path), default="evals")
+@click.argument("folder", type=OutFolder(), default="evals")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @help_option
 def command(folder: Path, *, force: bool) -> None:

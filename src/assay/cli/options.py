@@ -18,6 +18,7 @@ from assay.cli.parameters import (
     Decorator,
     InFile,
     Number,
+    OutFolder,
     append_option,
     can_start,
     claim_stdin,
@@ -39,9 +40,11 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import local_machine
+from assay.records.capture import Capture, TrialEntry
 from assay.records.journal import Mode
 from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.records.text import counted_noun, visible_line
 from assay.run.workspace import private_root
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -175,7 +178,7 @@ output_options: list[Decorator] = [
     overwrite_option,
     click.option(
         "--raw-dir",
-        type=click.Path(path_type=Path),
+        type=OutFolder(),
         metavar="DIR",
         help="Keep the agents' raw output in this folder. "
         "Default: beside the output file, as in results.raw for results.jsonl; "
@@ -253,7 +256,7 @@ run_options: list[Decorator] = [
     retries_option,
     click.option(
         "--workspace-dir",
-        type=click.Path(path_type=Path),
+        type=OutFolder(),
         metavar="DIR",
         help="Run each trial in a folder of its own inside this one. By default, all trials run "
         "in --cwd; with --workspace-template or --isolate, in folders in your cache folder.",
@@ -329,9 +332,12 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 
 def resume_of(
-    options: BatchOptions, graders: Sequence[PluginRef] = (), k: int | None = None
+    options: BatchOptions,
+    graders: Sequence[PluginRef] = (),
+    k: int | None = None,
+    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
 ) -> Resume:
-    """What to do with the rows of an earlier run."""
+    """What to do with the rows of an earlier run; graded takes what the graders say of them."""
     regrade = isinstance(options, CaptureOptions) and options.regrade
     for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
         if given and not options.resume and not options.rerun:
@@ -341,11 +347,12 @@ def resume_of(
         msg = "--regrade needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
 
-    def announce(n_again: int, n_regraded: int) -> None:
-        if n_again and not options.quiet:
-            click.echo(f"{n_again} rows of {options.output} are run again", err=True)
-        if n_regraded and not options.quiet:
-            click.echo(f"{n_regraded} rows of {options.output} were graded again", err=True)
+    def announce(n_again: int, n_graded: int, n_regraded: int) -> None:
+        counts = ((n_again, "run again"), (n_graded, "graded"), (n_regraded, "graded again"))
+        for n, what in counts:
+            if n and not options.quiet:
+                verb = "is" if n == 1 else "are"
+                click.echo(f"{counted_noun(n, 'row')} of {options.output} {verb} {what}", err=True)
 
     return Resume(
         k=k,
@@ -354,6 +361,7 @@ def resume_of(
         regrade=regrade,
         graders=graders,
         announce=announce,
+        graded=graded,
     )
 
 
@@ -394,6 +402,15 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
     (flag, value), *others = given
+    if flag == "--simple" and others:
+        msg = "Give the agent either with --simple or with --shell, not both."
+        raise click.UsageError(msg)
+    if flag == "--shell" and "PROMPT" not in value:
+        click.echo(
+            f'Warning: --shell {visible_line(value)!r} does not use "$PROMPT". Unless a program '
+            "in it reads that variable, the agent gets no prompt.",
+            err=True,
+        )
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
     if flag == "-s":

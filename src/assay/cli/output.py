@@ -310,6 +310,7 @@ class Sink:
         done: set[str] = set()
         again: set[str] = set()
         outdated: set[str] = set()
+        ungraded: set[str] = set()
         for key in journal.rows():
             self._refuse_other_kind(key, journal.path)
             done.add(key.id)
@@ -318,10 +319,13 @@ class Sink:
             resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
             if resume.grades_again(key.identity, spec, partial(getattr, key, "attempts")):
                 outdated.add(key.id)
+                if not key.identity or not key.identity.graders:
+                    ungraded.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)
         if again or outdated:
-            resume.announce(len(again), len(outdated - again))
+            finished = outdated - again
+            resume.announce(len(again), len(finished & ungraded), len(finished - ungraded))
             journal.rewrite(_rewritten(journal.path, resume, by_id, again, outdated, reopen))
         return [spec for spec in specs if spec.prompt.id not in done or spec.prompt.id in again]
 
@@ -344,9 +348,10 @@ def _rewritten(
 
     for place, line in read_lines(path):
         row_id = decode_line(_KEYS, place, line).id
-        if row_id in outdated:
-            regrade = trials.grade_row_again if resume.k is not None else stages.grade_row_again
-            line = regrade(place, line, specs[row_id], resume.graders)
+        if row_id in outdated and resume.k is not None:
+            line = trials.grade_row_again(place, line, specs[row_id], resume)
+        elif row_id in outdated - again:
+            line = stages.grade_row_again(place, line, specs[row_id], resume)
         if row_id not in again:
             yield line
         elif reopen is not None:

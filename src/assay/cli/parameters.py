@@ -191,6 +191,20 @@ class OutFile(click.Path):
         return self._stdout if value == "-" else super().convert(value, param, ctx)
 
 
+class OutFolder(click.Path):
+    """A folder to write to. "-" is refused: a folder cannot go to stdout."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            self.fail(
+                "- is stdout; a folder is needed here (./- for one of that name).", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 def claim_stdin() -> None:
     """Refuse what cannot work: to read stdin twice, or from somebody who would have to type."""
     ctx = click.get_current_context()

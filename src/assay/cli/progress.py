@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec import field
 
-from assay.cli.doubts import Doubts
+from assay.cli.doubts import Doubts, same_text
 from assay.cli.output import note_unmasked
 from assay.errors import AssayError
 from assay.pipeline.extract import raw_failure
@@ -19,9 +19,10 @@ from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, To
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 
 _LINE_EVERY_S = 10.0
+_SHOWN_CHARS = 300
 
 
 class Progress:
@@ -34,6 +35,8 @@ class Progress:
         self._live: Any = None
         self._next_line_s = time.monotonic() + _LINE_EVERY_S
         self._reasons: dict[str, str] = {}
+        self._alike: Failure | None = None
+        """How every trial so far has failed."""
         self.tally = Tally(total)
         self.doubts = Doubts()
 
@@ -102,6 +105,7 @@ class Progress:
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
+        self._compare(None if passed else failure)
         self.tally.running.pop(spec.folder, None)
         self._show(spec, failure, result.timing.total, passed)
 
@@ -113,7 +117,7 @@ class Progress:
             why = self._reasons.get(cause)
             parts.append(f"{n} {cause}, not measured ({why})" if why else f"{n} {cause}")
         if tally.n_grader_failures:
-            parts.append(f"{tally.n_grader_failures} grader failures")
+            parts.append(counted_noun(tally.n_grader_failures, "grader failure"))
         if tally.cost_usd:
             parts.append(f"${tally.cost_usd:.4f}")
         return ", ".join(parts) + (f" -> {target}" if target else "")
@@ -129,6 +133,22 @@ class Progress:
             f"Nothing was measured: none of {counted_noun(n_done, 'trial')} says anything about "
             f"the agent. The most frequent cause is {most}{why}"
         )
+
+    def all_failed(self) -> str:
+        """Say why when every finished trial failed alike, by the agent's own doing."""
+        failure, n_done = self._alike, self.tally.n_done
+        if failure is None or not failure.cause.measures_agent:
+            return ""
+        which = "The trial failed" if n_done == 1 else f"All {n_done} trials failed alike"
+        return visible_line(f"{which}, {failure.cause}: {failure.message[:_SHOWN_CHARS]}")
+
+    def _compare(self, failure: Failure | None) -> None:
+        """Take the failure of the trial that was counted last."""
+        known = self._alike
+        if self.tally.n_done == 1:
+            self._alike = failure
+        elif known and not (failure and _is_alike(known, failure)):
+            self._alike = None
 
     def _remember(self, failure: Failure | None) -> None:
         """Keep the first reason of what does not measure the agent: a person must act on it."""
@@ -171,6 +191,10 @@ class Progress:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line).decode(), err=True)
+
+
+def _is_alike(one: Failure, other: Failure) -> bool:
+    return one.cause is other.cause and same_text(one.message, other.message)
 
 
 type Passes = dict[str, tuple[int, int]]
@@ -339,10 +363,6 @@ def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:
         return None
     counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
     return {str(n): count for n, count in enumerate(counts) if count[1]}
-
-
-def counted_noun(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def clock_text(seconds: float) -> str:

@@ -26,7 +26,7 @@ from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
 from assay.records.spec import HINT, PluginRef, Prompt
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 
 _EXIT_STRICT = 3
 
@@ -160,16 +160,17 @@ def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
     if not options.quiet:
         parts = [f"{tally.n_passed} passed", f"{len(tally.failing)} failed"]
         parts += [f"{len(tally.broken)} not graded"] if tally.broken else []
-        parts += [f"{n_without} prompts have no reference"] if n_without else []
+        parts += [f"{counted_noun(n_without, 'prompt')} without a reference"] if n_without else []
         click.echo(f"\nResults: {', '.join(parts)}", err=True)
         _list("Failing references:", tally.failing)
         _list("Answers that should fail but pass:", tally.lenient)
     if options.strict and (tally.failing or tally.lenient):
         raise click.exceptions.Exit(_EXIT_STRICT)
     if tally.broken:
+        were = "was" if len(tally.broken) == 1 else "were"
         click.echo(
-            f"{len(tally.broken)} prompts were not graded because a grader failed "
-            f"(see graderFailure in the rows). The first: {tally.broken[0]}",
+            f"{counted_noun(len(tally.broken), 'prompt')} {were} not graded because a grader "
+            f"failed (see graderFailure in the rows). The first: {tally.broken[0]}",
             err=True,
         )
         raise click.exceptions.Exit(1)

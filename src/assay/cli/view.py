@@ -19,6 +19,7 @@ from assay.cli.parameters import (
 from assay.cli.runs import Named, name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, PluginError
+from assay.records.text import counted_noun
 from assay.viewer.index import indexed_size
 from assay.viewer.library import Library
 from assay.viewer.prepare import BIG, prepare_in_child
@@ -93,7 +94,9 @@ def command(**given: Any) -> None:
     try:
         for run in library.chosen(""):
             note = f", {run.index.meta.n_bad} lines unreadable" if run.index.meta.n_bad else ""
-            click.echo(f"{run.label}: {run.index.meta.n_trials} trials{note}", err=True)
+            click.echo(
+                f"{run.label}: {counted_noun(run.index.meta.n_trials, 'trial')}{note}", err=True
+            )
         service = ViewerService(library, chosen, options.category_key, options.labels)
         serve(service, options.port, partial(_ready, open_page=options.open_page))
     finally:

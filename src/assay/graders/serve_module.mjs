@@ -95,6 +95,8 @@ function answer(value) {
 }
 
 function fail(error) {
+  // After its verdict a grader is asked nothing any more: the next question finds the reason here.
+  if (!asked) writeSync(2, `after a verdict: ${explain(error)}\n`);
   answer({ error: explain(error), ended: true });
   ending = true;
   closeSync(ANSWERS);

@@ -176,7 +176,8 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
             message="a line was too long to be read and no terminal event came after; see raw",
         )
     if not answered and reading.terminal_required:
-        return _crash("ended without its terminal event", recording.stderr, answered=True)
+        said = bool(reading.steps or any(reading.outputs))
+        return _crash("ended without its terminal event", recording.stderr, answered=said)
     return None
 
 
@@ -196,6 +197,8 @@ def _how_it_died(end: TurnEnd) -> str:
 
 
 def _crash(what: str, stderr: str, *, answered: bool) -> Failure:
-    last_line = (stderr.splitlines() or [""])[-1]
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    # An indented line belongs to the one before it, as a hint or a stack trace does.
+    last_line = next((line for line in reversed(lines) if not line[0].isspace()), "")
     message = f"{what}: {last_line[:500]}" if last_line else what
     return Failure(cause=Cause.AGENT_CRASH, message=message, answered=answered)

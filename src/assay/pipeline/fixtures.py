@@ -16,6 +16,7 @@ from assay.records.spec import PluginRef, Prompt
 from assay.records.trials import FinishedTrialRow, trials_of
 from assay.run.workspace import our_secrets
 
+OTHER_ID = "another prompt than --id names"
 _ROW = msgspec.json.Decoder(dict[str, Any])
 _KNOWN = frozenset(
     field.encode_name for kind in (Capture, TrialResult) for field in msgspec.structs.fields(kind)
@@ -94,7 +95,7 @@ def grader_words(text: str, ref: PluginRef, folder: Path) -> tuple[str, str]:
 
 def _why_not(trial: FinishedTrialRow, chosen: Chosen, ids: Sequence[str]) -> str | None:
     if ids and not any(fnmatchcase(trial.id, pattern) for pattern in ids):
-        return "another prompt than --id names"
+        return OTHER_ID
     if why := chosen.why_not(trial):
         return why
     if trial.passed is None or trial.score is None:

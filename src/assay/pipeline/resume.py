@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from assay.errors import InputError
 from assay.pipeline.identity import differences
-from assay.records.capture import Identity
+from assay.records.capture import Capture, Identity, TrialEntry
 from assay.records.journal import Attempt, RowKey
 from assay.records.spec import PluginRef, TrialSpec
 
@@ -28,8 +28,10 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     regrade: bool = False
     """Whether rows of other graders, or other versions of them, are graded again."""
     graders: Sequence[PluginRef] = ()
-    announce: Callable[[int, int], None] = lambda n_again, n_regraded: None
-    """Called with the number of rows that are run again, and of those that are graded again."""
+    announce: Callable[[int, int, int], None] = lambda n_again, n_graded, n_regraded: None
+    """Called with the number of rows that are run again, graded for once, and graded again."""
+    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None
+    """Called with each finished trial that the graders judged now."""
 
     def check(
         self,
@@ -66,15 +68,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         spec: TrialSpec,
         attempts: Callable[[], Iterable[Attempt]],
     ) -> bool:
-        """Whether a finished row is put to the graders: to others than it was, or for once.
-
-        attempts returns its trials; they decide about rows that do not tell their graders.
+        """Whether a finished row is put to the graders: to others than it was, or for once, or
+        again because one of them failed. attempts returns its trials.
         """
         if not self.graders:
             return False
-        if not identity or spec.identity is None:
+        if not identity or spec.identity is None or identity.graders == spec.identity.graders:
             return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
-        return (self.regrade or not identity.graders) and identity.graders != spec.identity.graders
+        return self.regrade or not identity.graders
 
     def replaces(self, key: RowKey) -> bool:
         """Whether some trials of a row are to be run; refuse a row with too many of them."""

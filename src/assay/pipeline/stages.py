@@ -12,6 +12,7 @@ from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
+from assay.pipeline.resume import Resume
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -158,12 +159,11 @@ def _worked_in(captured: Capture | TrialEntry) -> str | None:
     return captured.cwd or captured.metadata.get("workspaceDir")
 
 
-def grade_row_again(
-    place: Place, line: bytes, spec: TrialSpec, graders: Sequence[PluginRef]
-) -> bytes:
+def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
     """Return a row of capture with the verdict of other graders."""
     captured, extra = decode_row(place, line, Capture)
-    graded = grade_capture(spec, captured, graders)
+    graded = grade_capture(spec, captured, resume.graders)
+    resume.graded(graded)
     graded = msgspec.structs.replace(graded, spec_hash=spec.hash, identity=spec.identity or UNSET)
     return encode_row(graded, extra)
 

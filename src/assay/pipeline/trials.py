@@ -66,12 +66,13 @@ def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool
     return result
 
 
-def grade_row_again(
-    place: Place, line: bytes, spec: TrialSpec, graders: Sequence[PluginRef]
-) -> bytes:
+def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
     """Return a row of trials with the verdicts of other graders, and its pass rates made again."""
     row, extra = decode_row(place, line, TrialResult)
-    entries = [grade_entry_again(spec, entry, graders) for entry in row.trials]
+    entries = [grade_entry_again(spec, entry, resume.graders) for entry in row.trials]
+    for entry in entries:
+        if not resume.runs_again(row.id, *_attempts(entry)):
+            resume.graded(entry)
     graded = trial_result(spec, entries, graded=True)
     return encode_row(msgspec.structs.replace(graded, metadata=row.metadata), extra)
 
@@ -219,6 +220,7 @@ class TrialRows:
                 resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
                 if resume.grades_again(done.identity, spec, partial(_attempts, done.entry)):
                     entry = grade_entry_again(spec, done.entry, resume.graders)
+                    resume.graded(entry)
                     self._finished[prompt_id][number] = _finished(spec, entry)
                 if done.entry.trial_num > self._k:
                     msg = f'{path}: "{prompt_id}" has a trial number {done.entry.trial_num}'

@@ -32,3 +32,8 @@ def _escape(found: re.Match[str]) -> str:
 def with_trial(row_id: str, trial_num: Any) -> str:
     """Name a trial by its prompt, and by its number where that is known (of `assay trials`)."""
     return f"{row_id} (trial {trial_num})" if trial_num else row_id
+
+
+def counted_noun(n: int, noun: str) -> str:
+    """A number and what it counts: 1 row, 2 rows."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -59,13 +59,20 @@ def _case(
     kind, inner = "passed", ""
     if passed is None:
         kind = "skipped"
-        inner = f"<skipped message={_name(f'not measured: {cause}: {why}')}/>"
+        reason = f"{cause}: {why}" if failure else _why_ungraded(entry)
+        inner = f"<skipped message={_name(f'not measured: {reason}')}/>"
     elif not passed:
         kind = "failure"
         output = _clean(str(entry.get("output") or ""))
         inner = f"<failure type={_name(cause)} message={_name(why or 'failed')}>{output}</failure>"
     text = f'<testcase classname={_name(where)} name={_name(name)} time="{time_s:.3f}"'
     return kind, time_s, f"{text}>{inner}</testcase>\n" if inner else f"{text}/>\n"
+
+
+def _why_ungraded(entry: dict[str, Any]) -> str:
+    broken = entry.get("graderFailures") or {}
+    whys = "; ".join(f"{name}: {why}" for name, why in broken.items())
+    return f"a grader failed: {whys}" if whys else "not graded"
 
 
 def _name(text: str) -> str:

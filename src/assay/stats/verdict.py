@@ -105,8 +105,10 @@ def _undecided(
     )
     n_units = comparison.n_units
     clustered = n_units < n
-    size = f"{n} prompts in {n_units} clusters" if clustered else f"{n} prompts"
-    words = f"not enough data: {size} leave the difference open{_halfway(comparison, p_value)}"
+    prompts = f"{n} prompt{'' if n == 1 else 's'}"
+    size = f"{prompts} in {n_units} clusters" if clustered else prompts
+    verb = "leaves" if n == 1 else "leave"
+    words = f"not enough data: {size} {verb} the difference open{_halfway(comparison, p_value)}"
     # Test and interval both have to agree; where they just miss, ask for a tenth more.
     n_more = None if needed is None else max(needed - n_units, 1 + n_units // 10)
     if n_more is None or n_more > _MOST_MORE_PROMPTS:
