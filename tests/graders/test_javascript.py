@@ -14,23 +14,17 @@ ROWS = [
     {"id": "a", "input": "i", "output": "It is Paris.", "hint": "paris"},
     {"id": "b", "input": "i", "output": "no idea", "hint": "paris"},
 ]
-SEED = Path(__file__).with_name("seed_graders.md")
 
 
 def seed_example(start: str) -> str:
-    blocks = re.findall(r"```typescript\n(.*?)```", SEED.read_text(), re.DOTALL)
-    (found,) = [block for block in blocks if start in block]
-    return found
-
-
-def test_the_examples_are_those_of_the_seed() -> None:
+    """Return the module of the seed document that contains this; it is not copied here."""
     places = [folder / "shared" / "seeds" for folder in Path(__file__).parents]
-    seeds = [seed for place in places for seed in place.glob("002_*.txt")]
-    if not seeds:
-        pytest.skip("the seed document is not here")
-    blocks = re.findall(r"```typescript\n.*?```", seeds[0].read_text(), re.DOTALL)
-    graders = [block for block in blocks if "export const grade" in block]
-    assert graders == re.findall(r"```typescript\n.*?```", SEED.read_text(), re.DOTALL)
+    seed = next((seed for place in places for seed in place.glob("002_*.txt")), None)
+    if seed is None:
+        pytest.skip("the seed document is not here: put it beside the checkout, at ../shared/seeds")
+    blocks = re.findall(r"```typescript\n(.*?)```", seed.read_text(), re.DOTALL)
+    (found,) = [block for block in blocks if start in block and "export const grade" in block]
+    return found
 
 
 @pytest.fixture(params=["bun", "node"])
