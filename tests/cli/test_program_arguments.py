@@ -136,9 +136,9 @@ def test_the_agent_is_named_once(assay: Callable, prompts: Callable, agent: Call
     refused = assay("capture", prompts("x"), "--max-turns", 3, "sh", "x")
     assert refused.code == 1
     assert "--max-turns" in refused.stderr
-    ignored = assay("run", prompts("x"), "--simple", "echo {}", "--shell", "true")
-    assert "Ignored --shell" in ignored.stderr
-    assert ignored.rows[0]["rawLines"] == ["x"]
+    two = assay("run", prompts("x"), "--simple", "echo {}", "--shell", "true")
+    assert two.code == 2
+    assert "either with --simple or with --shell" in two.stderr
 
 
 def test_no_agent_says_every_way_to_name_one(assay: Callable, prompts: Callable) -> None:
