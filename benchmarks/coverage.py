@@ -30,6 +30,7 @@ from assay.stats.paired import (
     score_difference_interval,
 )
 from assay.stats.passk import average_pass_k
+from assay.stats.planning import Difficulty
 from assay.stats.rates import bound_difference, rate_interval, wilson_interval
 from assay.stats.verdict import GateName, judge_difference, judge_gate
 
@@ -435,10 +436,7 @@ def draw_pairs(
 def draw_difficulty(
     rng: np.random.Generator, shape: tuple[int, int], p: float, icc: float
 ) -> np.ndarray:
-    if icc == 0.0:
-        return np.full(shape, p)
-    total = 1.0 / icc - 1.0
-    return rng.beta(p * total, (1.0 - p) * total, shape)
+    return Difficulty(p, icc).draw(shape, rng)
 
 
 def all_of_three(p: float, icc: float) -> float:

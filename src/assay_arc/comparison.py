@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from assay.records.text import visible
+from assay.records.text import counted_noun, visible
 from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
 from assay.stats.significance import adjust_holm
@@ -29,7 +29,6 @@ from assay_arc.matrix import (
 from assay_arc.report import (
     BUDGETS,
     cost_per_level,
-    counted,
     efficiency,
     is_unverified,
     money,
@@ -478,7 +477,7 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
         holm = f", Holm {pair.adjusted_p:.3g}" if len(comparison.pairs) > 1 else ""
         points = _points(paired.difference, paired.interval)
         lines.append(
-            f"- {name}: {points} points over {counted(paired.n_prompts, 'game')} "
+            f"- {name}: {points} points over {counted_noun(paired.n_prompts, 'game')} "
             f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
         )
     return lines if len(entries) > 2 else [*lines, _overall_line(comparison, entries)]

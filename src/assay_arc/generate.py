@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from assay.records.text import counted_noun
 from assay_arc.catalog import BUILT_IN, GameInfo
-from assay_arc.report import counted
 from assay_arc.store import write_bytes
 
 TEMPLATES = Path(__file__).parent / "generated"
@@ -153,7 +153,7 @@ def instructions(plan: HarnessPlan) -> str:
         "harness": plan.harness,
         "generated": plan.generated,
         "ref_run_id": plan.ref_run_id,
-        "games": counted(len(ids), "game"),
+        "games": counted_noun(len(ids), "game"),
         "these_games": "this game" if len(ids) == 1 else f"these {len(ids)} games",
         "seed": str(plan.seed),
         "max_steps": _limit_text(plan.max_steps),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from assay.records.text import counted_noun
 from assay.stats.means import estimate_mean_score
 from assay.stats.rates import Interval
 from assay_arc.report import broken_words, number, run_name, table
@@ -100,7 +101,7 @@ def same_version(a: GameRow, b: GameRow) -> bool | None:
 
 
 def common_words(n: int) -> str:
-    return f"{n} common game{'' if n == 1 else 's'}"
+    return counted_noun(n, "common game")
 
 
 def mean_percent(entry: ComparedRun, game_ids: Sequence[str]) -> float | None:

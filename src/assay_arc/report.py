@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assay.records.text import visible
+from assay.records.text import counted_noun, visible
 from assay_arc import StoreProblem
 from assay_arc.curves import curve_picture, score_at, score_by_actions, score_by_cost
 from assay_arc.store import (
@@ -55,17 +55,13 @@ def unmeasured_words(meta: RunMeta) -> str:
     if not meta.not_measured:
         return ""
     noun = "game" if meta.trials == 1 else "trial"
-    total = counted(meta.games_total * meta.trials, noun)
+    total = counted_noun(meta.games_total * meta.trials, noun)
     return f"{len(meta.not_measured)} of {total} not measured"
 
 
 def _n_lost(meta: RunMeta, card: Scorecard) -> int:
     """The games that no trial measured."""
     return max(meta.games_total - len(card.games), 0) if meta.not_measured else 0
-
-
-def counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def missing_game(run: StoredRun, card: Scorecard, name: str) -> StoreProblem:
@@ -167,13 +163,13 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
     meta = run.meta
     done = f"{card.total_environments_completed} / {card.total_environments}"
     scorer = f" ({card.scorer or 'seed 1.0.0'})" if card.games else ""
-    n_games = counted(max(meta.games_total, card.total_environments), "game")
+    n_games = counted_noun(max(meta.games_total, card.total_environments), "game")
     facts = [
         ("Run ID", meta.run_id),
         ("Date", meta.timestamp),
         ("Duration", f"{meta.duration_seconds:.0f} s"),
         ("Harness", f"{meta.harness} ({meta.harness_config.model})"),
-        ("Game Set", f"{meta.game_set} ({n_games}, {counted(meta.trials, 'trial')})"),
+        ("Game Set", f"{meta.game_set} ({n_games}, {counted_noun(meta.trials, 'trial')})"),
         ("Seed", str(meta.seed)),
         ("Limits", f"{_most(meta.max_steps, 'step')}, {_most(meta.max_resets, 'reset')}"),
         ("Card ID", card.card_id),
@@ -197,7 +193,7 @@ def _header(run: StoredRun, card: Scorecard) -> list[str]:
     lines += [f"- **Not measured**: {name}: {why}" for name, why in meta.not_measured.items()]
     lost = card.total_environments - card.games_scored
     if card.formula and lost:
-        lines.append(f"- **Without a score**: {counted(lost, 'game')} (see the reasons below)")
+        lines.append(f"- **Without a score**: {counted_noun(lost, 'game')} (see the reasons below)")
     return lines
 
 
@@ -313,7 +309,7 @@ def _analysis(card: Scorecard) -> list[str]:
     lines = ["**Top**: " + (_named(top) or "none")]
     lines.append("**Bottom**: " + (_named(rest[-3:][::-1]) or "none"))
     spent = efficiency(card.games)
-    detail = f"{counted(spent.actions, 'action')} where a person needs {spent.baseline}"
+    detail = f"{counted_noun(spent.actions, 'action')} where a person needs {spent.baseline}"
     lines += ["", f"**Overall Efficiency**: {number(spent.ratio, 2, 'x')} ({detail})"]
     lines += ["", "**Level Progression**:"]
     for level, done, of in level_reach(card):
@@ -362,7 +358,7 @@ def _named(games: list[GameRow]) -> str:
 
 
 def _most(limit: int | None, noun: str) -> str:
-    return f"no limit of {noun}s" if limit is None else counted(limit, noun)
+    return f"no limit of {noun}s" if limit is None else counted_noun(limit, noun)
 
 
 BUDGETS = (10, 25, 50, 100, 200, 500, 1000)
@@ -571,7 +567,7 @@ class PastGame(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Run {meta.run_id[:SHORT]} ({meta.timestamp[:10]}, {meta.harness}): Score "
             f"{number(game.percent)}, Levels {game.best.levels_completed}/{game.n_levels}, "
-            f"{counted(game.actions, 'action')}{mark}"
+            f"{counted_noun(game.actions, 'action')}{mark}"
         )
 
 

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from assay import plugins
-from assay.cli.debug import debug_trace
 from assay.cli.doubts import Doubts
 from assay.cli.options import (
     TEXT_AGENTS,
@@ -36,6 +36,9 @@ from assay.records.text import counted_noun, visible_line
 from assay.run.conversation import forgets_turns
 from assay.run.raw import remove_kept
 from assay.run.workspace import frozen_template, inherited
+
+if TYPE_CHECKING:
+    from assay.cli.debug import DebugTrace
 
 
 class CommandBatch:
@@ -221,6 +224,15 @@ def _say_where(around: Surroundings) -> None:
             f"{', '.join(map(str, found))}. Leave out --workspace-dir to avoid it.",
             err=True,
         )
+
+
+def debug_trace(options: BatchOptions) -> "DebugTrace | None":
+    """What --debug prints of each trial, if it is asked for."""
+    if not options.debug or options.quiet or options.as_json:
+        return None
+    from assay.cli.debug import DebugTrace  # late: few runs need it
+
+    return DebugTrace()
 
 
 def plan_captures(

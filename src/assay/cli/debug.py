@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import click
 
 from assay.adapters.text import TextTurn
-from assay.cli.options import BatchOptions
 from assay.plugin import Watch
 from assay.records.capture import AnyStep, Events, ToolCall
 from assay.records.recording import RawLine, TurnEnd
@@ -14,10 +13,6 @@ from assay.records.spec import TrialSpec
 from assay.records.text import visible_line
 
 _LONGEST = 2000
-
-
-def debug_trace(options: BatchOptions) -> "DebugTrace | None":
-    return DebugTrace() if options.debug and not (options.quiet or options.as_json) else None
 
 
 class DebugTrace:

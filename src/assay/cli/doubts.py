@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from assay.graders.frozen import CHANGED
 from assay.records.capture import Grade
+from assay.records.text import counted_noun
 
 _LEAST_TRIALS = 2
 _SHOWN_CHARS = 200
@@ -54,7 +55,7 @@ class Doubts:
         """Return what to print, one line each."""
         unsaid = [item for item in self._warnings.items() if item[0] not in self.said]
         counted = sorted(unsaid, key=lambda item: -item[1])
-        lines = [f"In {_trials(n)}: {text}" for text, n in counted[:_MOST_LINES]]
+        lines = [f"In {counted_noun(n, 'trial')}: {text}" for text, n in counted[:_MOST_LINES]]
         if len(counted) > _MOST_LINES:
             lines.append(f"There are {len(counted) - _MOST_LINES} other warnings in the rows.")
         if self._n_trials >= _LEAST_TRIALS:
@@ -83,10 +84,6 @@ def same_text(why: str, other: str | None) -> bool:
     if other is None or why == other:
         return other is not None
     return _VARIES.sub("", why) == _VARIES.sub("", other)
-
-
-def _trials(n: int) -> str:
-    return f"{n} trial" if n == 1 else f"{n} trials"
 
 
 def _one_line(text: str) -> str:

@@ -23,6 +23,7 @@ from assay.errors import InputError
 from assay.pipeline.export import Chosen, Example, Export, Format, Only
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
+from assay.records.text import counted_noun
 from assay.records.trials import HINT
 from assay.report.messages import Thoughts
 from assay.report.table import SUFFIXES, check_parquet, write_table
@@ -160,7 +161,7 @@ def _nothing(summary: ExportSummary, options: _Options) -> InputError:
     names = ", ".join(summary.files)
     if not summary.trials:
         return InputError(f"{names}: no trials", hint=HINT)
-    n_trials = _counted(summary.trials, "trial")
+    n_trials = counted_noun(summary.trials, "trial")
     msg = f"{names}: nothing of {n_trials} can be exported as {options.kind}: {_why(summary)}"
     hint = ""
     if "not graded" in summary.left_out:
@@ -178,23 +179,20 @@ def _why(summary: ExportSummary) -> str:
 def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
     noun = "row" if options.kind == "table" else "example"
     target = f" -> {options.output}" if options.output else ""
-    yield f"{_counted(summary.written, noun)} from {_counted(summary.trials, 'trial')}{target}"
+    n_trials = counted_noun(summary.trials, "trial")
+    yield f"{counted_noun(summary.written, noun)} from {n_trials}{target}"
     if summary.left_out:
         yield f"Left out: {_why(summary)}"
     if summary.masked:
-        yield f"Masked secrets of the environment in {_counted(summary.masked, noun)}"
+        yield f"Masked secrets of the environment in {counted_noun(summary.masked, noun)}"
     if options.kind == "table":
         return
     if summary.thoughts_dropped:
-        yield f"Dropped {_counted(summary.thoughts_dropped, 'thought')} (--thoughts keeps them)"
+        yield f"Dropped {counted_noun(summary.thoughts_dropped, 'thought')} (--thoughts keeps them)"
     if summary.sub_agent_steps:
-        yield f"Left out {_counted(summary.sub_agent_steps, 'step')} of sub-agents"
+        yield f"Left out {counted_noun(summary.sub_agent_steps, 'step')} of sub-agents"
     if options.kind not in _GRADED and summary.not_passed:
-        n_failed = _counted(summary.not_passed, "example")
+        n_failed = counted_noun(summary.not_passed, "example")
         yield f"{n_failed} did not pass (--only passed leaves them out)"
     if options.kind not in _GRADED and summary.not_graded:
-        yield f"Not graded: {_counted(summary.not_graded, 'example')}"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+        yield f"Not graded: {counted_noun(summary.not_graded, 'example')}"

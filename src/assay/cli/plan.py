@@ -237,24 +237,24 @@ def _gate_chances(runs: list[Run], gate: GateName, options: _Options) -> dict[st
     else:
         difficulty = Difficulty(options.rate or 0.0, options.icc)
         source = f"assumed: rate {difficulty.rate:g}, ICC {difficulty.icc:g}"
-    n_prompts = options.n_prompts or len(runs[0].ids)
-    n_trials = options.trials[0] if options.trials else int(runs[0].k.max()) if runs else 1
+    size = _size(runs, options)
+    assert size is not None  # _check_usage refuses a gate without it
     chances = simulate_gate(
-        gate,
-        difficulty,
-        (n_prompts, n_trials),
-        margin=options.margin,
-        difference=options.difference,
+        gate, difficulty, size, margin=options.margin, difference=options.difference
     )
     return {"source": source, **msgspec.to_builtins(chances)}
 
 
 def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] | None:
+    size = _size(runs, options)
+    return None if size is None else power_with(spread, options.difference, *size)
+
+
+def _size(runs: list[Run], options: _Options) -> tuple[int, int] | None:
+    """Return how many prompts there are, and trials of each; None without -n and pilot."""
     n = options.n_prompts or (len(runs[0].ids) if runs else None)
-    if n is None:
-        return None
     k = options.trials[0] if options.trials else int(runs[0].k.max()) if runs else 1
-    return power_with(spread, options.difference, n, k)
+    return None if n is None else (n, k)
 
 
 def _plan_lines(plan: dict[str, Any]) -> list[str]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from assay.cli.batch import CommandBatch, prompt_file
-from assay.cli.debug import debug_trace
+from assay.cli.batch import CommandBatch, debug_trace, prompt_file
 from assay.cli.group import CACHE, examples, variables
 from assay.cli.options import (
     BatchOptions,

@@ -11,7 +11,6 @@ from assay.compare.head_to_head import pass_k
 from assay.compare.runs import Run
 from assay.stats.distributions import summarize_values
 from assay.stats.means import N_RESAMPLES, MeanEstimate, estimate_mean, estimate_mean_score
-from assay.stats.passk import average_pass_k
 from assay.stats.planning import split_rate_variance
 from assay.stats.rates import Interval, rate_interval
 
@@ -106,16 +105,14 @@ def describe_trajectories(run: Run) -> dict[str, Any]:
 def describe_capability(run: Run) -> dict[str, Any]:
     """Solves at least once: the unbiased numbers for every k, and the seed's passAtK."""
     at_k = known(pass_k(run)[0])
-    per_k = average_pass_k(run.n_passed, run.n_measured, run.k, clusters=run.clusters)
-    last = per_k[-1].pass_at_k_interval if per_k else None
+    last = run.per_k[-1].pass_at_k_interval if run.per_k else None
     numbers = _seed_numbers(at_k, "PassAtK", last)
-    return numbers | {"perK": [msgspec.to_builtins(row) for row in per_k]}
+    return numbers | {"perK": [msgspec.to_builtins(row) for row in run.per_k]}
 
 
 def describe_trial_reliability(run: Run) -> dict[str, Any]:
     """Solves every time: the seed's passExpK."""
-    per_k = average_pass_k(run.n_passed, run.n_measured, run.k, clusters=run.clusters)
-    last = per_k[-1].pass_exp_k_interval if per_k else None
+    last = run.per_k[-1].pass_exp_k_interval if run.per_k else None
     return {"type": "trial"} | _seed_numbers(known(pass_k(run)[1]), "PassExpK", last)
 
 

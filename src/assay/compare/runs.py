@@ -29,6 +29,7 @@ from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
 from assay.records.views import TrajectoryView
+from assay.stats.passk import PassK, average_pass_k
 
 _BLOCK = 1024 * 1024
 _AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
@@ -138,6 +139,11 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def n_measured(self) -> Ints:
         """Measured trials of each prompt."""
         return self._count(~np.isnan(self.passed))
+
+    @cached_property
+    def per_k(self) -> list[PassK]:
+        """Unbiased pass@k and pass^k, for every k."""
+        return average_pass_k(self.n_passed, self.n_measured, self.k, clusters=self.clusters)
 
     def mean_of(self, column: Floats) -> Floats:
         """Mean over the trials of each prompt; NaN where none has a value."""

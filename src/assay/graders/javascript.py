@@ -15,7 +15,7 @@ import msgspec
 from assay.errors import InputError, Interrupted, PluginError
 from assay.graders.frozen_modules import FrozenModules, Where
 from assay.graders.program import check_value, question
-from assay.graders.python_code import fingerprint
+from assay.graders.python_code import fingerprint, only_answer
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
 
@@ -95,10 +95,7 @@ class JavaScriptFile:
         return [text for texts in said for text in texts]
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        (answer,) = self.grade_many([trial], host)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return only_answer(self.grade_many([trial], host))
 
     def grade_many(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
         """Yield for each trial what grade() would return or raise.

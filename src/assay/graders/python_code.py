@@ -79,10 +79,7 @@ class PythonCode:
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Return a verdict within the time limit."""
-        (answer,) = self.grade_many([trial], host)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return only_answer(self.grade_many([trial], host))
 
     def grade_many(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
         """Yield for each trial, as soon as it is known, what grade() would return or raise.
@@ -230,6 +227,14 @@ def _error_text(error: BaseException) -> str:
     else:
         text = f"{type(error).__name__}: {error}"
     return text.encode(errors="replace").decode()  # a lone surrogate cannot be written as JSON
+
+
+def only_answer(answers: Iterable[Grade | Exception]) -> Grade:
+    """Return the answer of grade_many to a single trial, or raise it."""
+    (answer,) = answers
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def fingerprint(*parts: Any) -> str:

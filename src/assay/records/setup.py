@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.records.capture import Capture, Identity
+from assay.records.text import counted_noun
 from assay.records.views import NO_JSON, SetupView
 
 _UP = frozenset({"connected", "ready", "pending"})
@@ -91,7 +92,7 @@ class SetupReader:
 
 def counted(problem: str, n: int, total: int) -> str:
     """Say in how many trials it was."""
-    return f"{problem} in {n} of {total} trial{'' if total == 1 else 's'}"
+    return f"{problem} in {n} of {counted_noun(total, 'trial')}"
 
 
 def _decoded(text: bytes) -> Any:

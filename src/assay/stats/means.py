@@ -17,7 +17,7 @@ from assay.stats.distributions import (
     two_sided_t,
     two_sided_z,
 )
-from assay.stats.rates import Interval, make_interval, share_interval
+from assay.stats.rates import Interval, make_interval, share_interval, unseen_share
 
 N_RESAMPLES = 5_000
 # With more prompts BCa's own limit (_closed_form_limits) replaces the resampling.
@@ -264,10 +264,10 @@ def estimate_mean(
 def constant_share_interval(value: float, n: int, level: float = 0.95) -> Interval:
     """Return the interval of a mean in 0..1 when all n prompts gave the same value.
 
-    The rule of three: up to 1 - (1-level)^(1/n) of all prompts may be different from what was seen,
-    and those could score anything.
+    The rule of three: up to unseen_share of all prompts may be different from what was seen, and
+    those could score anything.
     """
-    unseen = 1.0 - (1.0 - level) ** (1.0 / n)
+    unseen = unseen_share(n, level)
     low = value * (1.0 - unseen)
     return make_interval(low, low + unseen, level, "constant sample, rule of three", (0.0, 1.0))
 

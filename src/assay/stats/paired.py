@@ -30,7 +30,7 @@ from assay.stats.means import (
     widen_to_draws,
 )
 from assay.stats.planning import smallest_difference
-from assay.stats.rates import Interval, make_interval, wilson_interval
+from assay.stats.rates import Interval, make_interval, unseen_share, wilson_interval
 from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
 
 type Estimate = Callable[[Floats], MeanEstimate]
@@ -215,8 +215,7 @@ def cluster_differences(differences: Floats, clusters: Ints | None) -> Floats:
     """
     if clusters is None:
         return differences
-    _, where = np.unique(clusters, return_inverse=True)
-    sums, sizes = np.bincount(where, weights=differences), np.bincount(where)
+    sums, sizes = _cluster_sums(differences, clusters), np.unique(clusters, return_counts=True)[1]
     mean = float(differences.mean())
     units: Floats = mean + (sums - mean * sizes) * (sizes.size / differences.size)
     return units
@@ -238,8 +237,7 @@ def studentised_test(differences: Floats, pseudo_size: float) -> PermutationTest
     that for an effect.
     """
     n = int(differences.size)
-    centre = float(differences.sum()) / (n + 1)
-    variance = (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
+    centre, variance = _smoothed(differences, pseudo_size)
     t = abs(centre) / math.sqrt(variance / (n + 1))
     p_value = 2.0 * t_cdf(-t, max(n - 1, 1))
     return PermutationTest(p_value, "studentised: trials per prompt differ between the runs")
@@ -298,8 +296,7 @@ def paired_interval(
     width. Its coverage is measured in benchmarks/coverage.py.
     """
     n = int(differences.size)
-    centre = float(differences.sum()) / (n + 1)
-    variance = (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
+    centre, variance = _smoothed(differences, pseudo_size)
     reach = two_sided_t(level, max(n - 1, 1)) * math.sqrt(variance / (n + 1))
     if not differences.any():
         reach = max(reach, unseen_share(n, level))
@@ -307,9 +304,11 @@ def paired_interval(
     return make_interval(*limits, level, "paired by prompt, adjusted t", (-1.0, 1.0)), variance
 
 
-def unseen_share(n: int, level: float) -> float:
-    """Return what share of all prompts may behave unlike all n that were seen (rule of three)."""
-    return 1.0 - math.pow(1.0 - level, 1.0 / n)
+def _smoothed(differences: Floats, pseudo_size: float) -> tuple[float, float]:
+    """Return mean and variance with half a pseudo-prompt of this size on either side."""
+    n = int(differences.size)
+    centre = float(differences.sum()) / (n + 1)
+    return centre, (float(np.square(differences).sum()) + pseudo_size**2) / (n + 1) - centre**2
 
 
 def score_difference_interval(differences: Floats, level: float = 0.95) -> tuple[Interval, float]:

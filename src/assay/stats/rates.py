@@ -149,6 +149,11 @@ def _wilson_limits(rate: float, n: float, z: float) -> tuple[float, float]:
     return (0.0 if rate == 0.0 else centre - half), (1.0 if rate == 1.0 else centre + half)
 
 
+def unseen_share(n: int, level: float) -> float:
+    """Return what share of all prompts may behave unlike all n that were seen (rule of three)."""
+    return 1.0 - math.pow(1.0 - level, 1.0 / n)
+
+
 class Bounds(msgspec.Struct, frozen=True, rename="camel"):
     """Worst and best case (Manski bounds): certain, but silent about sampling error."""
 

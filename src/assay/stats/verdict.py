@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from assay.records.text import counted_noun
 from assay.stats.distributions import normal_quantile, two_sided_t
 from assay.stats.paired import PairedDifference, compare_rates
 from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, prompts_to_decide
@@ -105,7 +106,7 @@ def _undecided(
     )
     n_units = comparison.n_units
     clustered = n_units < n
-    prompts = f"{n} prompt{'' if n == 1 else 's'}"
+    prompts = counted_noun(n, "prompt")
     size = f"{prompts} in {n_units} clusters" if clustered else prompts
     verb = "leaves" if n == 1 else "leave"
     words = f"not enough data: {size} {verb} the difference open{_halfway(comparison, p_value)}"

@@ -13,6 +13,7 @@ from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
+from assay.records.text import counted_noun
 from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
@@ -25,7 +26,7 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.report import best_percent, counted, number, past_of_games, table
+from assay_arc.report import best_percent, number, past_of_games, table
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
@@ -105,9 +106,8 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
     head = ["Game ID", "Levels", "Tags", "Baselines", "Best score", "Played"]
     click.echo("\n".join(table(head, rows)))
     matching = f" ({len(chosen)} matching filter)" if len(chosen) != len(found.games) else ""
-    click.echo(
-        f"\nTotal: {counted(len(found.games), 'environment')}{matching} in {_near(place.games)}"
-    )
+    total = counted_noun(len(found.games), "environment")
+    click.echo(f"\nTotal: {total}{matching} in {_near(place.games)}")
     for problem in (*found.problems, *unread):
         click.echo(f"WARNING: {problem}", err=True)
 

@@ -10,11 +10,11 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay.records.text import counted_noun
 from assay_arc import StoreProblem
 from assay_arc.catalog import choose_known_games
 from assay_arc.commands.shared import Place, PlaceOptions, place_options
 from assay_arc.generate import HarnessPlan, generate, is_built_in
-from assay_arc.report import counted
 from assay_arc.store import HARNESSES, StoredRun
 
 
@@ -101,7 +101,7 @@ def command(harness: str, **given: Any) -> None:
     click.echo(f"Instructions generated: {summary['instructions']}")
     click.echo(f"Game driver:            {summary['game_driver']}")
     click.echo(f"Result collector:       {summary['collect_results']}")
-    games = counted(summary["game_count"], "game")
+    games = counted_noun(summary["game_count"], "game")
     click.echo(f"Game set:               {games}, seed={summary['seed']}")
     click.echo(f"Reference run:          {summary['ref_run_id']}")
     if "earlier" in summary:

@@ -17,12 +17,12 @@ from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay.records.recording import TurnEnd
+from assay.records.text import counted_noun
 from assay_arc.catalog import find_game
 from assay_arc.client import GameConnection
 from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
 from assay_arc.observe import frame_ansi, grid_frame
-from assay_arc.report import counted
 from assay_arc.scoring import derive_result, score_game
 from assay_arc.world import open_world
 
@@ -125,7 +125,7 @@ def _print_result(log: Path) -> None:
     percent = "no score: " + (score.reason or "") if score.score_percent is None else ""
     click.echo(
         f"{result.game_id}: {result.levels_completed}/{result.level_count} levels, "
-        f"{counted(result.steps, 'action')}, {counted(result.resets, 'reset')}, "
+        f"{counted_noun(result.steps, 'action')}, {counted_noun(result.resets, 'reset')}, "
         f"stopped: {result.stop_reason}; "
         f"{percent or f'{score.score_percent:.1f} / 100'}"
     )

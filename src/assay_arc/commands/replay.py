@@ -10,12 +10,12 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, frame_ansi, grid_text
-from assay_arc.report import counted, missing_game
+from assay_arc.report import missing_game
 from assay_arc.store import GameRow, StoredRun, TrialRow
 
 HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
@@ -86,8 +86,8 @@ def command(run: str, game: str, **given: Any) -> None:
         _animate(title, events, options.first, 1 / options.fps)
     click.echo(
         f"{trial.levels_completed}/{trial.total_levels} levels, "
-        f"{counted(trial.actions, 'action')}, "
-        f"{counted(trial.resets, 'reset')}, stopped: {trial.stop_reason}"
+        f"{counted_noun(trial.actions, 'action')}, "
+        f"{counted_noun(trial.resets, 'reset')}, stopped: {trial.stop_reason}"
     )
 
 

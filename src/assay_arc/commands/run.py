@@ -44,6 +44,7 @@ from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.text import counted_noun
 from assay_arc import StoreProblem
 from assay_arc.benchmark import run_tools
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
@@ -59,7 +60,7 @@ from assay_arc.commands.repeats import open_rows
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import Shows
 from assay_arc.online import OnlineRun
-from assay_arc.report import counted, unmeasured_words
+from assay_arc.report import unmeasured_words
 from assay_arc.store import (
     META,
     RECORDED,
@@ -663,7 +664,7 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
     words = (
         f"{percent} / 100 ({card.scorer}), "
         f"{card.total_levels_completed}/{card.total_levels} levels, "
-        f"{counted(card.total_actions, 'action')}{cost}"
+        f"{counted_noun(card.total_actions, 'action')}{cost}"
     )
     lost = unmeasured_words(run.meta)
     score = words if card.games else "no score"

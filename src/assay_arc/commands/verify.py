@@ -10,6 +10,7 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
+from assay.records.text import counted_noun
 from assay_arc import StoreProblem
 from assay_arc.cards import (
     PLAYED,
@@ -23,7 +24,6 @@ from assay_arc.cards import (
 )
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
 from assay_arc.replay import ReplayResult, changed_logs, check_logs
-from assay_arc.report import counted
 from assay_arc.scoring import OFFICIAL
 from assay_arc.store import META, REPLAYED, UNVERIFIED, StoredRun, write_json
 
@@ -130,7 +130,7 @@ def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
 
 
 def _agreed(n: int) -> str:
-    return f"{counted(n, 'action')} {'agrees' if n == 1 else 'agree'}"
+    return f"{counted_noun(n, 'action')} {'agrees' if n == 1 else 'agree'}"
 
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _mark(stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[s
     meta.verification = problems[0] if problems else None
     if unlogged and not problems:
         have = "has" if len(unlogged) == 1 else "have"
-        meta.verification = f"{counted(len(unlogged), 'game')} {have} no log"
+        meta.verification = f"{counted_noun(len(unlogged), 'game')} {have} no log"
     write_json(stored.folder / META, meta)
     again = [_marked(one, meta.verified) for one in played]
     write_scores(stored.folder, meta.run_id, again, _formula(stored), spent=meta)
