@@ -25,7 +25,7 @@ def a_skill(folder: Path, text: str = HEAD) -> Path:
         ("codex", ".agents/skills", "AGENTS.md"),
         ("gemini", ".agents/skills", "GEMINI.md"),
         ("opencode", ".agents/skills", "AGENTS.md"),
-        ("simple", ".agents/skills", "AGENTS.md"),
+        ("demo", ".agents/skills", "AGENTS.md"),
     ],
 )
 def test_each_agent_finds_it_where_it_looks(
@@ -34,8 +34,7 @@ def test_each_agent_finds_it_where_it_looks(
     skill = read_skill(a_skill(tmp_path / "mine"))
     (tmp_path / "v2.md").write_text("Be brief.")
     material = Material(skills=(skill,), instructions=tmp_path / "v2.md")
-    options = {"command": "echo {}"} if agent == "simple" else {}
-    compose(PluginRef(name=agent, options=options), material, tmp_path / "made")
+    compose(PluginRef(name=agent), material, tmp_path / "made")
     assert (tmp_path / "made" / skills / "relnotes" / "notes.txt").read_text() == "more"
     assert (tmp_path / "made" / instructions).read_text() == "Be brief."
 
