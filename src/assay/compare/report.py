@@ -105,12 +105,16 @@ class Comparison(msgspec.Struct):
     def _replace_verdict(self, pair: Pair, decision: SequentialDecision) -> None:
         """Put the sequential decision in place of a verdict that looking often would spoil."""
         codes = {"pass": "same", "fail": "worse"}
-        for verdict in self.sections["verdict"]:
-            if (verdict["runA"], verdict["runB"]) == (pair.run_a, pair.run_b):
-                verdict["code"] = codes.get(decision.outcome, "not-enough-data")
-                verdict["nMorePrompts"] = None
-                if verdict["healthy"]:
-                    verdict["words"] = f"{decision.outcome}: {decision.words}"
+        words = f"{decision.outcome}: {decision.words}"
+        new = {"code": codes.get(decision.outcome, "not-enough-data"), "words": words}
+        new |= {"nMorePrompts": None}
+        for shown in (*self.sections["verdict"], *self.sections["pairs"]):
+            if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
+                continue
+            if "verdict" in shown:
+                shown["verdict"] = new
+            else:  # an unhealthy measurement keeps its own words
+                shown |= new if shown["healthy"] else {}
 
     def _judged_pairs(self) -> list[Pair]:
         return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
