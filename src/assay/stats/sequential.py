@@ -25,7 +25,7 @@ Limits are widened from the normal to the t distribution. Fewer than FEWEST_UNIT
 """
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -48,27 +48,22 @@ few of them is not normal: simulated errors exceed the formula by up to a fifth.
 _LARGE_SHARE = 0.2
 """Of that, what the boundary for large changes gets."""
 _LARGE = 4.0
-_SAME = (4.1, 0.3)
+_SAME = (4.5, 0.3)
 """Intercept and slope for an effect of 1, found by simulation: at most 5 % if better and worse end
 the experiment too."""
 type SequentialOutcome = Literal["pass", "fail", "better", "worse", "same", "go-on", "undecided"]
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look needs to know of the trials so far; a PairedDifference has it too."""
+    """What a look needs to know of the trials so far."""
 
     n_units: int
     difference: float | None = None
     variance: float | None = None
-
-
-class _Seen(Protocol):
-    @property
-    def n_units(self) -> int: ...
-    @property
-    def difference(self) -> float | None: ...
-    @property
-    def variance(self) -> float | None: ...
+    """Of one unit's difference."""
+    least_variance: float = 0.0
+    """What chance between trials makes of it if both arms are alike, as far as A's trials show:
+    where few trials of B all fail, the variance seen is too small."""
 
 
 class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -123,14 +118,21 @@ def look_at_rates(
     if n_a.size == 0:
         return Look(0)
     k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
-    differences = run_b[0][both] / n_b - run_a[0][both] / n_a
+    rates = run_a[0][both] / n_a
+    differences = run_b[0][both] / n_b - rates
     units = cluster_differences(differences, None if clusters is None else clusters[both])
     _, variance = paired_interval(units, pseudo_size_of_rates(k))
-    return Look(int(units.size), float(differences.mean()), variance)
+    repeated = n_a > 1
+    least = 0.0
+    if repeated.any():
+        rates, n_a, n_b = rates[repeated], n_a[repeated], n_b[repeated]
+        least = float((rates * (1.0 - rates) * n_a / (n_a - 1) * (1.0 / n_a + 1.0 / n_b)).mean())
+    least *= units.size / differences.size  # of a cluster's influence on the mean
+    return Look(int(units.size), float(differences.mean()), variance, least)
 
 
 def decide_gate(
-    seen: _Seen,
+    seen: Look,
     *,
     margin: float,
     is_last: bool = False,
@@ -165,7 +167,7 @@ def decide_gate(
 
 
 def decide_effect(
-    seen: _Seen,
+    seen: Look,
     *,
     effect: float,
     is_last: bool = False,
@@ -241,13 +243,14 @@ def _line(error: float, change: float = 1.0) -> _Line:
 class _Rule:
     """How far from the estimate a hypothesis must lie to be ruled out at this look."""
 
-    def __init__(self, seen: _Seen, effect: float, is_last: bool) -> None:
-        self._n, self._variance = seen.n_units, seen.variance or 0.0
+    def __init__(self, seen: Look, effect: float, is_last: bool) -> None:
+        self._n = seen.n_units
+        self._variance = max(seen.variance or 0.0, seen.least_variance, _LEAST_VARIANCE)
         self._effect, self._is_last = effect, is_last
 
     def information(self, floor: float = 0.0) -> float:
         """1/se^2, with at least this variance of one unit."""
-        return self._n / max(self._variance, floor, _LEAST_VARIANCE)
+        return self._n / max(self._variance, floor)
 
     def reach(self, error: float, floor: float = 0.0, *, large: bool = False) -> float:
         """Of a one-sided limit that holds at all looks; large: changes far beyond the effect."""
@@ -315,7 +318,7 @@ def _interval(low: float, high: float, level: float) -> Interval:
     return make_interval(low, high, level, "holds at every look", (-1.0, 1.0))
 
 
-def _too_early(seen: _Seen, is_last: bool) -> SequentialDecision | None:
+def _too_early(seen: Look, is_last: bool) -> SequentialDecision | None:
     if seen.n_units >= FEWEST_UNITS:
         return None
     units = counted_noun(seen.n_units, "prompt")
@@ -324,7 +327,7 @@ def _too_early(seen: _Seen, is_last: bool) -> SequentialDecision | None:
 
 
 def _nothing(
-    seen: _Seen, is_last: bool, words: str = "no prompt was graded in both runs"
+    seen: Look, is_last: bool, words: str = "no prompt was graded in both runs"
 ) -> SequentialDecision:
     outcome: SequentialOutcome = "undecided" if is_last else "go-on"
     return SequentialDecision(outcome=outcome, words=words, n_units=seen.n_units)
