@@ -43,7 +43,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
         "assay trials evals/prompts.jsonl -s demo:flaky -g contains -k 3 -o before.jsonl",
         "assay trials evals/prompts.jsonl -s demo:better -g contains -k 3 -j 4 -o after.jsonl",
         "assay trials evals/prompts.jsonl -s demo:better -g contains --until decided "
-        "--against before.jsonl --margin 0.3 -o gate.jsonl",
+        "--against before.jsonl --margin 0.4 -o gate.jsonl",
     ),
 )
 @click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")

@@ -38,7 +38,7 @@ from assay.stats.verdict import require_margin
 ERROR = 0.05
 """The largest chance of each wrong answer of a gate; of a wrong better or worse, and of a wrong
 same."""
-FEWEST_UNITS = 10
+FEWEST_UNITS = 6
 _FIRST_SHARE = 0.9
 """Of the error, what the boundaries may use."""
 _LAST_SHARE = 0.8
@@ -290,7 +290,7 @@ _MOST_Z = 30.0
 
 
 def _t_of_z(z: float, df: int) -> float:
-    """Return the t as far out as z (Wallace's formula, good to 0.1 % also far in the tail)."""
+    """Return the t as far out as z (Wallace's formula, a little too far out for few df)."""
     inner = min(z, _MOST_Z) * (8.0 * df + 3.0) / (8.0 * df + 1.0)
     return math.sqrt(df * math.expm1(min(inner * inner / df, 500.0)))
 
