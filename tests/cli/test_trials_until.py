@@ -109,6 +109,16 @@ def test_resuming_what_is_decided_starts_nothing(trials: Callable, tmp_path: Pat
     assert len(rows(tmp_path)) == len(before)
 
 
+def test_prompts_that_always_pass_are_not_repeated_for_nothing(trials: Callable, tmp_path: Path):
+    """Sixty prompts are too few to pass at the first looks, and repeats tell nothing new."""
+    done = trials(GOOD, margin=0.06)
+    assert done.code == 0, done.stderr
+    assert len(starts(tmp_path)) == N
+    again = trials(GOOD, "--resume", margin=0.06)
+    assert again.code == 0, again.stderr
+    assert len(starts(tmp_path)) == N
+
+
 def test_an_interrupted_run_goes_on_with_its_trials(trials: Callable, tmp_path: Path):
     """A row of one trial and a finished trial in the journal both count."""
     trials(GOOD)

@@ -130,6 +130,10 @@ def test_what_was_saved():
     assert use.words.startswith("100 trials used; a fixed design with the same errors needs about ")
     assert "saved" in use.words
     assert describe_use(decide_gate(Look(0), margin=0.1), 0).fixed_trials is None
+    # Repeats of prompts that always pass are not worth more prompts.
+    alike = decide_gate(Look(100, 0.0, 0.01), margin=0.1)
+    assert alike.repeats_are_idle
+    assert describe_use(alike, 500).fixed_trials == describe_use(alike, 100).fixed_trials
 
 
 @pytest.mark.parametrize("df", [5, 10, 30, 200])

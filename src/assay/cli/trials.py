@@ -99,7 +99,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
         stopper = gate.stopper(rows) if gate else None
         place = planned.place()
         progress = run_batch(planned.batch, work, rows, planned.show, place, stopper)
-        if gate and gate.is_decided():
+        if gate and gate.is_over():
             rows.settle()
     if gate:
         _conclude(planned, progress, gate)
@@ -133,7 +133,7 @@ def _conclude(planned: CommandBatch, progress: Progress, gate: "TrialsGate") -> 
     """Print how the trials and the gate went; a gate that is decided sets the exit code."""
     failed = 0
     try:
-        planned.conclude(progress, ended_early=gate.is_decided())
+        planned.conclude(progress, ended_early=gate.is_over())
     except click.exceptions.Exit as problem:
         failed = problem.exit_code
     code, line = gate.conclude()

@@ -75,13 +75,27 @@ class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """Prompts, or clusters of prompts, that were compared."""
     interval: Interval | None = None
     """Holds at every look together, however often one looks."""
-    fixed_share: float = 0.0
-    """Used so far, as a share of the trials that a fixed design with the same errors needs."""
+    fixed_design: "FixedDesign | None" = None
+    repeats_are_idle: bool = False
+    """Whether more trials of the same prompts hardly add information: only new prompts do."""
 
     @property
     def is_decided(self) -> bool:
         """Whether no further trial is needed."""
         return self.outcome not in ("go-on", "undecided")
+
+
+class FixedDesign(NamedTuple):
+    """What a single look with the same errors needs: this many prompts for a variance of 1."""
+
+    n_per_variance: float
+    variance: float
+    floor: float
+
+    def n_trials(self, per_unit: float) -> int:
+        """Return the trials of a design with one trial a prompt, or as many as were used."""
+        needed = max(per_unit * self.variance, self.floor)
+        return math.ceil(self.n_per_variance * needed)
 
 
 class SequentialUse(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,8 +111,8 @@ class SequentialUse(msgspec.Struct, frozen=True, rename="camel"):
 def describe_use(decision: SequentialDecision, n_trials: int) -> SequentialUse:
     """Say what a decision that rests on so many trials has saved."""
     words, fixed = f"{counted_noun(n_trials, 'trial')} used", None
-    if decision.fixed_share > 0.0:
-        fixed = math.ceil(n_trials / decision.fixed_share)
+    if decision.fixed_design is not None and decision.n_units:
+        fixed = decision.fixed_design.n_trials(n_trials / decision.n_units)
         words += f"; a fixed design with the same errors needs about {fixed:,}"
         saved = 1.0 - n_trials / fixed
         if decision.is_decided and saved > 0.0:
@@ -160,9 +174,13 @@ def decide_gate(
     if not hidden and (passes or fails):
         outcome = "pass" if passes else "fail"
     words = _gate_words(outcome, interval, margin, bounds if hidden else None)
-    share = rule.information(margin * (1.0 - margin)) * margin**2 / _fixed_information(ERROR)
     return SequentialDecision(
-        outcome=outcome, words=words, n_units=seen.n_units, interval=interval, fixed_share=share
+        outcome=outcome,
+        words=words,
+        n_units=seen.n_units,
+        interval=interval,
+        fixed_design=rule.fixed_design(ERROR),
+        repeats_are_idle=rule.repeats_are_idle,
     )
 
 
@@ -192,13 +210,13 @@ def decide_effect(
         outcome = "same"
     elif reach < abs(seen.difference):
         outcome = "better" if seen.difference > 0.0 else "worse"
-    share = rule.information() * effect**2 / _fixed_information(0.5 * ERROR)
     return SequentialDecision(
         outcome=outcome,
         words=_effect_words(outcome, interval, effect),
         n_units=seen.n_units,
         interval=interval,
-        fixed_share=share,
+        fixed_design=rule.fixed_design(0.5 * ERROR),
+        repeats_are_idle=rule.repeats_are_idle,
     )
 
 
@@ -248,6 +266,20 @@ class _Rule:
         self._variance = max(seen.variance or 0.0, seen.least_variance, _LEAST_VARIANCE)
         self._effect, self._is_last = effect, is_last
 
+    def fixed_design(self, error: float) -> FixedDesign:
+        """Of the same errors: this one, and ERROR for missing an effect."""
+        per_variance = _fixed_information(error) / self._effect**2
+        return FixedDesign(per_variance, self._variance, self._floor)
+
+    @property
+    def repeats_are_idle(self) -> bool:
+        """Whether chance between trials is small beside what prompts not seen could hide."""
+        return self._variance <= _IDLE_SHARE * self._floor
+
+    @property
+    def _floor(self) -> float:
+        return self._effect * (1.0 - self._effect)
+
     def information(self, floor: float = 0.0) -> float:
         """1/se^2, with at least this variance of one unit."""
         return self._n / max(self._variance, floor)
@@ -265,7 +297,7 @@ class _Rule:
     def reach_of_same(self, error: float) -> float:
         """Of a limit beyond which a difference of the effect is ruled out."""
         scale = math.log(error) / math.log(ERROR)
-        floor = self._effect * (1.0 - self._effect)
+        floor = self._floor
         line = _Line(_SAME[0] * scale, _SAME[1])
         return self._wider(self._score(line, _LAST_SHARE * error, floor), floor)
 
@@ -284,6 +316,7 @@ class _Rule:
         return _t_of_z(z, self._n - 1) / math.sqrt(information)
 
 
+_IDLE_SHARE = 0.3
 _LEAST_VARIANCE = 1e-6
 """Scores may all tie; rates never come near, their variance is smoothed."""
 _MOST_Z = 30.0
