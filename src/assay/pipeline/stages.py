@@ -53,9 +53,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
                 on_attempt_step(None)
             with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
-            attempt = _next_attempt(
-                attempt, captured.failure or None, self.retries, recording.raw
-            )
+            attempt = _next_attempt(attempt, captured.failure or None, self.retries, recording.raw)
         return grade_capture(spec, captured, self.graders) if self.graders else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:

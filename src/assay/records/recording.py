@@ -204,9 +204,11 @@ def _pack(kept: Path) -> dict[str, str]:
 
 
 def _session_files(row: RawOutput, base: Path, scratch: Path) -> Path:
-    """Return the folder with the agent's session files; one that does not exist if there are none."""
+    """Return the folder with the agent's session files; without any, it does not exist."""
     if not row.raw:
-        return _write_files(((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch)
+        return _write_files(
+            ((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch
+        )
     place = base / row.raw
     folder = place / SESSION_FILES
     if folder.is_dir():
