@@ -163,10 +163,13 @@ class RawStreams:
         """Return all streams if they are to be packed and small enough."""
         if self._run is None:
             return None
-        sizes = {name: os.fstat(fd).st_size for name, fd in self._fds.items()}
-        if sum(sizes.values()) > _PACKED_BYTES:
-            return None
-        return {name: os.pread(fd, sizes[name], 0) for name, fd in self._fds.items()}
+        found, left = {}, _PACKED_BYTES
+        for name, fd in self._fds.items():
+            data = found[name] = os.pread(fd, left + 1, 0)
+            left -= len(data)
+            if left < 0:
+                return None
+        return found
 
     def _pack(self, trial: str, streams: dict[str, bytes], parent: int) -> tuple[str, list[str]]:
         assert self._run is not None
