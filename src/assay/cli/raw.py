@@ -8,8 +8,14 @@ import click
 import msgspec
 
 from assay.cli.group import examples
-from assay.cli.output import open_stdout
-from assay.cli.parameters import InFile, debug_option, help_option
+from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import (
+    InFile,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+)
 from assay.errors import InputError
 from assay.records.raw_streams import KeptStream, kept_streams
 from assay.records.rows import open_rows
@@ -24,6 +30,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None
     stream: str | None
     only_list: bool
+    output: Path | None
+    overwrite: bool
     debug: bool
 
 
@@ -65,6 +73,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--list", "only_list", is_flag=True, help="Print only the names and sizes of the streams."
 )
+@output_option
+@overwrite_option
 @debug_option
 @help_option
 def command(**given: Any) -> None:
@@ -75,21 +85,23 @@ def command(**given: Any) -> None:
     printed without a heading, as it came.
     """
     options = _Options(**given)
+    refuse_same_file(options.file, options.output)
     base = options.file.parent if options.file else Path.cwd()
     streams = _streams(base, options)
     chosen = [one for one in streams if _is_chosen(one, options)]
     if not chosen:
         names = ", ".join(visible_line(one.name) for one in streams)
-        msg = f"the trial has no such stream; it has {names}"
+        msg = f"{options.file or 'stdin'}: the trial has no such stream; it has {names}"
         raise InputError(msg, hint="choose others with --turn and --stream")
-    if options.only_list:
-        for one in chosen:
-            click.echo(f"{one.size}\t{visible_line(one.name)}")
-        return
     alone = len(chosen) == 1 and (options.turn is not None or options.stream is not None)
-    with open_stdout("free some space") as out:
-        for block in _blocks(chosen, headings=not alone):
-            out.buffer.write(block)
+    text = _names(chosen) if options.only_list else _blocks(chosen, headings=not alone)
+    with whole_output(options.output, overwrite=options.overwrite) as out:
+        for block in text:
+            out.write(block)
+
+
+def _names(streams: list[KeptStream]) -> Iterator[bytes]:
+    return (f"{one.size}\t{visible_line(one.name)}\n".encode() for one in streams)
 
 
 def _blocks(streams: list[KeptStream], *, headings: bool) -> Iterator[bytes]:
@@ -125,18 +137,19 @@ class _TrialView(_RawView, rename="camel", gc=False):
 
 def _streams(base: Path, options: _Options) -> list[KeptStream]:
     """Find the streams of the trial that was asked for."""
+    source = options.file or "stdin"
     attempts = _attempts(_trial(options))
     number = len(attempts) if options.attempt is None else options.attempt
     if number > len(attempts):
-        msg = f"the trial had {counted_noun(len(attempts), 'attempt')}"
+        msg = f"{source}: the trial had {counted_noun(len(attempts), 'attempt')}"
         raise InputError(msg, hint="choose another one with --attempt")
     name = attempts[number - 1]
     if not name:
-        msg = "the row names no raw streams"
+        msg = f"{source}: the row names no raw streams"
         raise InputError(msg, hint="they are kept by capture with -o FILE, or with --raw-dir DIR")
     streams = kept_streams(base / name)
     if not streams:
-        msg = f"there are no raw streams at {visible_line(name)}: they were removed or damaged"
+        msg = f"{source}: the raw streams at {visible_line(name)} were removed or damaged"
         raise InputError(msg, hint="they lie beside the file that the trial was written to first")
     return streams
 
