@@ -257,6 +257,20 @@ def raw_of() -> Callable[[Path, dict[str, Any]], dict[str, str]]:
 
 
 @pytest.fixture
+def raw_folder(tmp_path: Path) -> Callable[[Path, dict[str, Any]], Path]:
+    """Write the raw streams of a row of a file in a folder to a folder of their own."""
+
+    def write(base: Path, row: dict[str, Any]) -> Path:
+        for one in kept_streams(base / row["raw"]):
+            path = tmp_path / "raw-streams" / one.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(one.read())
+        return tmp_path / "raw-streams"
+
+    return write
+
+
+@pytest.fixture
 def read_rows() -> Callable[[Path], list[dict[str, Any]]]:
     """Read an output file strictly: every line whole, ended and JSON."""
 
