@@ -22,6 +22,7 @@ import click
 import pytest
 
 from assay.cli.group import cli
+from assay.records.raw_streams import kept_streams
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
@@ -243,6 +244,30 @@ def spec(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., TrialSpec]:
         )
 
     return make
+
+
+@pytest.fixture
+def raw_of() -> Callable[[Path, dict[str, Any]], dict[str, str]]:
+    """Read the raw streams of a row of a file in a folder, by their names."""
+
+    def read(base: Path, row: dict[str, Any]) -> dict[str, str]:
+        return {one.name: one.read().decode() for one in kept_streams(base / row["raw"])}
+
+    return read
+
+
+@pytest.fixture
+def raw_folder(tmp_path: Path) -> Callable[[Path, dict[str, Any]], Path]:
+    """Write the raw streams of a row of a file in a folder to a folder of their own."""
+
+    def write(base: Path, row: dict[str, Any]) -> Path:
+        for one in kept_streams(base / row["raw"]):
+            path = tmp_path / "raw-streams" / one.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(one.read())
+        return tmp_path / "raw-streams"
+
+    return write
 
 
 @pytest.fixture

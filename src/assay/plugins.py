@@ -93,7 +93,7 @@ def command(name: str) -> Any:
 
 
 def _built(group: str, ref: PluginRef) -> Any:
-    key = group, msgspec.json.encode(ref)  # options are a dict, which cannot be hashed
+    key = group, _encoded(group, ref)
     built = _plugins.get(key)
     if built is None:
         with _building:
@@ -103,6 +103,16 @@ def _built(group: str, ref: PluginRef) -> Any:
     return built
 
 
+def _encoded(group: str, ref: PluginRef) -> bytes:
+    """Encode a reference: its options are a dict, which cannot be hashed. The last is remembered:
+    the trials of a run have the same one, and ask for it several times."""
+    last = _last_encoded.get(group)
+    if last is None or last[0] is not ref:
+        last = _last_encoded[group] = ref, msgspec.json.encode(ref)
+    return last[1]
+
+
+_last_encoded: dict[str, tuple[PluginRef, bytes]] = {}
 _plugins: dict[tuple[str, bytes], Any] = {}
 _building = threading.RLock()
 """A plugin may ask for another one while it is built."""

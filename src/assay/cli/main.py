@@ -11,6 +11,7 @@ COMMANDS = {
     "trials": "Run every prompt several times, to measure pass@k.",
     "run": "Run prompts and write the agent's raw output.",
     "extract": "Turn raw output into trajectories.",
+    "raw": "Print what the agent of a trial wrote, as it came.",
     "grade": "Grade the results of an agent.",
     "summarize": "Write a short row or section for each result.",
     "format": "Convert results to JSONL, Markdown or CSV.",

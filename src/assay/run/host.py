@@ -46,7 +46,7 @@ class LocalHost:
         """Run a program to its end or to the timeout; nothing of it is left alive."""
         mark = family.Mark(uuid.uuid4().hex)
         with (
-            needed(),
+            needed,
             temporary_file() as out,
             temporary_file() as err,
             named_temporary_file() as source,
@@ -440,7 +440,7 @@ def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
     if served is not None and served.has_ended:
         served.close()
     if served is None or not served.is_open:
-        with needed():
+        with needed:
             served = _served[key] = start()
     return served
 
