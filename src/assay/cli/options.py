@@ -283,7 +283,7 @@ run_options: list[Decorator] = [
         "filters",
         multiple=True,
         metavar="ID|KEY=VALUE",
-        help="Run only matching prompts, by id or metadata; * matches any text. "
+        help="Run only matching prompts, by id, metadata or tags (tags=NAME); * matches any text. "
         "May be repeated: all must match.",
     ),
     click.option(
@@ -336,14 +336,19 @@ def resume_of(
     graders: Sequence[PluginRef] = (),
     k: int | None = None,
     graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
+    *,
+    is_graded: bool | None = None,
 ) -> Resume:
-    """What to do with the rows of an earlier run; graded takes what the graders say of them."""
+    """What to do with the rows of an earlier run; graded takes what the graders say of them.
+
+    is_graded: whether there are any graders, also where prompts bring their own.
+    """
     regrade = isinstance(options, CaptureOptions) and options.regrade
     for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
         if given and not options.resume and not options.rerun:
             msg = f"{name} needs --resume."
             raise click.UsageError(msg)
-    if regrade and not graders:
+    if regrade and not (graders if is_graded is None else is_graded):
         msg = "--regrade needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
 
@@ -525,7 +530,7 @@ def setting(
     check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
-        agent=_findable(agent, surroundings),
+        agent=findable(agent, surroundings),
         benchmark=benchmark,
         limits=limits,
         surroundings=surroundings,
@@ -534,7 +539,7 @@ def setting(
     )
 
 
-def _findable(agent: PluginRef, around: Surroundings) -> PluginRef:
+def findable(agent: PluginRef, around: Surroundings) -> PluginRef:
     """Make files of the agent's command absolute: a workspace is another folder than ours."""
     options = agent.options
     if around.workspace_dir is None or around.container:

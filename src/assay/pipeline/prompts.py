@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,7 +14,14 @@ from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.reports import BalanceAnalysis, Category
-from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec, check_prompt
+from assay.records.spec import (
+    Limits,
+    PluginRef,
+    Prompt,
+    Surroundings,
+    TrialSpec,
+    check_prompt,
+)
 
 
 def read_prompts(ref: PluginRef) -> list[PromptRow]:
@@ -33,7 +40,7 @@ def read_prompts(ref: PluginRef) -> list[PromptRow]:
 
 
 def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
-    """Keep prompts that fit every filter: an id pattern, or metadata as key=pattern."""
+    """Keep prompts that fit every filter: an id pattern, or metadata or tags as key=pattern."""
     kept = [row for row in rows if all(fits(row[0], text) for text in filters)]
     return kept if limit is None else kept[:limit]
 
@@ -43,7 +50,8 @@ def fits(prompt: Prompt, text: str) -> bool:
     key, equals, pattern = text.partition("=")
     if not equals:
         return fnmatchcase(prompt.id, text)
-    return any(fnmatchcase(value, pattern) for value in _values(prompt.metadata.get(key)))
+    values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
+    return any(fnmatchcase(found, pattern) for value in values for found in _values(value))
 
 
 def _values(value: Any) -> Iterator[str]:
@@ -66,28 +74,47 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings
     run_token: str
     identity: Identity | None = None
+    graders: tuple[PluginRef, ...] = ()
+    """Those that the row of a prompt names, besides those of the run."""
 
 
 def plan(
-    rows: Iterable[PromptRow], names: dict[str, str], setting: Setting, k: int | None = None
+    rows: Iterable[PromptRow],
+    names: dict[str, str],
+    setting: Setting,
+    k: int | None = None,
+    setting_of: Callable[[Prompt], Setting] | None = None,
 ) -> list[TrialSpec]:
-    """Return the trials in order; with k, that many of each prompt."""
+    """Return the trials in order; with k, that many of each prompt.
+
+    setting_of gives the setting of a prompt whose row asks for more (see RowSettings).
+    """
     return [
-        TrialSpec(
+        spec
+        for prompt, extra in rows
+        for spec in _trials_of(
+            prompt, extra, names[prompt.id], setting_of(prompt) if setting_of else setting, k
+        )
+    ]
+
+
+def _trials_of(
+    prompt: Prompt, extra: dict[str, Any], name: str, setting: Setting, k: int | None
+) -> Iterator[TrialSpec]:
+    for number in range(1, (k or 1) + 1):
+        yield TrialSpec(
             prompt=prompt,
             agent=setting.agent,
             benchmark=setting.benchmark,
             limits=_limits(setting.limits, prompt.timeout),
             surroundings=setting.surroundings,
-            folder=names[prompt.id] if k is None else f"{names[prompt.id]}-trial-{number}",
+            folder=name if k is None else f"{name}-trial-{number}",
             number=number,
             run_token=setting.run_token,
             identity=setting.identity,
             extra=extra,
+            graders=setting.graders,
         )
-        for prompt, extra in rows
-        for number in range(1, (k or 1) + 1)
-    ]
 
 
 def folder_names(ids: Iterable[str]) -> dict[str, str]:

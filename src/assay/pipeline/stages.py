@@ -11,8 +11,15 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
+from assay.pipeline.grading import (
+    GradedRow,
+    Verdict,
+    earlier_grades,
+    grade_rows,
+    judge,
+)
 from assay.pipeline.resume import Resume
+from assay.pipeline.row_settings import RowGraders
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -54,7 +61,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
             with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
-        return grade_capture(spec, captured, self.graders) if self.graders else captured
+        graded = self.graders or spec.graders
+        return grade_capture(spec, captured, self.graders) if graded else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""
@@ -133,7 +141,11 @@ def judge_again(
     captured: Capture | TrialEntry,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
-    """Ask the graders about what was captured of a trial; also return warnings about them."""
+    """Ask the graders, and those of the prompt's row, about what was captured of a trial.
+
+    Also return warnings about them.
+    """
+    graders = (*graders, *spec.graders)
     row = msgspec.to_builtins(captured)
     trial = Trial(
         input=spec.prompt.input,
@@ -210,17 +222,23 @@ def grade_all(
     graders: Sequence[PluginRef],
     workers: int = 1,
     more_waits: Callable[[], bool] | None = None,
+    own: RowGraders | None = None,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
+    """Grade rows from a file or as they arrive (see grade_rows); yield them in order.
+
+    own has the graders that the rows bring along.
+    """
     start_over()
+    known = [*graders, *(own.to_prepare if own else ())]
     if workers > 1:
         allow_open_files(workers)
-        _prepare(graders)
-    for grader in map(plugins.grader, graders):
+        _prepare(known)
+    for grader in map(plugins.grader, known):
         if load := getattr(grader, "load", None):
             load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
+        of = own.of if own else None
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
         close_served()
 
