@@ -25,6 +25,7 @@ from assay.cli.parameters import (
     concurrency_option,
     container_option,
     cpus_option,
+    filter_option,
     isolate_option,
     memory_option,
     model_option,
@@ -278,14 +279,7 @@ run_options: list[Decorator] = [
         help="With --isolate, --sandbox or --container, pass this environment variable through. "
         "May be repeated.",
     ),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="ID|KEY=VALUE",
-        help="Run only matching prompts, by id, metadata or tags (tags=NAME); * matches any text. "
-        "May be repeated: all must match.",
-    ),
+    filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
         "--limit",
         type=click.IntRange(min=1),

@@ -245,6 +245,17 @@ def concurrency_option(text: str) -> Decorator:
     )
 
 
+def filter_option(text: str) -> Decorator:
+    """The option --filter; the help text says what is done with what matches."""
+    return click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="ID|KEY=VALUE",
+        help=f"{text}; * matches any text. May be repeated: all must match. Default: all.",
+    )
+
+
 SEED = 20_260_101
 
 help_option: Decorator = click.help_option("-h", "--help")

@@ -3,8 +3,9 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.reports import BalanceAnalysis, Category
+from assay.records.rows import Place, decode_line
 from assay.records.spec import (
     Limits,
     PluginRef,
@@ -52,6 +54,29 @@ def fits(prompt: Prompt, text: str) -> bool:
         return fnmatchcase(prompt.id, text)
     values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
     return any(fnmatchcase(found, pattern) for value in values for found in _values(value))
+
+
+def matching_rows(
+    lines: Iterator[tuple[Place, bytes]], filters: Sequence[str]
+) -> Iterator[tuple[Place, bytes]]:
+    """Return the rows of results whose prompts fit every filter."""
+    return filter(partial(_row_fits, filters), lines) if filters else lines
+
+
+def _row_fits(filters: Sequence[str], row: tuple[Place, bytes]) -> bool:
+    view = decode_line(_FILTERED, *row)
+    tags = view.tags if isinstance(view.tags, str | list) else []
+    prompt = Prompt(id=str(view.id), input="", metadata=view.metadata or {}, tags=tags)
+    return all(fits(prompt, text) for text in filters)
+
+
+class _FilteredView(msgspec.Struct, gc=False):
+    id: Any = ""
+    metadata: dict[str, Any] | None = None
+    tags: Any = None
+
+
+_FILTERED = msgspec.json.Decoder(_FilteredView)
 
 
 def _values(value: Any) -> Iterator[str]:
