@@ -86,6 +86,7 @@ class CommandBatch:
             resume=self.mode == "resume",
             workers=options.concurrency,
             max_cost=options.max_cost,
+            rate_per_s=options.rate,
         )
         if not self.batch.resume:  # before an output is made or emptied
             check_startable(self.batch.specs, self.batch.workers)
@@ -139,6 +140,8 @@ class CommandBatch:
             click.echo(line, err=True)
         if self._talks:
             click.echo(progress.summary(str(options.output or "")), err=True)
+        for note in progress.notes if self._talks else ():
+            click.echo(note, err=True)
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)

@@ -33,6 +33,7 @@ from assay.cli.parameters import (
     overwrite_option,
     progress_option,
     quiet_option,
+    rate_option,
     retries_option,
     sandbox_option,
 )
@@ -94,6 +95,7 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     filters: Sequence[str]
     limit: int | None
     max_cost: float | None
+    rate: float | None
     progress: bool
     quiet: bool
     as_json: bool
@@ -290,8 +292,10 @@ run_options: list[Decorator] = [
         "--max-cost",
         type=Number(min=0),
         metavar="USD",
-        help="Start no more trials once this many US dollars are spent. Default: no limit.",
+        help="Start no more trials once this many US dollars are spent or reserved for running "
+        "trials: each as much as the dearest so far, at first an even share. Default: no limit.",
     ),
+    rate_option,
     progress_option,
     quiet_option,
     click.option(

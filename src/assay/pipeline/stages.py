@@ -1,5 +1,6 @@
 """The stages of one trial in their order: run, read, grade; and each stage alone, on rows."""
 
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from assay.pipeline.grading import (
     grade_rows,
     judge,
 )
+from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
 from assay.pipeline.row_settings import RowGraders
 from assay.plugin import Adapter, Machine, Trial
@@ -46,6 +48,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     graders: Sequence[PluginRef] = ()
     retries: int = 0
     trace: Trace | None = None
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -56,10 +59,13 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         on_attempt_step = partial(on_step, spec) if on_step is not None else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)  # before the trial's own clock starts
             if on_attempt_step is not None:
                 on_attempt_step(None)
+            began_s = time.monotonic()
             with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
+            self.limiter.note(attempt, captured.failure or None, began_s)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
         graded = self.graders or spec.graders
         return grade_capture(spec, captured, self.graders) if graded else captured
@@ -68,9 +74,9 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         """Return the result of a trial whose worker died."""
         return _read(spec, lost_trial(why))
 
-    def cost_usd(self, result: Capture) -> float:
+    def cost_usd(self, result: Capture) -> float | None:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return result.usage.spent_usd if result.usage else 0.0
+        return _known_cost(result)
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -78,6 +84,10 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     retries: int = 0
     trace: Trace | None = None
+    priced: bool = False
+    """Whether the lines are read for what a trial cost, as --max-cost needs it."""
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    _costs: dict[str, float | None] = {}
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
@@ -86,10 +96,13 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Do the trial; its lines are interpreted only where a failure may be retried."""
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)
+            began_s = time.monotonic()
             with recorded(attempt, trace=self.trace) as recording:
                 raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
-                failure = _read(attempt, recording).failure or None if self.retries else None
+                failure = self._read_failure(attempt, recording)
+            self.limiter.note(attempt, failure, began_s)
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
@@ -97,9 +110,18 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Return the result of a trial whose worker died."""
         return raw_output(spec.prompt, lost_trial(why), _text_agent(spec))
 
-    def cost_usd(self, result: RawOutput) -> float:
-        """Raw lines are not read for their cost."""
-        return 0.0
+    def _read_failure(self, spec: TrialSpec, recording: Recording) -> Failure | None:
+        """Read why a trial failed, where that may matter: reading takes longer than the rest."""
+        failed = recording.turns and recording.turns[-1].end.exit_code
+        if not (self.retries or self.priced or failed):
+            return recording.failure
+        captured = _read(spec, recording)
+        self._costs[spec.prompt.id] = _known_cost(captured)
+        return captured.failure or None
+
+    def cost_usd(self, result: RawOutput) -> float | None:
+        """Return what a trial cost, if its lines were read for that."""
+        return self._costs.pop(result.id, None)
 
 
 def _text_agent(spec: TrialSpec) -> str | None:
@@ -108,13 +130,22 @@ def _text_agent(spec: TrialSpec) -> str | None:
     return adapter.name if getattr(adapter, "plain_text", False) else None
 
 
+def _known_cost(result: Capture) -> float | None:
+    """Return what a trial cost; None if it is not known, 0 if the agent never got that far."""
+    if result.usage and (result.usage.cost_usd is not UNSET or result.usage.spent_usd):
+        return result.usage.spent_usd
+    failure = result.failure or None
+    return 0.0 if failure is not None and not failure.cause.measures_agent else None
+
+
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:
     """Wait and return another attempt if the failure does not measure the agent, else None."""
     tried = len(spec.retried)
     if failure is None or failure.cause.measures_agent or tried >= retries:
         return None
-    # Exponential backoff: these failures are mostly the provider's.
-    pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+    if failure.retry_after_ms is None:  # otherwise the limiter holds all trials back
+        # Exponential backoff: these failures are mostly the provider's.
+        pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
 
