@@ -1,4 +1,4 @@
-"""Prompts that carry what they expect: graders, expectations, files, a workspace, a set-up, tags."""
+"""Prompts that carry what they expect: graders, files, a workspace, a set-up, tags."""
 
 import json
 import shutil
@@ -303,7 +303,8 @@ def test_tools_and_skills_are_expected(assay, agent, prompts, tmp_path, schema) 
                 {"type": "tool_call", "name": "Skill", "status": "completed",
                  "input": {"skill": "relnotes"}, "timestamp": 1},
             ],
-            "expect": {"skill": "relnotes", "no_skill": "decoy", "tool": "Skill", "no_tool": "Bash"},
+            "expect": {"skill": "relnotes", "no_skill": "decoy", "tool": "Skill",
+                       "no_tool": "Bash"},
         },
     ]  # fmt: skip
     source = tmp_path / "rows.jsonl"

@@ -231,7 +231,7 @@ class _Budget[R]:
         self._max_cost = max_cost
         self._share = (max_cost or 0.0) / max(n_trials, 1)
         self._spent = 0.0
-        self._reserved: dict[int, float] = {}
+        self._running: dict[int, TrialSpec] = {}
         self._dearest: dict[tuple[str, str], float] = {}
         self._unknown: list[float] = []
         self._changed = threading.Condition()
@@ -269,19 +269,20 @@ class _Budget[R]:
     def _reserve(self, spec: TrialSpec, max_cost: float) -> bool:
         with self._changed:
             while True:
-                bound = self._bound(spec)
-                left = max_cost - self._spent - sum(self._reserved.values())
-                if bound <= left or (not self._reserved and left > 0):
-                    self._reserved[id(spec)] = bound
+                # What they reserve grows with the dearest trial seen meanwhile.
+                reserved = sum(map(self._bound, self._running.values()))
+                left = max_cost - self._spent - reserved
+                if self._bound(spec) <= left or (not self._running and left > 0):
+                    self._running[id(spec)] = spec
                     return True
-                if not self._reserved:
+                if not self._running:
                     return False
                 self._changed.wait(_STOP_S)
                 raise_if_stopping()
 
     def _settle(self, spec: TrialSpec, cost: float | None) -> None:
         with self._changed:
-            self._reserved.pop(id(spec), None)
+            self._running.pop(id(spec), None)
             if cost is None:
                 cost = self._bound(spec)
                 self._unknown.append(cost)
