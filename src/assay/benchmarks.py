@@ -11,7 +11,7 @@ from assay.errors import InputError
 from assay.plugin import Machine, PromptRow
 from assay.records.recording import TurnEnd
 from assay.records.rows import decode_row, read_lines
-from assay.records.spec import HINT, PluginRef, Prompt, TrialSpec, check_prompt, row_fields
+from assay.records.spec import HINT, PluginRef, Prompt, TrialSpec, check_prompt
 
 
 class EmptyWorld(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class PromptFile(msgspec.Struct, frozen=True):
         for place, line in read_lines(path):
             prompt, extra = decode_row(place, line, Prompt, hint=HINT)
             check_prompt(prompt, place, places)
-            rows.append((prompt, {**row_fields(prompt), **extra}))
+            rows.append((prompt, extra))
         if not rows and path is None:
             msg = "stdin: no prompts"
             raise InputError(msg, hint=HINT)

@@ -23,6 +23,7 @@ from assay.records.spec import (
     Surroundings,
     TrialSpec,
     check_prompt,
+    row_fields,
 )
 
 
@@ -38,7 +39,7 @@ def read_prompts(ref: PluginRef) -> list[PromptRow]:
     places: dict[str, str] = {}
     for number, (prompt, _) in enumerate(rows, 1):
         check_prompt(prompt, f"benchmark {ref.name}, prompt {number}", places)
-    return rows
+    return [(prompt, {**row_fields(prompt), **extra}) for prompt, extra in rows]
 
 
 def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:

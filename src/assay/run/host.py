@@ -444,7 +444,7 @@ def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
         served.close()
     if served is None or not served.is_open:
         mine = [other for other in list(_served) if other[0] == thread]
-        for other in mine[: 1 + len(mine) - _MOST_SERVED]:
+        for other in mine[: max(0, 1 + len(mine) - _MOST_SERVED)]:
             _served.pop(other).close()
         with needed():
             served = start()
