@@ -46,6 +46,7 @@ BUILT_IN = {
         "command": "assay.graders.workspace:Command",
         "git": "assay.graders.workspace:Git",
         "tools": "assay.graders.trajectory:Tools",
+        "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
         "arc": "assay_arc.benchmark:ArcGrader",
     },

@@ -63,7 +63,7 @@ class CommandBatch:
         self._doubts, self._n_grader_failures = Doubts(), 0
         self.resume = resume_of(options, graders, k, self._note_graded)
         self._k = k
-        self._source, rows = _read(benchmark)
+        self._source, rows = self._read(benchmark)
         if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
             agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
@@ -81,6 +81,15 @@ class CommandBatch:
         )
         if not self.batch.resume:  # before an output is made or emptied
             check_startable(self.batch.specs, self.batch.workers)
+
+    def _read(self, benchmark: PluginRef) -> tuple[str, list[PromptRow]]:
+        """Return where the prompts come from, and the prompts."""
+        return _read(benchmark)
+
+    @property
+    def _target(self) -> str:
+        """The output, as it is named to the user."""
+        return str(self._options.output or "")
 
     def place(self) -> AbstractContextManager[None]:
         """Where the trials run: says what agents can see there, and freezes the template."""
@@ -128,7 +137,7 @@ class CommandBatch:
         for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
         if self._talks:
-            click.echo(progress.summary(str(options.output or "")), err=True)
+            click.echo(progress.summary(self._target), err=True)
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)

@@ -318,6 +318,17 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
+def leave_out(group: list[Decorator], *names: str) -> list[Decorator]:
+    """Return a group of options without some, which a command does not take."""
+
+    def name_of(option: Decorator) -> str:
+        def nothing() -> None: ...
+
+        return str(option(nothing).__click_params__[-1].name)  # type: ignore[attr-defined]
+
+    return [option for option in group if name_of(option) not in names]
+
+
 def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """How to treat an existing output; the three options exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}

@@ -24,7 +24,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
-from assay.run.turn import Trace
+from assay.run.turn import Trace, Until
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -39,6 +39,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     graders: Sequence[PluginRef] = ()
     retries: int = 0
     trace: Trace | None = None
+    until: Callable[[TrialSpec], Until] | None = None
+    """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -51,7 +53,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         while attempt is not None:
             if on_attempt_step is not None:
                 on_attempt_step(None)
-            with recorded(attempt, on_attempt_step, self.trace) as recording:
+            until = self.until(attempt) if self.until is not None else None
+            with recorded(attempt, on_attempt_step, self.trace, until) as recording:
                 captured = _read(attempt, recording)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
         return grade_capture(spec, captured, self.graders) if self.graders else captured

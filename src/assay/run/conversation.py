@@ -20,7 +20,7 @@ from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Conversation:
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
         self.trace: Trace | None = None
+        self.until: Until | None = None
+        """Says of each step whether it settles the trial, which then ends."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -208,6 +210,7 @@ class Conversation:
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
         made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made.until = self.until
         if self.trace is not None:
             made.on_line = partial(self.trace.took, self._spec)
         return made
@@ -366,4 +369,5 @@ def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
 
 
 def _ended_badly(end: TurnEnd) -> bool:
-    return end.timed_out or end.stalled or end.over_limit or bool(end.exit_code)
+    ended_by_us = end.timed_out or end.stalled or end.over_limit or end.settled
+    return ended_by_us or bool(end.exit_code)
