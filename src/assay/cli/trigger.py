@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from assay import plugins
 from assay.adapters.vendor import known_agent
@@ -382,6 +383,9 @@ class _Trigger:
     def conclude(self, report: TriggerReport) -> None:
         """Print the report and what is wrong with it; exit with 1 or 4 if it cannot be used."""
         assert self._last is not None
+        if self.options.output is None:
+            runs = [msgspec.structs.replace(run, output=UNSET) for run in report.runs]
+            report = msgspec.structs.replace(report, runs=runs)
         with open_stdout() as out:
             if self.options.as_json:
                 out.write(msgspec.json.encode(report).decode() + "\n")
@@ -464,7 +468,8 @@ def _judged(trigger: _Trigger, report: TriggerReport) -> TriggerReport:
     options = CompareOptions(margin=trigger.options.margin, seed=trigger.options.seed)
     verdicts: list[dict[str, Any]] = []
     for current, candidate in zip(report.runs[::2], report.runs[1::2], strict=True):
-        named = [(_CURRENT, Path(current.output)), (_CANDIDATE, Path(candidate.output))]
+        files = [Path(str(run.output)) for run in (current, candidate)]
+        named = list(zip((_CURRENT, _CANDIDATE), files, strict=True))
         sections = compare(load_runs(named, "trials", "category", _quietly), options).sections
         verdicts += [{"agent": current.agent, **verdict} for verdict in sections["verdict"]]
         for _, words in verdict_lines(sections):

@@ -14,7 +14,7 @@ from assay.graders.answer import compiled
 from assay.graders.python_code import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
-from assay.records.skills import SHOULD_TRIGGER, fires, loaded_from, skills_used
+from assay.records.skills import SHOULD_TRIGGER, fires, loaded_from, skills_in
 
 type Call = dict[str, Any]
 
@@ -142,7 +142,8 @@ class Trigger(PythonCode):
         steps = trial.trajectory
         firing = [step for step in steps if fires(step, self.skill, self.marker)]
         fired = bool(firing) or (bool(self.marker) and self.marker in trial.output)
-        others = [use.skill for use in skills_used(steps) if use.skill != self.skill]
+        used = dict.fromkeys(skill for step in steps for skill in skills_in(step, asked=True))
+        others = [skill for skill in used if skill != self.skill]
         outcome: dict[str, Any] = {"fired": fired, "otherSkills": others}
         places = [loaded_from(step, self.skill) for step in firing]
         if place := next((p for p in places if p and _is_elsewhere(p, trial.cwd)), None):

@@ -403,8 +403,8 @@ class TriggerRun(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
 
     agent: str
     description: str = ""
-    output: str
-    """The file with the trials."""
+    output: str | UnsetType = UNSET
+    """The file with the trials; absent if they were not kept."""
     recall: TriggerRate | None
     """How often it fired where it should; null if nothing was measured."""
     false_fires: TriggerRate | None
