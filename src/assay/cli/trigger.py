@@ -40,6 +40,7 @@ from assay.pipeline.trigger import (
     read_fires,
     skills_below,
     split_cases,
+    uses_skills,
     with_description,
 )
 from assay.plugin import PromptRow
@@ -287,6 +288,8 @@ class _Trigger:
         self._rule = StopRule(skill=skill.name, marker=marker, max_calls=options.max_calls)
         self._others = {name: self._beside(ref) for name, ref in agents.items()}
         self._spent_usd = 0.0
+        self._using: set[str] = set()
+        """Agents that were seen to use a skill, and so are offered skills."""
         self._last: tuple[_ArmBatch, Progress] | None = None
         self.lines: list[str] = []
         """What to print below the report."""
@@ -323,7 +326,15 @@ class _Trigger:
             for variant, skill in versions.items()
         ]
         self._run(arms)
-        runs = [read_fires(arm.output, arm.agent, self.skill.name) for arm in arms]
+        self._using |= {
+            arm.agent
+            for arm in arms
+            if uses_skills(read_fires(arm.output, arm.agent, self.skill.name))
+        }
+        runs = [
+            read_fires(arm.output, arm.agent, self.skill.name, works=arm.agent in self._using)
+            for arm in arms
+        ]
         several = len(versions) > 1
         named = [
             msgspec.structs.replace(run, description=arm.variant if several else "")

@@ -125,7 +125,7 @@ class Trigger(PythonCode):
     name: ClassVar[str] = "trigger"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
-    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory", "output"})
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory", "output", "metadata", "cwd"})
     skill: str = ""
     marker: str = ""
 

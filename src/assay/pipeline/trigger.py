@@ -272,8 +272,11 @@ class _Row(msgspec.Struct, kw_only=True, rename="camel"):
     trials: list[_Trial] = []
 
 
-def read_fires(path: Path, agent: str, skill: str) -> TriggerRun:
-    """Sum up the trials of one agent with one description, from the file that they stand in."""
+def read_fires(path: Path, agent: str, skill: str, *, works: bool = False) -> TriggerRun:
+    """Sum up the trials of one agent with one description, from the file that they stand in.
+
+    works: another run has shown that the agent is offered skills.
+    """
     rows = [decode_row(place, line, _Row)[0] for place, line in read_lines(path)]
     cases = [_case_fires(row) for row in rows]
     trials = [trial for row in rows for trial in row.trials]
@@ -292,7 +295,7 @@ def read_fires(path: Path, agent: str, skill: str) -> TriggerRun:
         n_not_measured=sum(trial.fired is None for trial in trials),
         n_ended_early=sum(ENDED_EARLY in trial.metadata for trial in trials),
         cost_usd=sum(trial.usage.spent_usd for trial in trials),
-        invalid=_invalid(cases, trials, skill),
+        invalid=_invalid(cases, trials, skill, works=works),
     )
 
 
@@ -332,13 +335,18 @@ def _rate(cases: Iterable[CaseFires]) -> TriggerRate | None:
     )
 
 
-def _invalid(cases: list[CaseFires], trials: list[_Trial], skill: str) -> list[str]:
+def uses_skills(run: TriggerRun) -> bool:
+    """Whether any skill was used in any trial."""
+    return any(case.n_fired or case.instead for case in run.cases)
+
+
+def _invalid(cases: list[CaseFires], trials: list[_Trial], skill: str, *, works: bool) -> list[str]:
     """Say why the trials do not show what the description is worth."""
     measured = [trial for trial in trials if trial.fired is not None]
     if not measured:
         return []
     why = list(_set_up_problems(measured, skill))
-    if not any(trial.fired or trial.other_skills for trial in measured):
+    if not works and not any(trial.fired or trial.other_skills for trial in measured):
         if any(case.should_trigger for case in cases):
             said = f"no skill was used in any of {len(measured)} trials"
             why.append(f"{said}, so that the agent may never have been offered one")

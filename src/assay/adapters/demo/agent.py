@@ -23,9 +23,9 @@ def main() -> int:
     memory = "\n".join(filter(None, [memory, prompt]))
     session = "demo-" + memory.encode().hex()
     emit({"type": "system", "session_id": session, "model": options.get("--model", "demo-1")})
-    if "hang" in prompt:
+    if re.search(r"\bhang\b", prompt):
         time.sleep(600)
-    if "crash" in prompt:
+    if re.search(r"\bcrash\b", prompt):
         sys.stderr.write("demo agent: something broke on purpose\n")
         return 3
     say({"type": "thinking", "thinking": f"What kind of question is this: {prompt[:60]}"})
