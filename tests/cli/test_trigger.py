@@ -387,3 +387,25 @@ def test_names_of_cases_and_skills_cannot_write_to_the_terminal(assay, reader, s
     done = assay("trigger", skills / "relnotes", "--cases", given, "-s", reader(), "-k", 1)
     assert "\x1b" not in done.stdout + done.stderr, done
     assert os.linesep in done.stdout
+
+
+def test_the_agent_gets_a_copy_of_its_login_and_no_row_shows_it(assay, skills, cases, tmp_path):
+    home = tmp_path / "home"
+    (home / ".assay-agent").mkdir(parents=True)
+    (home / ".assay-agent/auth.json").write_text('{"token": "t0psecret-token-1234"}')
+    (home / "settings.json").write_text("mine")
+    script = """ls ~/settings.json; printf '{"type":"result","result":"%s"}\\n' """
+    script += """"$(cut -d: -f2 ~/.assay-agent/auth.json | tr -d '\"} ') of $(ls -a ~ | wc -l)\""""
+    schema = {
+        "version": 1, "name": "loggedin", "command": ["bash", "-c", 'eval "${@: -1}"', "x"],
+        "sessionMode": "stream", "prompt": {}, "output": {"flag": "", "value": ""},
+        "login": ["~/.assay-agent/auth.json"], "outputEvents": [],
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+    }  # fmt: skip
+    (tmp_path / "agent.json").write_text(json.dumps(schema))
+    args = ("--cases", cases(("a", script, True)), "-s", "agent.json", "-k", 1, "-o", "out.jsonl")
+    done = assay("trigger", skills / "relnotes", *args, env={"HOME": str(home)})
+    (trial,) = rows_of(tmp_path / "out.jsonl")["a"]["trials"]
+    assert trial["output"].startswith("[redacted]*"), (trial, done)
+    assert "No such file" in trial["stderr"], "the rest of HOME stays behind"
+    assert "t0psecret" not in (tmp_path / "out.jsonl").read_text() + done.stdout + done.stderr

@@ -199,3 +199,17 @@ def test_a_skill_that_the_agent_does_not_list_makes_it_invalid(
     )
     assert done.code == 4, done
     assert "did not list the skill in 1 of 1 trials" in done.stderr
+
+
+def test_an_agent_that_is_not_logged_in_is_not_measured(
+    trigger: Callable[..., Triggered], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+    monkeypatch.setitem(globals(), "variables", lambda agent, url: key)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = trigger("claude", script("claude"), "--filter", "near")
+    assert done.code == 1, done
+    assert "claude is not logged in: run `claude` once and log in, or set" in done.stderr
+    assert done.report["runs"][0]["nNotMeasured"] == 1

@@ -97,6 +97,8 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     quiet: bool
     as_json: bool
     debug: bool
+    login: bool = False
+    """Whether an isolated agent gets a copy of the user's login; no option of capture or trials."""
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
@@ -618,6 +620,7 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         sandbox=options.sandbox or "",
         container=options.container or "",
         env_names=tuple(options.env_names),
+        login=options.login,
         raw_dir=str(raw.resolve()) if raw else None,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
         ours=_written(output, raw),

@@ -75,6 +75,7 @@ class TriggerOptions(BatchOptions, frozen=True, kw_only=True):
     cwd: Path | None = None
     workspace_dir: Path | None = None
     isolate: bool = True
+    login: bool = True
     append: bool = False
 
 
@@ -86,8 +87,9 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
     short_help="Measure whether an agent uses a skill when it should, and only then.",
     epilog=variables(*PRICES, *CACHE)
     + examples(
-        "assay trigger evals/skill --cases evals/cases.jsonl -s demo:skilled -k 3",
-        "assay trigger evals/skill --cases evals/cases.jsonl -s demo:skilled -o trigger.jsonl -j 4",
+        "assay trigger skills/relnotes --cases cases.jsonl -s demo:skilled -k 3",
+        "assay trigger skills/relnotes --cases cases.jsonl -s demo:skilled -j 4 -o trigger.jsonl",
+        "assay trigger skills/relnotes --cases cases.jsonl -s demo:skilled --compare v2.md",
     ),
 )
 @click.argument(
@@ -415,13 +417,13 @@ class _Trigger:
             raise click.exceptions.Exit(_CANNOT_BE_JUDGED)
 
     def _say_login(self) -> None:
-        """Say how agents can be logged in where they do not see the user's HOME."""
+        """Say what to do about agents that may not be logged in."""
         for name in self.agents:
             known = known_agent(name)
-            keys = " or ".join(known.keys) if known else "its API key, and pass it with --env NAME"
+            how = known.login if known else "pass its API key with --env NAME"
             click.echo(
-                f"{visible_line(name)} does not see your HOME, and so not your login there. Set "
-                f"{keys}, or use --sandbox, which gives it a copy of your login.",
+                f"{visible_line(name)} is not logged in: {how}. A trial has a HOME of its own, "
+                "with a copy of the agent's login file but not of your keychain.",
                 err=True,
             )
 

@@ -118,6 +118,7 @@ class Conversation:
             trial=self._spec.number,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
+            login=self._spec.surroundings.has_login,
             repetitive=self.repetitive,
         )
         watch = self._adapter.watch()

@@ -248,7 +248,7 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
 def _confinement(
     spec: TrialSpec, places: Places, world: World, stack: ExitStack
 ) -> "Confinement | None":
-    if not spec.is_confined:
+    if not spec.is_confined and not spec.surroundings.has_login:
         return None
     from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
 
