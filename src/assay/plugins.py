@@ -48,6 +48,7 @@ BUILT_IN = {
         "tools": "assay.graders.trajectory:Tools",
         "skill": "assay.graders.trajectory:Skill",
         "file": "assay.graders.workspace:File",
+        "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
         "arc": "assay_arc.benchmark:ArcGrader",
     },

@@ -31,6 +31,7 @@ VERSIONS = {
     "tools": "1",
     "skill": "1",
     "file": "1",
+    "trigger": "1",
     "judge": "1",
 }
 QUESTION_SHA256 = "a730e272f7eae0aa239ac8d04588263e48c805f3013d7543cd2a136c9fad8e8e"
@@ -109,6 +110,10 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
     ("tools:max_calls=2", "", {}, False, 0),
     ("tools:no_failed=true", "", {}, False, 0),
     ("tools:no_failed=true,max_calls=3", "", {}, False, 0.5),
+    ("trigger:news", "", {"metadata": {"shouldTrigger": True}}, False, 0),
+    ("trigger:news", "", {"metadata": {"shouldTrigger": False}}, True, 1),
+    ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": False}}, False, 0),
+    ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": True}}, True, 1),
     (f"judge:{JUDGE}", '{"pass": true, "score": 0.7, "reasoning": "x"}', {}, True, 0.7),
     (f"judge:{JUDGE}", '```json\n{"pass": false, "score": 1, "reasoning": "x"}\n```', {}, False, 1),
     (f"judge:{JUDGE},threshold=1", '{"pass": true, "score": 0.7, "reasoning": ""}', {}, False, 0.7),

@@ -64,7 +64,7 @@ class CommandBatch:
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self._doubts, self._n_grader_failures = Doubts(), 0
         self._k = k
-        self._source, rows = _read(benchmark)
+        self._source, rows = self._read(benchmark)
         if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
             agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
@@ -90,6 +90,15 @@ class CommandBatch:
         )
         if not self.batch.resume:  # before an output is made or emptied
             check_startable(self.batch.specs, self.batch.workers)
+
+    def _read(self, benchmark: PluginRef) -> tuple[str, list[PromptRow]]:
+        """Return where the prompts come from, and the prompts."""
+        return _read(benchmark)
+
+    @property
+    def _target(self) -> str:
+        """The output, as it is named to the user."""
+        return str(self._options.output or "")
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -146,7 +155,7 @@ class CommandBatch:
         for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
         if self._talks:
-            click.echo(progress.summary(str(options.output or "")), err=True)
+            click.echo(progress.summary(self._target), err=True)
         for note in progress.notes if self._talks else ():
             click.echo(note, err=True)
         for problem, n in tally.setup_problems.items():

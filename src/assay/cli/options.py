@@ -100,6 +100,8 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     quiet: bool
     as_json: bool
     debug: bool
+    login: bool = False
+    """Whether an isolated agent gets a copy of the user's login; no option of capture or trials."""
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
@@ -314,6 +316,17 @@ def with_options(*groups: list[Decorator]) -> Decorator:
         return function
 
     return decorate
+
+
+def leave_out(group: list[Decorator], *names: str) -> list[Decorator]:
+    """Return a group of options without some, which a command does not take."""
+
+    def name_of(option: Decorator) -> str:
+        def nothing() -> None: ...
+
+        return str(option(nothing).__click_params__[-1].name)  # type: ignore[attr-defined]
+
+    return [option for option in group if name_of(option) not in names]
 
 
 def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
@@ -610,6 +623,7 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         sandbox=options.sandbox or "",
         container=options.container or "",
         env_names=tuple(options.env_names),
+        login=options.login,
         raw_dir=str(raw.resolve()) if raw else None,
         pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",

@@ -1,4 +1,4 @@
-"""Built-in `tools` and `skill`: what the agent did on its way, read from the trajectory."""
+"""Built-in `tools`, `skill` and `trigger`: what the agent did, read from the trajectory."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from assay.errors import InputError
+from assay.errors import InputError, PluginError
 from assay.graders.answer import compiled
 from assay.graders.python_code import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
-from assay.records.skills import skills_used
+from assay.records.skills import SHOULD_TRIGGER, fires, loaded_from, skills_in, skills_used
 
 type Call = dict[str, Any]
 
@@ -147,3 +147,57 @@ def _input(call: Call) -> str:
 
 def _failed(call: Call) -> bool:
     return call.get("status") in ("failed", "error") or call.get("exitCode") not in (None, 0)
+
+
+@dataclass
+class Trigger(PythonCode):
+    """Passes when a skill was used exactly if the prompt's metadata.shouldTrigger is true.
+
+    The outcome says whether it fired, which other skills were used, and where it was loaded from if
+    that was not the agent's working folder.
+    """
+
+    name: ClassVar[str] = "trigger"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    can_hang: ClassVar[bool] = False
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory", "output", "metadata", "cwd"})
+    skill: str = ""
+    marker: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.skill:
+            msg = "trigger: no skill is named"
+            raise InputError(msg, hint="for example: -g trigger:skill=relnotes")
+
+    def judge(self, trial: Trial) -> Grade:
+        should = (trial.metadata or {}).get(SHOULD_TRIGGER)
+        if not isinstance(should, bool):
+            msg = f"trigger: the prompt's metadata does not say {SHOULD_TRIGGER} true or false"
+            raise PluginError(msg)
+        steps = trial.trajectory
+        firing = [step for step in steps if fires(step, self.skill, self.marker)]
+        fired = bool(firing) or (bool(self.marker) and self.marker in trial.output)
+        used = dict.fromkeys(skill for step in steps for skill in skills_in(step, asked=True))
+        others = [skill for skill in used if skill != self.skill]
+        outcome: dict[str, Any] = {"fired": fired, "otherSkills": others}
+        places = [loaded_from(step, self.skill) for step in firing]
+        if place := next((p for p in places if p and _is_elsewhere(p, trial.cwd)), None):
+            outcome["loadedFrom"] = place
+        return Grade(
+            pass_=fired == should,
+            score=float(fired == should),
+            reasoning=_trigger_words(fired, should, others),
+            outcome=outcome,
+        )
+
+
+def _is_elsewhere(folder: str, cwd: str | None) -> bool:
+    """Whether a folder is not in the agent's own; a relative path is."""
+    return folder[0] in "~$" or (folder[0] == "/" and not folder.startswith(f"{cwd}/"))
+
+
+def _trigger_words(fired: bool, should: bool, others: Sequence[str]) -> str:
+    if fired:
+        return "it fired, as it should" if should else "it fired and should not have"
+    instead = f"; used instead: {', '.join(others)}" if others else ""
+    return (f"it did not fire{instead}") if should else "it did not fire, which is right"

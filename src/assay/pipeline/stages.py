@@ -33,7 +33,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
-from assay.run.turn import Trace
+from assay.run.turn import Trace, Until
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -49,6 +49,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     retries: int = 0
     trace: Trace | None = None
     limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    until: Callable[[TrialSpec], Until] | None = None
+    """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -63,7 +65,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
             if on_attempt_step is not None:
                 on_attempt_step(None)
             began_s = time.monotonic()
-            with recorded(attempt, on_attempt_step, self.trace) as recording:
+            until = self.until(attempt) if self.until is not None else None
+            with recorded(attempt, on_attempt_step, self.trace, until) as recording:
                 captured = _read(attempt, recording)
             failure = captured.failure or None
             self.limiter.note(attempt, failure, began_s)

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
+from assay.pipeline.extract import ENDED_EARLY
 from assay.pipeline.grading import earlier_grades, pass_numbers
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import judge_again
@@ -34,8 +35,9 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
         **{name: getattr(captured, name) for name in _SHARED},
     )
-    if evidence := captured.metadata.get("evidence"):
-        entry.metadata = {"evidence": evidence}
+    own = {name: captured.metadata.get(name) for name in ("evidence", ENDED_EARLY)}
+    if any(own.values()):
+        entry.metadata = {name: value for name, value in own.items() if value}
     if captured.score:
         grade = captured.score
         entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning

@@ -40,6 +40,8 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Wrote more than Limits.output_bytes."""
     lingered: bool = False
     """Was killed because it lived on after its result event."""
+    settled: bool = False
+    """A step settled all that was to be known of the trial; then we end what is still running."""
     limits: dict[str, Any] = {}
     """Most memory in bytes and most CPUs of the trial, and what enforced them."""
     out_of_memory: bool = False

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from assay.records.capture import ToolCall
+from assay.records.capture import Message, ToolCall
 
+SHOULD_TRIGGER = "shouldTrigger"
+"""In the metadata of a prompt: whether a skill is to be used for it."""
 _FILE = "SKILL.md"
 _LOADERS = {"skill": ("skill", "name", "command"), "activate_skill": ("name", "skill")}
 """Tools that load a skill, in lower case, and where their input names it."""
@@ -58,8 +60,11 @@ def skills_used(steps: Iterable[ToolCall | Mapping[str, Any] | Any]) -> list[Ski
     return list(found.values())
 
 
-def skills_in(step: ToolCall | Mapping[str, Any] | Any) -> list[str]:
-    """Return the skills that one step uses; only a tool call uses any."""
+def skills_in(step: ToolCall | Mapping[str, Any] | Any, *, asked: bool = False) -> list[str]:
+    """Return the skills that one step uses; only a tool call uses any.
+
+    asked: also one that a tool was asked to load and could not.
+    """
     if isinstance(step, ToolCall):
         step = {name: getattr(step, name) for name in ("name", "status", "input", "output")}
     elif not isinstance(step, Mapping) or step.get("type") != "tool_call":
@@ -67,7 +72,7 @@ def skills_in(step: ToolCall | Mapping[str, Any] | Any) -> list[str]:
     name, given = str(step.get("name", "")), step.get("input")
     failed = step.get("status") in _FAILED
     if keys := _LOADERS.get(name.lower()):
-        return [] if failed else _loaded(given, keys)
+        return [] if failed and not asked else _loaded(given, keys)
     if _NO_READER.search(name):
         return []
     skills = [_folder(path) for path in _read_files(given)]
@@ -163,3 +168,42 @@ def _folder(path: str) -> str:
 def _shown_in(output: Any) -> list[str]:
     """Return the names of the skills whose head stands in the output of a tool."""
     return [found[1] for found in _HEAD.finditer(output)] if isinstance(output, str) else []
+
+
+def fires(step: ToolCall | Mapping[str, Any] | Any, skill: str, marker: str = "") -> bool:
+    """Whether a step shows that the agent chose a skill: it asked for it or opened its SKILL.md.
+
+    marker is a text that only the skill's file has: an agent that says it, or whose tool prints
+    it, has read that file by whatever means.
+    """
+    if skill in skills_in(step, asked=True):
+        return True
+    return bool(marker) and any(marker in text for text in _texts(step))
+
+
+def _texts(step: Any) -> Iterator[str]:
+    """Yield what the agent says in a step, or what a tool printed."""
+    if isinstance(step, Message):
+        yield step.content
+    elif isinstance(step, ToolCall):
+        yield _as_text(step.output)
+    elif isinstance(step, Mapping) and step.get("type") in ("message", "tool_call"):
+        yield _as_text(step.get("content" if step["type"] == "message" else "output"))
+
+
+def loaded_from(step: Mapping[str, Any], skill: str) -> str | None:
+    """Return the folder that a step of a row on disk loads a skill from, as far as it names one."""
+    if skill not in skills_in(step, asked=True):
+        return None
+    shown = [_as_text(step.get("input")), _as_text(step.get("output"))[:_MOST_CHARS]]
+    place = re.compile(rf"([~$/.\w][^\s\"'`<>]*/)?{re.escape(skill)}/(?:SKILL\.md|(?=\s))")
+    found = (match[1] for text in shown for match in place.finditer(text) if match[1])
+    return next((f"{folder}{skill}" for folder in found), None)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "\n".join(map(_as_text, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(_as_text, value))
+    return value if isinstance(value, str) else ""

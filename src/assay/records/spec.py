@@ -189,6 +189,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
+    login: bool = False
+    """Whether an isolated agent gets a copy of the user's login, as in a sandbox."""
     sandbox: str = ""
     """network or no-network runs the agent under bubblewrap; it is isolated then."""
     container: str = ""
@@ -208,6 +210,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     def own_home(self) -> bool:
         """Whether each trial gets a HOME of its own and only declared variables."""
         return self.isolate or bool(self.sandbox or self.container)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the HOME of a trial gets a copy of the user's login for the agent."""
+        return self.own_home and (self.login or bool(self.confined_in))
 
     @property
     def confined_in(self) -> str:

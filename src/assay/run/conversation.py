@@ -22,7 +22,7 @@ from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Conversation:
         self._spec = spec
         self._adapter = adapter
         self._places = places
-        self._env = env
-        self._mark = mark
+        self._env, self._mark = env, mark
         self._on_step = on_step
         self._started_s = time.monotonic()
         self._process: Process | None = None
@@ -82,6 +81,8 @@ class Conversation:
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
         self.trace: Trace | None = None
+        self.until: Until | None = None
+        """Says of each step whether it settles the trial, which then ends."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -157,6 +158,7 @@ class Conversation:
             trial=self._spec.number,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
+            login=self._spec.surroundings.has_login,
             repetitive=self.repetitive,
         )
         watch = self._adapter.watch()
@@ -249,6 +251,7 @@ class Conversation:
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
         made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made.until = self.until
         if self.trace is not None:
             made.on_line = partial(self.trace.took, self._spec)
         return made
@@ -407,4 +410,5 @@ def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
 
 
 def _ended_badly(end: TurnEnd) -> bool:
-    return end.timed_out or end.stalled or end.over_limit or bool(end.exit_code)
+    ended_by_us = end.timed_out or end.stalled or end.over_limit or end.settled
+    return ended_by_us or bool(end.exit_code)

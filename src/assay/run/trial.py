@@ -9,7 +9,7 @@ from functools import cache
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.turn import OnStep, Trace
+from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import keep_files, make_workspace
 
 if TYPE_CHECKING:
@@ -36,16 +36,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recorded(
-    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+    spec: TrialSpec,
+    on_step: OnStep | None = None,
+    trace: Trace | None = None,
+    until: Until | None = None,
 ) -> Iterator[Recording]:
-    """Run a trial to its end; inside the block its raw streams can be read.
+    """Run a trial to its end, or until a step settles it; inside the block its raw streams can be
+    read.
 
     Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
     and OutOfResources or OutputError when the run cannot go on.
     """
     around = spec.surroundings
     with RawStreams(around.raw_dir, spec.run_token if around.pack_raw else None) as raw:
-        yield _record(spec, raw, on_step, trace)
+        yield _record(spec, raw, _Listeners(on_step, trace, until))
 
 
 def check_program(spec: TrialSpec) -> None:
@@ -79,13 +83,19 @@ def lost_trial(why: str) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
-def _record(
-    spec: TrialSpec, raw: RawStreams, on_step: OnStep | None, trace: Trace | None
-) -> Recording:
+class _Listeners(NamedTuple):
+    """Who is told what the agent does while it does it."""
+
+    on_step: OnStep | None
+    trace: Trace | None
+    until: Until | None
+
+
+def _record(spec: TrialSpec, raw: RawStreams, listeners: _Listeners) -> Recording:
     start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
         with needed:
-            recording = _run(spec, raw, start_ms, on_step, trace)
+            recording = _run(spec, raw, start_ms, listeners)
     except (Interrupted, OutOfResources, OutputError):
         raise
     except _WorldError as error:
@@ -110,13 +120,7 @@ def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
     return Recording(start_ms=start_ms, end_ms=start_ms, failure=failure)
 
 
-def _run(
-    spec: TrialSpec,
-    raw: RawStreams,
-    start_ms: int,
-    on_step: OnStep | None,
-    trace: Trace | None,
-) -> Recording:
+def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners) -> Recording:
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
@@ -127,13 +131,13 @@ def _run(
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         with _blaming_the_world:
             env, mcp_servers = world.env, world.mcp_servers
-        conversation = Conversation(spec, adapter, places, env, mark, on_step)
+        conversation = Conversation(spec, adapter, places, env, mark, listeners.on_step)
         conversation.mcp_servers = mcp_servers
         conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
         conversation.repetitive = getattr(world, "repetitive", False)
-        conversation.trace = trace
+        conversation.trace, conversation.until = listeners.trace, listeners.until
         if spec.prompt.setup:
-            with _blaming_the_world(), _confinement(spec, places, world) as confinement:
+            with _blaming_the_world, _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
         before = _snapshot(spec, workspace)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
@@ -251,7 +255,7 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
 
 @contextmanager
 def _confinement(spec: TrialSpec, places: Places, world: World) -> Iterator["Confinement | None"]:
-    if not spec.is_confined:
+    if not spec.is_confined and not spec.surroundings.has_login:
         yield None
         return
     from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
