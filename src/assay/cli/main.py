@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "Compare runs, with confidence intervals and tests.",
     "report": "Report on runs as one HTML file, Markdown or JUnit.",
     "view": "Show runs in a browser, live while they are written.",
+    "baseline": "Pool the builds of main, to compare branches with.",
     "plan": "Compute how many prompts and trials a comparison needs.",
     "agents": "List the known agents: installed or not, and what is captured.",
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",

@@ -65,7 +65,8 @@ def differences(aligned: Aligned) -> list[str]:
     notes += _different_inputs(aligned)
     notes += _different_clusters(aligned)
     notes += _different_graders(runs)
-    ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
+    # A pooled baseline has more trials than any run, and its prompts not equally many.
+    ks = {r.label: sorted(set(r.k.tolist())) for r in runs if len(r.k) and r.builds is None}
     if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
         notes.append("trials per prompt differ: " + _list(ks))
     mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}

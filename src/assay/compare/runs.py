@@ -122,6 +122,8 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Adapter, version and model."""
     clusters: Any = None
     """Number of the cluster that each prompt belongs to; None if prompts are independent."""
+    builds: Any = None
+    """The builds of a pooled baseline; None if it is none, or was not looked at."""
     measures: dict[str, float] = {}
     """Means over the trials of what the grader measured besides the score."""
 

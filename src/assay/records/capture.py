@@ -276,6 +276,16 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """What a reader should know before trusting this trial, such as a grader file that changed."""
 
 
+class Build(msgspec.Struct, kw_only=True, frozen=True):
+    """The run that a trial of a pooled baseline comes from."""
+
+    id: str
+    """Hash of its trials: the same build is never added twice."""
+    label: str
+    date: str
+    """When its file was last written, as 2026-11-16T05:40:00Z."""
+
+
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     """One trial. Without pass it is not measured, which is not the same as failed."""
 
@@ -311,6 +321,8 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     cwd: str | UnsetType = UNSET
     changes: WorkspaceChanges | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
+    build: Build | UnsetType = UNSET
+    """In a pooled baseline (`assay baseline`): the run that this trial comes from."""
 
 
 class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):

@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from assay.records.text import visible_line
+from assay.records.text import counted_noun, visible_line
 
 _SHOWN_FLIPS = 10
 _SMALLEST_P = 0.0001
@@ -67,6 +67,9 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
         parts += [f"{n} {cause}" for cause, n in health["agentFailures"].items()]
         if health["permissionDenials"]:
             parts.append(f"{health['permissionDenials']} permission denials")
+        if baseline := health.get("baseline"):
+            builds = counted_noun(baseline["nBuilds"], "build")
+            parts.append(f"pooled from {builds}; {baseline['words']}")
         if not health["healthy"]:
             parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
         lines.append(visible_line(f"{label}: {', '.join(parts)}"))
