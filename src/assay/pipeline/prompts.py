@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
-from assay.records.capture import Identity
+from assay.records.capture import Allocation, Identity
 from assay.records.reports import BalanceAnalysis, Category
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec, check_prompt
 
@@ -69,9 +69,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    rows: Iterable[PromptRow], names: dict[str, str], setting: Setting, k: int | None = None
+    rows: Iterable[PromptRow],
+    names: dict[str, str],
+    setting: Setting,
+    k: int | None = None,
+    allocation: Mapping[str, Allocation] | None = None,
 ) -> list[TrialSpec]:
-    """Return the trials in order; with k, that many of each prompt."""
+    """Return the trials in order; with k, that many of each prompt, or what is allocated to it."""
+    allotted = {id_: given.trials for id_, given in (allocation or {}).items()}
     return [
         TrialSpec(
             prompt=prompt,
@@ -86,7 +91,7 @@ def plan(
             extra=extra,
         )
         for prompt, extra in rows
-        for number in range(1, (k or 1) + 1)
+        for number in range(1, allotted.get(prompt.id, k or 1) + 1)
     ]
 
 

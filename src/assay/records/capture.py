@@ -337,6 +337,17 @@ class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     pass_exp_k_interval: tuple[float, float]
 
 
+class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Why a prompt has this number of trials (`assay trials --allocate`)."""
+
+    trials: int
+    """Planned for this prompt."""
+    mean: int
+    """Trials of a prompt on average."""
+    spread: float
+    """Standard deviation of one trial that the baseline lets expect."""
+
+
 class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
     """All trials of one prompt; with a grader, how often they passed."""
 
@@ -357,6 +368,8 @@ class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
     """How many trials had which cause."""
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
+    allocation: Allocation | UnsetType = UNSET
+    """Trials were spent where they are worth most; every prompt has at least one."""
 
 
 class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):
