@@ -1,10 +1,10 @@
 """What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -28,7 +28,7 @@ from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
-from assay.records.capture import Capture, TrialEntry
+from assay.records.capture import Allocation, Capture, TrialEntry
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
@@ -41,6 +41,17 @@ if TYPE_CHECKING:
     from assay.cli.debug import DebugTrace
 
 
+type Allocate = Callable[[list[str]], Mapping[str, Allocation]]
+"""Says for each id of a prompt how many trials it gets, and why."""
+
+
+class Repeats(NamedTuple):
+    """How often each prompt is run: k times, or as often as is allocated to it."""
+
+    k: int
+    allocate: Allocate | None = None
+
+
 class CommandBatch:
     """The batch of one command line, its progress and its exit code; k trials of each prompt."""
 
@@ -51,13 +62,14 @@ class CommandBatch:
         benchmark: PluginRef,
         *,
         graders: Sequence[PluginRef] = (),
-        k: int | None = None,
+        k: "int | Repeats | None" = None,
         keep_raw: bool = True,
         turns_alone: bool = False,
     ) -> None:
         """turns_alone: a text agent is told nothing of earlier turns, as in the seed's `run`."""
         self._options = options
         refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
+        k, allocate = k if isinstance(k, Repeats) else (k, None)
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self._doubts, self._n_grader_failures = Doubts(), 0
@@ -68,12 +80,15 @@ class CommandBatch:
             agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         self._setting = setting(options, agent, benchmark, graders, keep_raw=keep_raw)
         chosen = choose(rows, options.filters, options.limit)
+        if allocate is not None:
+            given = allocate([prompt.id for prompt, _ in chosen])
+            self.resume = msgspec.structs.replace(self.resume, allocation=given)
         self._agent = plugins.adapter(agent)
         self._text_hint = _TEXT_HINT if agent.name == "acp" else ""
         self._forgets = _have_turns(chosen) and forgets_turns(self._agent, "a session")
         shared, names = self._setting, folder_names(prompt.id for prompt, _ in rows)
         self.batch = Batch(
-            specs=plan(chosen, names, shared, k),
+            specs=plan(chosen, names, shared, k, self.resume.allocation),
             run_token=shared.run_token,
             resume=self.mode == "resume",
             workers=options.concurrency,
@@ -99,6 +114,10 @@ class CommandBatch:
     def _talks(self) -> bool:
         return not self._options.quiet and not self._options.as_json
 
+    def tells(self, code: int) -> bool:
+        """Whether an outcome with this exit code is printed: -q leaves out only what went well."""
+        return not self._options.quiet or code != 0
+
     def show(self, missing: list[TrialSpec]) -> Progress:
         """Make the progress display and print what will run."""
         options, k = self._options, self._k
@@ -108,13 +127,19 @@ class CommandBatch:
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
             shown.doubts.said.add(FORGETS)
-        n_prompts = len(self.batch.specs) // (k or 1)
+        n_prompts = len({spec.prompt.id for spec in self.batch.specs})
         loaded, trials = counted_noun(n_prompts, "prompt"), counted_noun(len(missing), "trial")
-        to_run = f"{len(missing)} to run" if k is None else f"{k} trials of each, {trials} to run"
+        to_run = f"{len(missing)} to run" if k is None else f"{self._per_prompt()}, {trials} to run"
         shown.say(f"Loaded {loaded} from {self._source}; {to_run}")
         shown.say(f"Agent: {visible_line(self._agent.name)}; concurrency: {options.concurrency}")
         shown.say(f"Output: {options.output or 'stdout'}")
         return shown
+
+    def _per_prompt(self) -> str:
+        numbers = [given.trials for given in self.resume.allocation.values()]
+        if not numbers:
+            return f"{self._k} trials of each"
+        return f"{min(numbers)} to {max(numbers)} trials of each, {self._k} on average"
 
     def _note_graded(self, judged: Capture | TrialEntry) -> None:
         """Count what graders say of trials that finished in an earlier run."""
@@ -122,8 +147,11 @@ class CommandBatch:
         self._n_grader_failures += bool(broken)
         self._doubts.add(judged.grades or {}, broken)
 
-    def conclude(self, progress: Progress) -> None:
-        """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
+    def conclude(self, progress: Progress, *, ended_early: bool = False) -> None:
+        """Print how it went; exit with 1 when trials, grades or all measurements are missing.
+
+        ended_early: what did not run is not needed any more.
+        """
         options, tally = self._options, progress.tally
         for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
@@ -132,7 +160,7 @@ class CommandBatch:
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
-        left = tally.total - tally.n_done
+        left = 0 if ended_early else tally.total - tally.n_done
         if left > 0:
             were = f"{counted_noun(left, 'trial')} {'was' if left == 1 else 'were'}"
             click.echo(
@@ -146,17 +174,17 @@ class CommandBatch:
         if (why := progress.all_failed()) and not options.as_json:
             click.echo(f"{why}{self._text_hint}", err=True)
         if self._talks and isinstance(options, CaptureOptions):
-            self._say_result(progress)
+            self._say_result(progress, ended_early=ended_early)
         if left > 0 or tally.n_grader_failures or nothing:
             raise click.exceptions.Exit(1)
 
-    def _say_result(self, progress: Progress) -> None:
+    def _say_result(self, progress: Progress, *, ended_early: bool) -> None:
         """Print the pass rate of all trials in the output, and what to do with them."""
         output, tally = self._options.output, progress.tally
         passes = tally.passes
         if self.mode == "resume" and output and output.is_file():
             passes = saved_passes(output, is_trials=self._k is not None) or passes
-        incomplete = tally.n_done < tally.total or tally.n_unmeasured > 0
+        incomplete = (tally.n_done < tally.total and not ended_early) or tally.n_unmeasured > 0
         parts = [rate_text(passes), self._next_command(incomplete, graded=bool(passes))]
         if line := " ".join(filter(None, parts)):
             click.echo(line, err=True)
@@ -236,7 +264,9 @@ def debug_trace(options: BatchOptions) -> "DebugTrace | None":
 
 
 def plan_captures(
-    ctx: click.Context, options: CaptureOptions, k: int | None = None
+    ctx: click.Context,
+    options: CaptureOptions,
+    k: int | Repeats | None = None,
 ) -> tuple[CommandBatch, CaptureTrial]:
     """Read prompts, agent and graders of capture or trials; a benchmark's graders come first."""
     refuse_inputs(options.output, *options.graders)

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import local_machine
-from assay.records.capture import Allocation, Capture, TrialEntry
+from assay.records.capture import Capture, TrialEntry
 from assay.records.journal import Mode
 from assay.records.rows import BOM
 from assay.records.spec import Limits, PluginRef, Surroundings
@@ -336,7 +336,6 @@ def resume_of(
     graders: Sequence[PluginRef] = (),
     k: int | None = None,
     graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
-    allocation: Mapping[str, Allocation] | None = None,
 ) -> Resume:
     """What to do with the rows of an earlier run; graded takes what the graders say of them."""
     regrade = isinstance(options, CaptureOptions) and options.regrade
@@ -357,7 +356,6 @@ def resume_of(
 
     return Resume(
         k=k,
-        allocation=allocation or {},
         keep_failed=options.keep_failed,
         rerun=options.rerun,
         regrade=regrade,

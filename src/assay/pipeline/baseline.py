@@ -5,11 +5,12 @@ import datetime
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from assay.compare.builds import BuildSummary, read_builds
@@ -21,7 +22,15 @@ from assay.errors import InputError, OutputError
 from assay.pipeline.grading import pass_numbers
 from assay.pipeline.identity import differences
 from assay.pipeline.trials import trial_entry
-from assay.records.capture import Build, Capture, Failure, Identity, PassAtK, TrialResult
+from assay.records.capture import (
+    Allocation,
+    Build,
+    Capture,
+    Failure,
+    Identity,
+    PassAtK,
+    TrialResult,
+)
 from assay.records.journal import Journal
 from assay.records.rows import (
     Place,
@@ -34,6 +43,7 @@ from assay.records.rows import (
     open_rows,
 )
 from assay.stats.drift import Drift
+from assay.stats.pooled import allocate_trials, trial_spread
 
 _SHORT = 16
 _WHOLE = re.compile(rb"(\d)\.0(?=[,}\]])")
@@ -135,6 +145,27 @@ def prune(path: Path, *, keep: int | None, older_than: datetime.timedelta | None
         if removed:
             journal.rewrite(_merged(pool, {build.id for build in removed}, None))
     return removed
+
+
+def allocate(path: Path, ids: Sequence[str], mean: int) -> dict[str, Allocation]:
+    """Spend `mean` trials a prompt where the results of a baseline, or of any run, vary most."""
+    run = load_run(path.stem, path, detect_kind(path), "category")
+    if not run.n_measured.any():
+        msg = f"{path}: nothing is graded, so that no prompt is known to vary"
+        raise InputError(msg, hint="grade it, or leave out --allocate")
+    place = {row_id: number for number, row_id in enumerate(run.ids)}
+    # Of a prompt that the baseline does not have, nothing was seen.
+    known = [
+        (run.n_passed[n], run.n_measured[n]) if n is not None else (0, 0)
+        for n in map(place.get, ids)
+    ]
+    passed, measured = np.array(known, dtype=np.int64).reshape(-1, 2).T
+    spread = trial_spread(passed, measured)
+    trials = allocate_trials(spread, mean)
+    return {
+        row_id: Allocation(trials=n, mean=mean, spread=round(each, 4))
+        for row_id, n, each in zip(ids, trials.tolist(), spread.tolist(), strict=True)
+    }
 
 
 def _timestamp(moment: datetime.datetime) -> str:

@@ -1,4 +1,4 @@
-"""What a pooled baseline is good for: trials where they are worth most, and a gate that is right."""
+"""What a pooled baseline is good for: trials where they are worth most, and a surer gate."""
 
 import msgspec
 import numpy as np
