@@ -212,6 +212,10 @@ class _TrialView(msgspec.Struct, rename="camel"):
         return hashlib.sha256(_WHOLE.sub(rb"\1", did)).digest()[:_SHORT]
 
 
+class _IdView(msgspec.Struct, gc=False):
+    id: str
+
+
 class _RowView(msgspec.Struct, rename="camel"):
     id: str
     trials: list[_TrialView]
@@ -220,7 +224,7 @@ class _RowView(msgspec.Struct, rename="camel"):
 
 
 _VIEWS = msgspec.json.Decoder(_RowView)
-_IDS = msgspec.json.Decoder(type("_Id", (msgspec.Struct,), {"__annotations__": {"id": str}}))
+_IDS = msgspec.json.Decoder(_IdView)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRIES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
@@ -232,7 +236,7 @@ class _Rows:
         self._file = file
         self.spots: dict[str, Spot] = {}
         for spot, row in file.placed_rows(_IDS):
-            self.spots[row.id] = spot  # type: ignore[attr-defined] # of a struct made above
+            self.spots[row.id] = spot
 
     def line(self, row_id: str) -> bytes:
         spot = self.spots[row_id]
@@ -379,7 +383,9 @@ def _merged(old: _Pool, dropped: Collection[str], new: _Run | None) -> Iterator[
                 done.add(row_id)
                 if line := _pooled(kept, added, new):
                     yield line
-    for row_id in new.rows.spots if new else ():
+    if new is None:
+        return
+    for row_id in new.rows.spots:
         if row_id not in done and (line := _pooled(None, new.rows.line(row_id), new)):
             yield line
 
