@@ -1,4 +1,4 @@
-"""assay report -f markdown: what a reviewer reads in a pull request, and what never gets into it."""
+"""assay report -f markdown: what a reviewer reads, and what never gets into it."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 HOSTILE = (
-    "</code></details>`` @octocat [x](https://evil.example) https://evil.example/a www.evil.example "
-    "#12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | `` ` \x1b[31m\u202e\nnext"
+    "</code></details>`` @octocat [x](https://evil.example) https://evil.example/a "
+    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | `` ` \x1b[31m\u202e\nnext"
 )
 
 
