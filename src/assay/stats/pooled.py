@@ -78,7 +78,7 @@ def simulate_pooled_gate(
     *,
     margin: float,
     difference: float,
-    n_repeats: int = 400,
+    n_repeats: int = 200,
     seed: int = 1,
 ) -> PooledChances:
     """Run `trials --until decided` on simulated agents against a baseline.
