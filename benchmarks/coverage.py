@@ -644,12 +644,12 @@ MANY_TRIALS = (20, (1, 1, 20))
 
 
 def study_pooled_level(settings: Settings) -> Iterator[Study]:
-    size = settings.n_null_pairs
+    size = settings.n_null_pairs // 3
     alarm = Study("pooled: verdict better/worse, identical agents", "alarm", size)
     held = Study("pooled: difference of rates", "floor", size)
     passes = Study("pooled: regression passes, truth = -margin", "alarm25", size)
     fails = Study("pooled: regression fails, truth = -margin", "alarm25", size)
-    grid = product((30, 50, 264), (0.8, 0.95), (0.2, 0.5, 0.8), (1, 3), MANY_TRIALS)
+    grid = product((30, 100), (0.8, 0.95), (0.2, 0.8), (1, 3), MANY_TRIALS)
     for n, p, icc, k, many in grid:
         key = (n, p, icc, k, many)
         equal = list(draw_pooled(settings.rng, (size, n), (p, p), icc, (k, many)))
@@ -695,7 +695,7 @@ def study_fresh_trials(settings: Settings) -> Study:
 
         def prompts_for_80(many: int, margin: float = margin) -> int:
             def passes(n: int) -> bool:
-                pairs = draw_pooled(settings.rng, (600, n), (0.8, 0.8), 0.5, (1, many))
+                pairs = draw_pooled(settings.rng, (300, n), (0.8, 0.8), 0.5, (1, many))
                 return share(judge_all("regression", list(pairs), margin), "pass") >= 0.8
 
             low, high = 10, 1000
@@ -725,7 +725,7 @@ def study_allocation(settings: Settings) -> Study:
 
 def study_drift(settings: Settings) -> Study:
     """Builds that do not differ: each drift is false."""
-    size = settings.n_null_pairs
+    size = settings.n_null_pairs // 3
     study = Study("drift found, builds that are alike", "alarm", size)
     grid = product((20, 50, 100), (2, 3, 10), (1, 5), ((0.8, 0.5), (0.95, 0.2), (0.5, 0.0)))
     for n, n_builds, k, (p, icc) in grid:
@@ -744,7 +744,7 @@ RECIPE = {30: 0.18, 40: 0.14, 50: 0.12, 100: 0.08}
 
 def study_recipe(settings: Settings) -> Iterator[Study]:
     """The gate of docs/ci.md: builds of an unchanged agent, and of one that is worse by 0.1."""
-    size = max(200, settings.n_null_pairs // 2)
+    size = max(200, settings.n_null_pairs // 3)
     red = Study("recipe: unchanged agent is red or undecided", "alarm100", size)
     missed = Study("recipe: a loss of 10 points passes", "alarm200", size)
     for (n, margin), builds in product(RECIPE.items(), (1, 3)):

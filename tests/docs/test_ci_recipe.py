@@ -31,7 +31,8 @@ HOSTILE = "<img src=x onerror=alert(1)> @octocat [x](https://evil.example)"
 GRADER = f"""
 def grade(output, **given):
     passed = output == "right"
-    return {{"pass": passed, "score": float(passed), "reasoning": "fine" if passed else {HOSTILE!r}}}
+    why = "fine" if passed else {HOSTILE!r}
+    return {{"pass": passed, "score": float(passed), "reasoning": why}}
 """
 BROKEN_GRADER = "def grade(**given):\n    raise ValueError('no')\n"
 PROGRAMS = ("pip", "npm", "gh")
@@ -233,8 +234,7 @@ def _check_summary(done: Result) -> None:
     text = done.summary
     assert re.search(r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d \|", text)
     assert "- Cost: " in text or "cost" in text.lower()
-    chances = re.search(r"an unchanged agent, (\d+) pass; of 100 builds of one that is worse by 0.1, "
-                        r"(\d+) are stopped", text)  # fmt: skip
+    chances = re.search(r"unchanged agent, (\d+) pass; .* by 0.1, (\d+) are stopped", text)
     assert chances, text
     assert min(int(chances[1]), int(chances[2])) >= 80
     # What a grader said is code, in the summary and in the comment.
