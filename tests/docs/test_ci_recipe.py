@@ -47,6 +47,7 @@ class Runner:
     env: dict[str, str]
     cache: dict[str, bytes] = field(default_factory=dict)
     n_runs: int = 0
+    artifacts: list[str] = field(default_factory=list)
 
     def run(self, event: str, **variables: str) -> "Result":
         """Run the job for a push to main or a pull request, in a new checkout."""
@@ -112,7 +113,7 @@ class Runner:
             assert given["key"] not in self.cache
             self.cache[given["key"]] = (folder / given["path"]).read_bytes()
         elif action == "actions/upload-artifact":
-            assert any((folder / path).exists() for path in given["path"].split())
+            self.artifacts = [p for p in given["path"].split() if (folder / p).exists()]
         else:
             assert action in ("actions/checkout", "actions/setup-python", "actions/setup-node")
 
@@ -211,10 +212,11 @@ def test_an_unchanged_agent_passes(after_main: Runner) -> None:
     assert done.summary.startswith("## Passed: the agent is not worse by 0.12")
     _check_summary(done)
     assert after_main.cache == before
+    assert after_main.artifacts == ["report.html", "junit.xml", "new.jsonl"]
     suites = ElementTree.parse(done.folder / "junit.xml").getroot().findall("testsuite")
     assert [suite.get("name") for suite in suites] == ["new"]
     planned = 50 * int(WORKFLOW["env"]["TRIALS"])
-    assert 50 <= int(suites[0].get("tests", "0")) < planned, "the gate stopped early"
+    assert 10 <= int(suites[0].get("tests", "0")) < planned, "the gate stopped early"
 
 
 def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
@@ -232,6 +234,7 @@ def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
 
 def _check_summary(done: Result) -> None:
     text = done.summary
+    assert "UNHEALTHY" not in text, text
     assert re.search(r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d \|", text)
     assert "- Cost: " in text or "cost" in text.lower()
     chances = re.search(r"unchanged agent, (\d+) pass; .* by 0.1, (\d+) are stopped", text)

@@ -47,6 +47,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     category_key: str
     margin: float
     seed: int
+    sequential: bool
     overwrite: bool
     quiet: bool
     debug: bool
@@ -88,6 +89,12 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @category_option
 @margin_option
 @seed_option
+@click.option(
+    "--sequential",
+    is_flag=True,
+    help="Runs may have been ended by assay trials --until decided: do not count prompts and "
+    "trials that one of them lacks as not measured. Default: count them.",
+)
 @overwrite_option
 @quiet_option
 @debug_option
@@ -170,7 +177,7 @@ def _check(path: Path, index: Index) -> None:
 
 
 def _write(out: BinaryIO, style: str, shown: list[OpenRun], options: _Options) -> None:
-    chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    chosen = CompareOptions(margin=options.margin, seed=options.seed, growing=options.sequential)
     title = options.title or " · ".join(run.label for run in shown)
     if style == "html":
         write_bundle(out, title, shown, chosen)

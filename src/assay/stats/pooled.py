@@ -149,9 +149,11 @@ def _one_build(
         for some in np.array_split(due, min(_LOOKS_PER_ROUND, due.size)):
             passed[some] += rng.random(some.size) < chances[some]
             done[some] += 1
-            is_last = int(done.sum()) == int(fresh.sum())
             look = look_at_rates(pooled, (passed, done))
-            decision = decide_gate(look, margin=margin, is_last=is_last)
-            if decision.is_decided or is_last:
+            decision = decide_gate(look, margin=margin)
+            if decision.is_decided:
                 return decision.outcome, int(done.sum())
-    return "undecided", int(done.sum())
+        # As in pipeline/until.py: the last look comes early if repeats would add nothing.
+        if number == rounds or (due.size == fresh.size and decision.repeats_are_idle):
+            break
+    return decide_gate(look, margin=margin, is_last=True).outcome, int(done.sum())
