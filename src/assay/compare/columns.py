@@ -113,6 +113,8 @@ class RunFacts(msgspec.Struct, rename="camel"):
     """Whether any step is more than a message; only known where steps are read."""
     tools: dict[str, list[int]] = {}
     """Calls and failed calls of each tool; only where steps are read."""
+    allocated: bool = False
+    """Whether prompts have unequal numbers of trials on purpose: `assay trials --allocate`."""
     measures: dict[str, tuple[int, float]] = {}
     """Of each number in outcome.measures of the grades: of how many trials, and their sum."""
 
@@ -227,6 +229,7 @@ class ColumnReader:
         rows["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
         rows["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
         self._fill_rows(rows, prompts)
+        self._facts.allocated |= any(prompts["allocation"])
         passed = _numbers(fields["pass_"])
         trials["passed"][:] = passed
         trials["score"][:] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))

@@ -69,7 +69,9 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
     notes += _different_inputs(aligned)
     notes += _different_clusters(aligned)
     notes += _different_graders(runs)
-    ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
+    # A pooled baseline has more trials than any run, an allocated run unequally many: on purpose.
+    fixed = [run for run in runs if len(run.k) and run.builds is None and not run.allocated]
+    ks = {run.label: sorted(set(run.k.tolist())) for run in fixed}
     unequal = len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values())
     if unequal and not growing:
         notes.append("trials per prompt differ: " + _list(ks))

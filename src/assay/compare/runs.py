@@ -122,6 +122,10 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Adapter, version and model."""
     clusters: Any = None
     """Number of the cluster that each prompt belongs to; None if prompts are independent."""
+    allocated: bool = False
+    """Whether prompts have unequal numbers of trials on purpose."""
+    builds: Any = None
+    """The builds of a pooled baseline; None if it is none, or was not looked at."""
     measures: dict[str, float] = {}
     """Means over the trials of what the grader measured besides the score."""
 
@@ -253,6 +257,7 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
+        allocated=facts.allocated,
         measures={name: total / n for name, (n, total) in facts.measures.items()},
         **numbers,
     )

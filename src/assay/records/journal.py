@@ -101,12 +101,24 @@ class Journal:
         """How the file looked after our last write."""
         try:
             _lock(self._fd, path)
+            self._refuse_replaced()
             if self._regular and not self._overwrite:
                 _repair(self._fd)
                 self._start_copy()
         except BaseException:
             self._close()
             raise
+
+    def _refuse_replaced(self) -> None:
+        """Refuse a file that another process put in place of this one before we had the lock."""
+        here = os.fstat(self._fd)
+        try:
+            there = os.stat(self.path)  # noqa: PTH116 - as in _recover
+        except OSError:
+            return  # removed, which _recover mends
+        if self._regular and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            msg = f"{self.path} was being written by another assay process"
+            raise OutputError(msg, hint="try again")
 
     def __enter__(self) -> "Journal":
         return self
