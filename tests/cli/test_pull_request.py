@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 HOSTILE = (
     "</code></details>`` @octocat [x](https://evil.example) https://evil.example/a "
-    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | `` ` \x1b[31m\u202e\nnext"
+    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | "
+    "`` ` \x1b[31m\u202e\nnext"
 )
 
 

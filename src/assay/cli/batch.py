@@ -103,7 +103,13 @@ class CommandBatch:
         """Make the progress display and print what will run."""
         options, k = self._options, self._k
         plain = options.progress or options.debug
-        shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown = Progress(
+            len(missing),
+            plain=plain,
+            quiet=options.quiet,
+            as_json=options.as_json,
+            agent=self._agent.name,
+        )
         shown.doubts, shown.tally.n_grader_failures = self._doubts, self._n_grader_failures
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
