@@ -107,7 +107,7 @@ def test_what_never_starts_and_what_is_killed(
     program.chmod(0o755)
     done = debug("capture", "x", "--simple", f"{program} {{}}")
     assert f"starts: {program} x" in done.stderr
-    assert "spawn: cannot start" in done.stderr
+    assert "agent did not start: cannot start" in done.stderr
     slow = debug("capture", "x", "--shell", "echo begun; sleep 60", "-t", 300)
     assert ", timed out, signal SIGTERM, after " in slow.stderr
     assert "agent timed out" in slow.stderr

@@ -16,6 +16,7 @@ from assay.cli.output import note_unmasked
 from assay.errors import AssayError
 from assay.pipeline.extract import raw_failure
 from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, ToolCall, cause_words
+from assay.records.live import MOST_RUNNING, LiveFile, LiveState, RunningTrial, short_text
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
@@ -49,7 +50,9 @@ class Progress:
         as_json: bool = False,
         agent: str = "",
         scoreboard: Scoreboard | None = None,
+        live: LiveFile | None = None,
     ) -> None:
+        """live: the file in which a viewer sees how far the run is."""
         self._plain = plain and not quiet and not as_json
         self._json = as_json
         self._timed = not (quiet or plain or as_json)
@@ -59,6 +62,7 @@ class Progress:
         self._alike: Failure | None = None
         """How every trial so far has failed."""
         self._scoreboard = scoreboard
+        self._live_file = live
         self.tally = Tally(total, agent=visible_line(agent))
         self.doubts = Doubts()
 
@@ -72,11 +76,14 @@ class Progress:
             self._live = LiveView(self.tally)
             self._live.start()
         self._write_event("begun", total=self.tally.total)
+        self._tell_viewer()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._live_file is not None:
+            self._live_file.close()
         if self._json:
             for line in self.doubts.lines():
                 self._write_event("warning", text=line)
@@ -85,7 +92,7 @@ class Progress:
     @property
     def watches(self) -> bool:
         """Whether single steps are shown at all."""
-        return self._live is not None or self._json
+        return self._live is not None or self._json or self._live_file is not None
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
         """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
@@ -93,11 +100,13 @@ class Progress:
         if step is None:
             self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
+            self._tell_viewer()
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
         running = self.tally.running.get(spec.folder)
         if running is not None:
             running.step, running.n_steps = label, running.n_steps + 1
+        self._tell_viewer()
         self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
 
     def expect(self, prompt_ids: Iterable[str], each: int | None = None) -> None:
@@ -132,6 +141,7 @@ class Progress:
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self._compare(None if passed else failure)
         self.tally.running.pop(spec.folder, None)
+        self._tell_viewer()
         self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
@@ -203,6 +213,10 @@ class Progress:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
             click.echo(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
 
+    def _tell_viewer(self) -> None:
+        if self._live_file is not None and self._live_file.is_due:
+            self._live_file.write(self.tally.live_state())
+
     def _numbers(self) -> dict[str, Any]:
         tally = self.tally
         return {
@@ -261,6 +275,9 @@ class Tally(msgspec.Struct):
     """How many trials of each prompt are to come."""
     passes: Passes = field(default_factory=dict)
     agent: str = ""
+    n_before: int = 0
+    """Trials of the same output that an earlier run has finished."""
+    budget_usd: float | None = None
     score_text: str = ""
     """What the benchmark counts, in place of the pass rate."""
 
@@ -332,7 +349,8 @@ class Tally(msgspec.Struct):
     def cost_text(self) -> str:
         if self.expected_usd is None:
             return ""
-        return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}"
+        limit = "" if self.budget_usd is None else f" (budget ${self.budget_usd:.2f})"
+        return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}{limit}"
 
     def causes_text(self) -> str:
         return ", ".join(f"{cause_words(cause)} in {n}" for cause, n in sorted(self.causes.items()))
@@ -352,6 +370,34 @@ class Tally(msgspec.Struct):
         tokens = f"{self.tokens:,} tokens" if self.tokens else ""
         parts = [self.score_text or self.rate_text(), tokens, self.cost_text(), self.causes_text()]
         return ", ".join(part for part in parts if part)
+
+    def live_state(self) -> LiveState:
+        """The same as the terminal shows, for a viewer."""
+        now_s, clock_s = time.monotonic(), time.time()
+        # Copied first: the workers' threads add and remove trials meanwhile.
+        running = sorted(list(self.running.values()), key=lambda one: one.began_s)
+        return LiveState(
+            agent=self.agent,
+            started=clock_s - self.seconds,
+            done=self.n_done,
+            total=self.total,
+            before=self.n_before,
+            left_s=self.left_s,
+            spent_usd=self.cost_usd,
+            budget_usd=self.budget_usd,
+            result=self.result_text(),
+            running=[
+                RunningTrial(
+                    short_text(one.prompt),
+                    one.trial,
+                    clock_s - (now_s - one.began_s),
+                    short_text(one.step),
+                    one.n_steps,
+                )
+                for one in running[:MOST_RUNNING]
+            ],
+            n_running=len(running),
+        )
 
     def short_info(self) -> str:
         """Failures and cost, if there are any."""

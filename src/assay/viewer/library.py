@@ -13,6 +13,7 @@ import msgspec
 
 from assay.compare.columns import detect_kind
 from assay.errors import InputError
+from assay.records.live import read_live
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
@@ -63,6 +64,12 @@ class Library:
                 wanted = [_key(path) for _, path in self._files]
             return [self._opened(key) for key in wanted]
 
+    def live(self, keys: str) -> list[dict[str, Any]]:
+        """Say how far the chosen runs are; nothing of those that are not being written."""
+        with self.lock:
+            found = [(run.label, read_live(run.path)) for run in self.chosen(keys)]
+        return [{"run": label, **msgspec.to_builtins(state)} for label, state in found if state]
+
     def refresh(self) -> int:
         """Read what was added to the open runs; return the version."""
         with self.lock:
@@ -111,6 +118,7 @@ class Library:
             "size": about.st_size if about else 0,
             "changed": about.st_mtime if about else 0,
             "trials": shown.index.meta.n_trials if shown else None,
+            "live": read_live(path),
         }
 
     def _opened(self, key: str) -> OpenRun:

@@ -43,6 +43,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
+from assay.records.live import LiveFile
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
@@ -488,7 +489,6 @@ class ArcRun:
         began_s = time.monotonic()
         shared = self._setting()
         check_confinement(shared.surroundings, shared.limits)
-        plain = options.progress or options.debug
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
@@ -504,17 +504,24 @@ class ArcRun:
                 batch,
                 work,
                 rows,
-                lambda missing: Progress(
-                    len(missing),
-                    plain=plain,
-                    quiet=options.quiet,
-                    agent=self.meta.harness,
-                    scoreboard=LevelCount(),
-                ),
+                lambda missing: self._progress(len(missing), len(batch.specs), options),
                 self._private_folder(),
             )
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
+
+    def _progress(self, n_missing: int, n_planned: int, options: RunOptions) -> Progress:
+        progress = Progress(
+            n_missing,
+            plain=options.progress or options.debug,
+            quiet=options.quiet,
+            agent=self.meta.harness,
+            scoreboard=LevelCount(),
+            live=LiveFile(self.folder / RESULTS),
+        )
+        progress.tally.n_before = n_planned - n_missing
+        progress.tally.budget_usd = options.max_cost
+        return progress
 
     def _specs(self) -> list[TrialSpec]:
         """Plan the trials; each has its own id, because a row is found by its id."""
