@@ -33,7 +33,7 @@ class _LabelRequest(msgspec.Struct):
 def make_app(service: ViewerService) -> Starlette:
     """Build the application; the guard stands in front of it."""
     pages = _Pages(service)
-    names = ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet")
+    names = ("overview", "state", "prompts", "around", "prompt", "row", "game", "raw", "sheet")
     return Starlette(
         routes=[
             Route("/", pages.index),
@@ -70,11 +70,11 @@ class _Pages:
         return _json(self._service.state(_runs(request)))
 
     def prompts(self, request: Request) -> Response:
-        try:
-            query = msgspec.convert(dict(request.query_params), Query, strict=False)
-        except msgspec.ValidationError as error:
-            return PlainTextResponse(str(error), 400)
-        return _json(self._service.prompts(_runs(request), query))
+        return _json(self._service.prompts(_runs(request), _query(request)))
+
+    def around(self, request: Request) -> Response:
+        prompt_id = request.query_params.get("id", "")
+        return _json(self._service.around(_runs(request), _query(request), prompt_id))
 
     def prompt(self, request: Request) -> Response:
         return _json(self._service.prompt(_runs(request), request.query_params.get("id", "")))
@@ -104,6 +104,13 @@ class _Pages:
         except UNREADABLE as error:
             return PlainTextResponse(explain(error), 400)
         return _json(self._service.set_label(change.runs, change.number, change.label))
+
+
+def _query(request: Request) -> Query:
+    try:
+        return msgspec.convert(dict(request.query_params), Query, strict=False)
+    except msgspec.ValidationError as error:
+        raise _BadRequest(str(error)) from error
 
 
 def _runs(request: Request) -> str:

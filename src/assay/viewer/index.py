@@ -29,7 +29,7 @@ from assay.compare.runs import Run, impossible_rows, make_run
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
-_VERSION = 5  # of the layout on disk; an index of another version is made again
+_VERSION = 6  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20

@@ -67,6 +67,10 @@ class ViewerService:
         limited = msgspec.structs.replace(query, limit=min(query.limit, _MOST_AT_ONCE))
         return self._joined(runs).page(limited)
 
+    def around(self, runs: str, query: Query, prompt_id: str) -> dict[str, Any] | None:
+        """Return the prompts before and after one in the table."""
+        return self._joined(runs).around(query, prompt_id)
+
     def prompt(self, runs: str, prompt_id: str) -> dict[str, Any] | None:
         """Return one prompt of the table."""
         joined = self._joined(runs)

@@ -1,10 +1,19 @@
 // Draws the page that the address names, and draws it again when the address or the data changes.
 import { openSource } from "./data.js";
 import { h, replaceContent } from "./dom.js";
-import { currentRoute, href, listenForKeys, setKeys, showKeyboardHelp } from "./navigation.js";
+import {
+  currentRoute,
+  goToStep,
+  href,
+  listenForKeys,
+  setKeys,
+  showKeyboardHelp,
+} from "./navigation.js";
 import { overviewPage, runsPage } from "./overview.js";
 import { promptPage, promptsPage } from "./prompts.js";
-import { labelPage, sideBySidePage, trialPage } from "./trial.js";
+import { openForPrint } from "./print.js";
+import { sideBySidePage } from "./beside.js";
+import { labelPage, trialPage } from "./trial.js";
 
 const POLL_MS = 1500;
 const source = openSource();
@@ -12,11 +21,11 @@ let overview;
 
 const PAGES = {
   overview: () =>
-    overview.library && !overview.runs.length ? runsPage(overview) : overviewPage(overview),
+    overview.library && !overview.runs.length ? runsPage(overview) : overviewPage(source, overview),
   prompts: (route) => promptsPage(source, overview, route.query),
   prompt: (route) => promptPage(source, overview, route.parts[1]),
   run: (route) => trialPage(source, overview, route),
-  beside: (route) => sideBySidePage(source, overview, route.parts),
+  beside: (route) => sideBySidePage(source, overview, route),
   runs: () => runsPage(overview),
   label: () => labelPage(source),
 };
@@ -37,6 +46,7 @@ async function start() {
     p: () => goTo("#/prompts"),
   });
   addEventListener("hashchange", draw);
+  openForPrint();
   await draw();
   if (source.live) pollForChanges(overview.version);
 }
@@ -44,6 +54,7 @@ async function start() {
 async function draw() {
   const route = currentRoute();
   const main = document.getElementById("main");
+  if (goToStep(route)) return;
   setKeys({});
   markCurrentLink(route.page);
   try {
