@@ -53,7 +53,7 @@ def test_counts_and_expectations() -> None:
     assert tally.left_s == pytest.approx(tally.seconds, rel=0.2)
     assert tally.rate_text() == "pass 80% (26% to 98%)"
     assert tally.line().startswith("5/10 done, 0:00 left, pass 80%")
-    assert tally.line().endswith("75 tokens, $0.05 of about $0.10, agent timed out in 1")
+    assert tally.line().endswith("75 tokens, $0.05 of about $0.10, ran out of time in 1")
     assert clock_text(3725) == "1:02:05"
 
 
@@ -198,9 +198,9 @@ def test_run_shows_a_failed_trial_as_failed(
     assert [line[0] for line in shown] == ["!", "✓", "!", "!"]
     assert "agent crashed: ended with exit code 7: why" in shown[0]
     assert "agent crashed: died of SIGKILL" in shown[2]
-    assert "agent timed out: " in shown[3]
+    assert "ran out of time: " in shown[3]
     assert "3 failed" in done.stderr
-    assert "agent crashed in 2, agent timed out in 1" in done.stderr
+    assert "agent crashed in 2, ran out of time in 1" in done.stderr
     assert all("failure" not in row for row in done.rows)
 
 

@@ -50,7 +50,7 @@ def test_the_worst_prompts_come_with_the_reasons_of_both_graders(
     done = assay("report", f"main:{write('a', good)}", f"new:{write('b', bad)}", "-f", "markdown")
     assert done.code == 0, done.stderr
     assert "**new did worse on 7 prompts, the worst 5:**" in done.stdout
-    assert "- `p0` 100% → 0%; new: `agent timed out: 60 s`; main: `it matches`" in done.stdout
+    assert "- `p0` 100% → 0%; new: `ran out of time: 60 s`; main: `it matches`" in done.stdout
     assert "- `p1` 100% → 0%; new: `got 1`; main: `it matches`" in done.stdout
     assert done.stdout.count("100% → 0%") == 5
     assert "agent_timeout" not in done.stdout

@@ -80,7 +80,7 @@ def test_compare_ends_with_the_verdict(assay: Callable[..., Any], runs: list[Pat
     done = assay("compare", *runs, "-f", "table", "--fail-on", "regression")
     lines = done.stdout.strip().splitlines()
     assert lines[-1].startswith("new is worse than old: -0.2")
-    assert "agent timed out in 1" in done.stdout
+    assert "ran out of time in 1" in done.stdout
     for style in ("table", "markdown"):
         text = assay("compare", *runs[:1], runs[0], "--run", f"b:{runs[1]}", "-f", style).stdout
         for name in (*Cause, "not-enough-data", "cannot-judge", "latencyMs", "costUsd"):

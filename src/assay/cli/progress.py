@@ -76,7 +76,8 @@ class Progress:
             self._live = LiveView(self.tally)
             self._live.start()
         self._write_event("begun", total=self.tally.total)
-        self._tell_viewer()
+        if self._live_file is not None:
+            self._live_file.follow(self.tally.live_state)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -100,13 +101,11 @@ class Progress:
         if step is None:
             self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
-            self._tell_viewer()
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
         running = self.tally.running.get(spec.folder)
         if running is not None:
             running.step, running.n_steps = label, running.n_steps + 1
-        self._tell_viewer()
         self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
 
     def expect(self, prompt_ids: Iterable[str], each: int | None = None) -> None:
@@ -141,7 +140,6 @@ class Progress:
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self._compare(None if passed else failure)
         self.tally.running.pop(spec.folder, None)
-        self._tell_viewer()
         self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
@@ -212,10 +210,6 @@ class Progress:
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
             click.echo(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
-
-    def _tell_viewer(self) -> None:
-        if self._live_file is not None and self._live_file.is_due:
-            self._live_file.write(self.tally.live_state())
 
     def _numbers(self) -> dict[str, Any]:
         tally = self.tally

@@ -17,6 +17,7 @@ from assay.records.live import read_live
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
+from assay.viewer.leaderboard import Leaderboard
 from assay.viewer.overview import OpenRun
 
 _DEEPEST = 6
@@ -43,6 +44,7 @@ class Library:
         self.lock = threading.RLock()
         self.version = 0
         """Counts up with every change that was seen."""
+        self._board = Leaderboard(self._note_news)
         self._scan()
 
     @property
@@ -80,10 +82,15 @@ class Library:
 
     def close(self) -> None:
         """Close all indexes."""
+        self._board.close()
         with self.lock:
             for run in self._open.values():
                 run.index.close()
             self._open.clear()
+
+    def _note_news(self) -> None:
+        with self.lock:
+            self.version += 1
 
     def _scan(self) -> None:
         found = dict(self._labels)
@@ -119,6 +126,7 @@ class Library:
             "changed": about.st_mtime if about else 0,
             "trials": shown.index.meta.n_trials if shown else None,
             "live": read_live(path),
+            "summary": self._board.summary(path, shown.index if shown else None) if about else None,
         }
 
     def _opened(self, key: str) -> OpenRun:
