@@ -33,7 +33,18 @@ class _LabelRequest(msgspec.Struct):
 def make_app(service: ViewerService) -> Starlette:
     """Build the application; the guard stands in front of it."""
     pages = _Pages(service)
-    names = ("overview", "state", "prompts", "around", "prompt", "row", "game", "raw", "sheet")
+    names = (
+        "overview",
+        "state",
+        "prompts",
+        "around",
+        "prompt",
+        "row",
+        "game",
+        "raw",
+        "sheet",
+        "search",
+    )
     return Starlette(
         routes=[
             Route("/", pages.index),
@@ -89,6 +100,11 @@ class _Pages:
 
     def raw(self, request: Request) -> Response:
         return _json(self._service.raw(_runs(request), *_place(request)))
+
+    def search(self, request: Request) -> Response:
+        asked = request.query_params
+        found = self._service.search(_runs(request), asked.get("q", ""), asked.get("after", ""))
+        return _json(found)
 
     def sheet(self, request: Request) -> Response:
         return _json(self._service.sheet(_runs(request)))
