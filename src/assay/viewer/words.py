@@ -9,6 +9,7 @@ which a query is then looked for. Big files are indexed by a process of its own:
 import contextlib
 import hashlib
 import os
+import re
 import sqlite3
 import sys
 import threading
@@ -35,6 +36,7 @@ _MAKE = (
     "CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, columnsize=0, "
     "tokenize='unicode61 remove_diacritics 0')"
 )
+_CONTROL = re.compile(rb"\\u[0-9a-fA-F]{4}")
 _ESCAPES = tuple(f"\\{sign}".encode() for sign in "\\ntrbf")
 
 
@@ -195,6 +197,7 @@ def text_of(line: bytes) -> str:
             line = msgspec.json.encode(msgspec.json.decode(line))
     for escape in _ESCAPES:  # a backslash first: `\\n` is no line feed
         line = line.replace(escape, b" ")
+    line = _CONTROL.sub(b" ", line)
     return line.decode("utf-8", "replace")
 
 
