@@ -132,7 +132,27 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     @property
     def agent_names(self) -> list[str]:
         """Agents with version and model, as people write them."""
-        return [" ".join(filter(None, agent)) for agent in sorted(self.agents)]
+        return [" ".join(filter(None, agent)) for agent in sorted(self.distinct_agents)]
+
+    @property
+    def distinct_agents(self) -> set[tuple[str, str, str]]:
+        """The agents without those that say less of another: a trial that ended early."""
+        return {
+            agent
+            for agent in self.agents
+            if not any(agent != other and _says_less(agent, other) for other in self.agents)
+        }
+
+    @property
+    def mixes_agents(self) -> bool:
+        """Whether two of the agents cannot be the same one."""
+        some = sorted(self.distinct_agents)
+        return any(
+            a and b and a != b
+            for n, one in enumerate(some)
+            for other in some[n + 1 :]
+            for a, b in zip(one, other, strict=True)
+        )
 
     @cached_property
     def n_passed(self) -> Ints:
@@ -267,6 +287,10 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
     health.setup_problems = _setup_problems(facts.setups, trials["setup"], run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
+
+
+def _says_less(agent: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    return all(part in ("", whole) for part, whole in zip(agent, other, strict=True))
 
 
 def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[SetupProblem]:

@@ -93,15 +93,15 @@ class Cause(StrEnum):
 
 
 _CAUSE_WORDS = {
-    "agent_timeout": "agent timed out",
+    "agent_timeout": "ran out of time",
     "agent_crash": "agent crashed",
     "agent_refused": "agent refused",
     "agent_limit": "agent reached a limit",
     "provider": "provider error",
     "auth": "not logged in",
     "spawn": "agent did not start",
-    "world": "world failed",
-    "harness": "error in Assay",
+    "world": "environment failed",
+    "harness": "harness error",
     "worker_lost": "worker lost",
 }
 

@@ -11,6 +11,7 @@ from assay.records.text import counted_noun, visible_line
 _SHOWN_FLIPS = 10
 _SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
+_AMOUNTS = {"latencyMs": "time, ms", "costUsd": "cost, $", "tokens": "tokens"}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
 type Table = tuple[str, list[str], list[list[str]]]
 """Title, header, rows."""
@@ -55,10 +56,16 @@ def gate_lines(sections: dict[str, Any]) -> Iterator[str]:
     """Yield the outcome of the gate for each run that was judged."""
     for judged in sections.get("gate", ()):
         pair = f"{judged['runB']} against {judged['runA']}"
-        words = f"Gate {judged['gate']}, {pair}: {judged['outcome']} ({judged['words']})"
+        outcome = outcome_words(judged["outcome"])
+        words = f"Gate {judged['gate']}, {pair}: {outcome} ({judged['words']})"
         if used := judged.get("sequential"):
             words = f"{words}; {used['words']}"
         yield visible_line(words)
+
+
+def outcome_words(outcome: str) -> str:
+    """The outcome of a gate as people say it; JSON keeps the name."""
+    return {"cannot-judge": "cannot be judged", "go-on": "go on"}.get(outcome, outcome)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:
@@ -190,7 +197,7 @@ def _amounts_table(sections: dict[str, Any]) -> Table:
             rows.append(
                 [
                     f"{pair['runB']} - {pair['runA']}",
-                    name,
+                    _AMOUNTS[name],
                     _with_limits(
                         amount["difference"],
                         _ends(amount["differenceInterval"]),
