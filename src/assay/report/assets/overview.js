@@ -100,26 +100,26 @@ function allCharts(runs, sections, charts, numberOf) {
       "With 95 % intervals, clustered by prompt.",
       points("quality", "interval"),
       percent,
-      (run) => promptsHref({ status: "fail", run: numberOf(run) }),
+      (run) => promptsHref({ status: "fail", in_run: numberOf(run) }),
     ),
     intervalChart(
       "Score",
       "Mean over prompts, with 95 % intervals.",
       points("score", "scoreInterval"),
       (value) => value.toFixed(2),
-      (run) => promptsHref({ sort: "score", run: numberOf(run) }),
+      (run) => promptsHref({ sort: "score", in_run: numberOf(run) }),
     ),
     charts.differences.map((pair) => differenceChart(pair, (id) => href("prompt", id))),
-    passKChart(runs, (run) => promptsHref({ status: "flaky", run: numberOf(run) })),
-    costChart(runs, (run) => promptsHref({ sort: "cost", down: "1", run: numberOf(run) })),
+    passKChart(runs, (run) => promptsHref({ status: "flaky", in_run: numberOf(run) })),
+    costChart(runs, (run) => promptsHref({ sort: "cost", down: "1", in_run: numberOf(run) })),
     latencyChart(charts.latency, names, (run, least, most) =>
-      promptsHref({ run: numberOf(run), least_ms: least, most_ms: most }),
+      promptsHref({ in_run: numberOf(run), least_ms: least, most_ms: most }),
     ),
-    causeChart(charts.causes, names, (run, cause) => promptsHref({ cause, run: numberOf(run) })),
+    causeChart(charts.causes, names, (run, cause) => promptsHref({ cause, in_run: numberOf(run) })),
     categoryChart(names, sections.categories, (run, category) =>
-      promptsHref({ category, run: numberOf(run) }),
+      promptsHref({ category, in_run: numberOf(run) }),
     ),
-    toolChart(charts.tools, names, (run, tool) => promptsHref({ tool, run: numberOf(run) })),
+    toolChart(charts.tools, names, (run, tool) => promptsHref({ tool, in_run: numberOf(run) })),
   ];
 }
 

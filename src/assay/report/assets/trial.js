@@ -4,14 +4,7 @@ import { callState } from "./calls.js";
 import { fold, valueView } from "./cards.js";
 import { bytes, decimal, duration, h, longText, money, replaceContent, resultMark } from "./dom.js";
 import { markdown } from "./markdown.js";
-import {
-  copyLink,
-  href,
-  setKeys,
-  setStepAction,
-  sideBySideHref,
-  trialHref,
-} from "./navigation.js";
+import { copyLink, href, setKeys, setStepAction, sideBySideHref, trialHref } from "./navigation.js";
 import { Outline } from "./outline.js";
 import { contrastingPair, neighbourHref, trialsOf } from "./prompts.js";
 import { replay } from "./replay.js";
@@ -331,7 +324,7 @@ export function inputView(trial) {
       turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null,
       longText(text, { class: "text plain" }, 1000),
     ]),
-    trial.hint ? [h("b", {}, "Hint: "), longText(trial.hint, { class: "text plain" }, 1000)] : null,
+    trial.hint ? longText(`Hint: ${trial.hint}`, { class: "text plain" }, 1000) : null,
   ];
 }
 
