@@ -182,10 +182,15 @@ def test_a_call_that_never_finished_is_red_to_the_end(browser: Any, page: str) -
 
 
 def test_failing_step_is_two_clicks_from_the_table(
-    browser: Any, report: Path, tmp_path: Path
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
 ) -> None:
-    browser.draw(f"file://{report}#/prompts?tool=Bash&status=fail&in_run=1")
-    browser.click(".marks:nth-child(2) .mark.fail")
+    failed = {"output": "1 failed, 13 passed", "exitCode": 1, "status": "failed"}
+    steps = [*claude(False) * 6, call("Bash", {"command": "pytest -q"}, 2500, **failed)]
+    rows = [row("good", True, claude(True)), row("bad", False, steps * 2)]
+    page = make_report(tmp_path / "r.html", write(tmp_path / "a.jsonl", rows))
+    browser.draw(f"file://{page}#/prompts?tool=Bash&status=fail")
+    browser.click(".marks .mark.fail")
+    browser.see(".troubles", "2 failed calls")
     browser.click(".troubles button")
     browser.wait("return document.querySelector('.step.failed.current')")
     browser.see(".step.failed.current .command", "$ pytest -q")

@@ -68,7 +68,8 @@ function stepContent(step, state) {
   if (step.type === "tool_call") return callContent(step, state);
   if (step.type === "plan") return planContent(step);
   if (step.type === "message" || step.type === "thought") return markdown(step.content ?? "");
-  return valueView(step);
+  const { cwd, ...own } = step; // Added by readSteps.
+  return valueView(own);
 }
 
 function callContent(step, state) {

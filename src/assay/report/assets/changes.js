@@ -145,8 +145,11 @@ class ChangeList {
   #item(row) {
     const [a, b] = this.#pair;
     const { rate, score } = differencesOf(row, `${a},${b}`);
-    const rates = [a, b].map((run) => percent(row.cells[run]?.rate));
-    const kind = rate < 0 ? "fail" : rate > 0 ? "pass" : "none";
+    const change = rate || score;
+    const values = [a, b].map((run) =>
+      !rate && score ? decimal(row.cells[run].score, 3) : percent(row.cells[run]?.rate),
+    );
+    const kind = change < 0 ? "fail" : change > 0 ? "pass" : "none";
     const beside = pairHref(this.#overview, row, [a, b]);
     const parting = h("p", { class: "parting dim" }, beside ? "reading both trials…" : null);
     const halves = [a, b].map((run, side) => this.#half(row, run, side));
@@ -157,7 +160,7 @@ class ChangeList {
         "h3",
         {},
         h("a", { href: href("prompt", row.id) }, shorten(row.id, 80)),
-        h("span", { class: `mark ${kind}` }, `${rates[0]} → ${rates[1]}`),
+        h("span", { class: `mark ${kind}` }, values.join(" → ")),
         score ? h("span", { class: "dim" }, `score ${signed(score)}`) : null,
         beside
           ? h("a", { class: "button beside-link", href: `${beside}?at=parting` }, "Side by side")

@@ -188,11 +188,19 @@ function runCard(overview, run, agents) {
   const file = overview.runs.find(({ label }) => label === run.name)?.file;
   const facts = [...runFacts(run), ["agent", agents?.join(", ")], ["file", file]];
   const interval = run.interval ? ` ${intervalText(run.interval)}` : " not graded";
+  const headline = headlineMeasure(run);
   return h(
     "article",
     { class: `card ${hueClass(run.hue)}` },
     h("h3", {}, h("i", { class: `swatch ${hueClass(run.hue)}` }), run.name),
-    h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
+    headline
+      ? h(
+          "p",
+          { class: "big" },
+          headline,
+          h("span", { class: "dim" }, ` ${percent(run.quality)} passed`),
+        )
+      : h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
     h(
       "dl",
       {},
@@ -201,6 +209,13 @@ function runCard(overview, run, agents) {
         .map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]),
     ),
   );
+}
+
+/** What a benchmark measures in percent, such as the official score of games, says more than how
+ * many prompts passed. */
+function headlineMeasure({ measures }) {
+  const found = Object.entries(measures).find(([name]) => name.endsWith(" %"));
+  return found ? `${found[1].toFixed(2)} / 100 ${found[0].slice(0, -2)}` : null;
 }
 
 function runFacts(run) {
@@ -215,7 +230,7 @@ function runFacts(run) {
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
   for (const [name, value] of Object.entries(measures)) {
-    facts.push([name, `${value.toFixed(1)} a trial`]);
+    facts.push([name, `${value.toFixed(name.endsWith(" %") ? 2 : 1)} a trial`]);
   }
   return facts;
 }

@@ -13,6 +13,7 @@ import { timeline } from "./timeline.js";
 import { causeWords, counted } from "./words.js";
 
 const MAX_NEIGHBOURS = 20;
+const READ_DELAY_MS = 80;
 const LABEL_KEYS = { p: "pass", f: "fail", a: "ambiguous" };
 
 /** One trial: what was asked, what came out, how it was judged, and every step between. */
@@ -84,9 +85,11 @@ class Trace {
     setStepAction((number) => this.#show(Number(number) - 1));
     // The page is put into the document before the next frame; only then can it scroll.
     if (step) requestAnimationFrame(() => this.#show(Number(step) - 1));
+    let timer;
     const markRead = () => {
+      clearTimeout(timer); // Only where the reader stops.
       if (!page.isConnected) removeEventListener("scroll", markRead);
-      else requestAnimationFrame(() => this.#markRead());
+      else timer = setTimeout(() => this.#markRead(), READ_DELAY_MS);
     };
     addEventListener("scroll", markRead, { passive: true });
   }
@@ -130,10 +133,14 @@ class Trace {
     this.outline.mark(number);
   }
 
+  /** Marks the step at hand while it is on the screen, else the one in the middle of it. */
   #markRead() {
-    const middle = document.elementFromPoint(innerWidth * 0.6, innerHeight * 0.4);
+    const chosen = document.querySelector(".step.current")?.getBoundingClientRect();
+    const isSeen = chosen && chosen.bottom > 0 && chosen.top < innerHeight;
+    const middle = isSeen ? null : document.elementFromPoint(innerWidth * 0.6, innerHeight * 0.4);
     const step = middle?.closest(".step");
-    if (step?.id.startsWith("step-")) this.outline.mark(Number(step.id.slice(5)));
+    if (isSeen) this.outline.mark(this.#current);
+    else if (step?.id.startsWith("step-")) this.outline.mark(Number(step.id.slice(5)));
   }
 }
 
