@@ -266,7 +266,11 @@ function cellView({ side, id, run, n }, number, step, words, parts) {
   const options = { id: `${side}-step-${number}`, link };
   if (!words) {
     const node = { step, number, children: [] };
-    return h("ol", { class: `cell steps ${side}` }, withClass(stepCard(node, options), parts));
+    return h(
+      "ol",
+      { class: `cell steps ${side}`, "data-run": `${run} ${n}` },
+      withClass(stepCard(node, options), parts),
+    );
   }
   const state = callState(step);
   const marked = words.map(([text, differs]) =>
@@ -279,7 +283,7 @@ function cellView({ side, id, run, n }, number, step, words, parts) {
     h("pre", { class: "text words", tabindex: "0" }, marked),
     step.type === "tool_call" ? callOutput(step, { open: true }) : null,
   );
-  return h("ol", { class: `cell steps ${side}` }, card);
+  return h("ol", { class: `cell steps ${side}`, "data-run": `${run} ${n}` }, card);
 }
 
 function withClass(element, name) {

@@ -76,6 +76,7 @@ function callContent(step, state) {
   const call = describeCall(step);
   const failure = step.error === undefined ? null : longText(step.error, { class: "text error" });
   const original = SHOWS_INPUT.has(call.kind) ? null : inputFold(step, "Call as sent ");
+  original?.classList.add("sent");
   return [CALL_VIEWS[call.kind](call, step, state), failure, original];
 }
 
@@ -93,7 +94,7 @@ const CALL_VIEWS = {
   web: (call, step) => [aboutLine(call), inputFold(step), callOutput(step, { open: true })],
   write: (call, step, state) => [
     aboutLine(call),
-    textStart(call.content),
+    call.content ? textStart(call.content) : null,
     callOutput(step, { open: state === "failed" }),
   ],
   edit: (call, step, state) => [

@@ -206,7 +206,7 @@ export class StepList {
 
 /** Opens the folds of a step, not those of its sub-agent's steps. */
 function openFolds(step) {
-  for (const details of step.querySelectorAll(":scope > details")) {
+  for (const details of step.querySelectorAll(":scope > details:not(.sent)")) {
     details.dispatchEvent(new Event("unfold"));
     details.open = true;
   }

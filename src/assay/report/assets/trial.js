@@ -13,6 +13,7 @@ import { timeline } from "./timeline.js";
 import { causeWords, counted } from "./words.js";
 
 const MAX_NEIGHBOURS = 20;
+const MAX_MEASURES = 4;
 const READ_DELAY_MS = 80;
 const LABEL_KEYS = { p: "pass", f: "fail", a: "ambiguous" };
 
@@ -152,6 +153,7 @@ function trialHeader(trial, trace, { route, trials, around }) {
   const cost = trial.usage?.costUsd;
   const facts = [
     score === undefined ? null : `score ${decimal(score)}`,
+    ...measuredFacts(trial),
     duration(trial.total),
     cost === undefined ? "cost unknown" : money(cost),
     trial.failure ? causeWords(trial.failure.cause) : null,
@@ -172,6 +174,20 @@ function trialHeader(trial, trace, { route, trials, around }) {
       around ? promptLinks(around, route) : null,
     ),
   );
+}
+
+/** What the benchmark measured besides the score, such as the official score and the levels. */
+function measuredFacts({ outcome }) {
+  const measures = outcome?.measures;
+  if (measures === null || typeof measures !== "object") return [];
+  return Object.entries(measures)
+    .filter(([, value]) => Number.isFinite(value))
+    .slice(0, MAX_MEASURES)
+    .map(([name, value]) =>
+      name.endsWith(" %")
+        ? `${value.toFixed(2)} / 100 ${name.slice(0, -2)}`
+        : `${name} ${Number.isInteger(value) ? value : value.toFixed(2)}`,
+    );
 }
 
 function troubleButtons(trace) {
