@@ -325,4 +325,4 @@ def test_the_outcome_of_a_gate_is_in_the_report(tmp_path):
     comparison.judge("regression", 0.02)
     (gate,) = comparison.sections["gate"]
     assert (gate["runB"], gate["outcome"]) == ("b", "cannot-judge")
-    assert "Gate regression, b against a: cannot-judge" in markdown(comparison.sections)
+    assert "Gate regression, b against a: cannot be judged" in markdown(comparison.sections)

@@ -163,7 +163,7 @@ def test_folder_lists_its_runs(
     assert len(browser.run(MARKS)) == 3
     for name in ("before", "after"):
         browser.click(f"input[aria-label='Choose {name}']")
-    browser.click("button", "Open the chosen runs")
+    browser.click("button", "Compare the 2 chosen runs")
     browser.see("figure h3", "Paired differences")
     browser.click("nav a", "Prompts")
     browser.see("[role=status]", "40 prompts")

@@ -29,6 +29,7 @@ from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
 from assay.records.capture import Capture, TrialEntry
+from assay.records.live import LiveFile
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
@@ -103,7 +104,16 @@ class CommandBatch:
         """Make the progress display and print what will run."""
         options, k = self._options, self._k
         plain = options.progress or options.debug
-        shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown = Progress(
+            len(missing),
+            plain=plain,
+            quiet=options.quiet,
+            as_json=options.as_json,
+            agent=self._agent.name,
+            live=live_file(options.output),
+        )
+        shown.tally.n_before = len(self.batch.specs) - len(missing)
+        shown.tally.budget_usd = options.max_cost
         shown.doubts, shown.tally.n_grader_failures = self._doubts, self._n_grader_failures
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
@@ -173,6 +183,11 @@ class CommandBatch:
         has_hints = all(spec.prompt.hint for spec in self.batch.specs)
         to = visible_line(shlex.quote(str(output.with_suffix(".graded.jsonl"))))
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+
+
+def live_file(output: Path | None) -> LiveFile | None:
+    """The file that tells a viewer how far the run is; not beside a pipe or a device."""
+    return LiveFile(output) if output is not None and output.is_file() else None
 
 
 def _say_ungraded(n: int) -> None:

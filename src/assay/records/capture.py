@@ -86,6 +86,30 @@ class Cause(StrEnum):
         """Whether the trial counts against the agent; if not, it is no measurement at all."""
         return self.value.startswith("agent_")
 
+    @property
+    def words(self) -> str:
+        """The cause as people say it; files keep the name."""
+        return _CAUSE_WORDS[self.value]
+
+
+_CAUSE_WORDS = {
+    "agent_timeout": "ran out of time",
+    "agent_crash": "agent crashed",
+    "agent_refused": "agent refused",
+    "agent_limit": "agent reached a limit",
+    "provider": "provider error",
+    "auth": "not logged in",
+    "spawn": "agent did not start",
+    "world": "environment failed",
+    "harness": "harness error",
+    "worker_lost": "worker lost",
+}
+
+
+def cause_words(cause: str) -> str:
+    """The same of a cause in a row that any program may have written."""
+    return _CAUSE_WORDS.get(cause, cause)
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cause, in words for a person."""

@@ -343,16 +343,19 @@ def without_results(root: Path, names: Iterable[str]) -> list[str]:
     they are being written."""
     names = list(names)
     results = {
-        name.removesuffix(".partial")
+        _output_name(name)
         for name in names
-        if name.endswith((".jsonl", ".jsonl.partial")) and _is_result(root / name)
+        if name.endswith((".jsonl", ".jsonl.partial", ".jsonl.live")) and _is_result(root / name)
     }
     folders = tuple(f"{name.removesuffix('.jsonl')}.raw/" for name in results)
     return [
-        name
-        for name in names
-        if name.removesuffix(".partial") not in results and not name.startswith(folders)
+        name for name in names if _output_name(name) not in results and not name.startswith(folders)
     ]
+
+
+def _output_name(name: str) -> str:
+    """The output that a file belongs to which is there while it is written."""
+    return name.removesuffix(".partial").removesuffix(".live")
 
 
 class _ResultView(msgspec.Struct, rename="camel"):
@@ -362,6 +365,7 @@ class _ResultView(msgspec.Struct, rename="camel"):
 
 def _is_result(path: Path) -> bool:
     """Whether the first row is one of ours; an output may still be empty."""
+    path = path.with_name(path.name.removesuffix(".live"))
     try:
         with path.open("rb") as file:
             first = file.readline()

@@ -67,7 +67,7 @@ class _Pages:
         return _json(self._service.overview(_runs(request)))
 
     def state(self, request: Request) -> Response:
-        return _json(self._service.state())
+        return _json(self._service.state(_runs(request)))
 
     def prompts(self, request: Request) -> Response:
         return _json(self._service.prompts(_runs(request), _query(request)))

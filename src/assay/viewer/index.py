@@ -26,6 +26,7 @@ from assay.compare.columns import (
     kind_of,
 )
 from assay.compare.runs import Run, impossible_rows, make_run
+from assay.records.private import cache_root
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
@@ -354,8 +355,5 @@ def _beside(path: Path) -> Path:
 
 
 def _cached(path: Path) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or ""
-    if not Path(root).is_absolute():  # the XDG specification says to ignore such a value
-        root = str(Path.home() / ".cache")
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    return Path(root, "assay", "index", name)
+    return cache_root() / "index" / name

@@ -106,6 +106,17 @@ class Prompts:
         """Pass rate of each prompt (rows) in each run (columns); NaN is not measured."""
         return self.means("passed")
 
+    def tallies(self, run: int) -> tuple[Ints, Ints]:
+        """How many trials of each prompt of a run passed, and how many were measured."""
+        first, passed = self._first_trial[run], self._trials[run]["passed"]
+        measured = ~np.isnan(passed)
+        rows = self._where[self._where[:, run] >= 0, run]
+        n_before = [
+            np.concatenate(([0], np.cumsum(flags))) for flags in (measured & (passed > 0), measured)
+        ]
+        n_passed, n_measured = (n[first[rows + 1]] - n[first[rows]] for n in n_before)
+        return n_passed.astype(np.int64), n_measured.astype(np.int64)
+
     def means(self, field: str) -> Floats:
         """Mean of a field over the trials of each prompt, for each run."""
         table = np.full(self._where.shape, np.nan)

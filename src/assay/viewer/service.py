@@ -56,9 +56,11 @@ class ViewerService:
         can_label = any(run.index.kind == "capture" for run in shown)
         return view.page | {"version": version, "library": listed, "canLabel": can_label}
 
-    def state(self) -> dict[str, Any]:
-        """Return the version, which changes when a file does."""
-        return {"version": self._library.refresh()}
+    def state(self, runs: str) -> dict[str, Any]:
+        """Return the version, which changes when a file does, and how far the runs are."""
+        version = self._library.refresh()
+        now = time.time()  # of the same clock as in the states
+        return {"version": version, "live": self._library.live(runs), "now": now}
 
     def prompts(self, runs: str, query: Query) -> dict[str, Any]:
         """Return a page of the table."""

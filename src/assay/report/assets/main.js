@@ -1,6 +1,7 @@
 // Draws the page that the address names, and draws it again when the address or the data changes.
 import { openSource } from "./data.js";
 import { h, replaceContent } from "./dom.js";
+import { drawLiveStrip, noteUse, updatePage } from "./live.js";
 import {
   currentRoute,
   goToStep,
@@ -9,9 +10,10 @@ import {
   setKeys,
   showKeyboardHelp,
 } from "./navigation.js";
-import { overviewPage, runsPage } from "./overview.js";
+import { overviewPage } from "./overview.js";
 import { promptPage, promptsPage } from "./prompts.js";
 import { openForPrint } from "./print.js";
+import { runsPage } from "./runs.js";
 import { sideBySidePage } from "./beside.js";
 import { labelPage, trialPage } from "./trial.js";
 
@@ -21,12 +23,14 @@ let overview;
 
 const PAGES = {
   overview: () =>
-    overview.library && !overview.runs.length ? runsPage(overview) : overviewPage(source, overview),
+    overview.library && !overview.runs.length
+      ? runsPage(overview, new URLSearchParams())
+      : overviewPage(source, overview),
   prompts: (route) => promptsPage(source, overview, route.query),
   prompt: (route) => promptPage(source, overview, route.parts[1]),
   run: (route) => trialPage(source, overview, route),
   beside: (route) => sideBySidePage(source, overview, route),
-  runs: () => runsPage(overview),
+  runs: (route) => runsPage(overview, route.query),
   label: () => labelPage(source),
 };
 
@@ -47,6 +51,7 @@ async function start() {
   });
   addEventListener("hashchange", draw);
   openForPrint();
+  noteUse();
   await draw();
   if (source.live) pollForChanges(overview.version);
 }
@@ -140,26 +145,35 @@ async function focusSearch() {
   document.getElementById("search")?.focus();
 }
 
-/** Follows a run that is still being written: counts and tables are drawn again as it grows. */
+/** Follows a run that is still being written: the strip, counts and tables change as it grows. */
 async function pollForChanges(seenVersion) {
   let version = seenVersion;
+  const main = document.getElementById("main");
   try {
     const state = await source.state();
+    drawLiveStrip(state.live, state.now);
     if (state.version !== version) {
       overview = await source.overview();
       version = overview.version;
-      if (mayRedraw(currentRoute().page)) await draw();
+      await redraw(main);
     }
+    delete main.dataset.lost;
   } catch {
-    document.getElementById("main").dataset.lost = "1";
+    main.dataset.lost = "1";
   }
   setTimeout(() => pollForChanges(version), POLL_MS);
 }
 
-/** Leaves alone what somebody reads or types: trials, and prompts once scrolled or searched. */
-function mayRedraw(page) {
-  const typing = document.activeElement?.tagName === "INPUT";
-  return page === "overview" || page === "runs" || (page === "prompts" && scrollY < 200 && !typing);
+/** Changes the page in place. A page that can do so itself has a method; trials are finished. */
+async function redraw(main) {
+  const route = currentRoute();
+  const drawn = main.firstElementChild;
+  if (drawn?.refresh) await drawn.refresh(overview);
+  else if (["overview", "runs"].includes(route.page)) {
+    const page = await PAGES[route.page](route);
+    if (main.firstElementChild === drawn) await updatePage(main, page);
+  }
+  main.dataset.updated = String(Number(main.dataset.updated ?? 0) + 1);
 }
 
 start().catch(showError);

@@ -1,5 +1,4 @@
 // The first page: the verdict, the health of the measurement, the runs and their charts.
-// For a folder, the list of its runs.
 import {
   causeChart,
   categoryChart,
@@ -13,9 +12,7 @@ import {
   toolChart,
 } from "./charts.js";
 import { changesView } from "./changes.js";
-import { chosenRuns } from "./data.js";
 import {
-  bytes,
   count,
   decimal,
   duration,
@@ -27,7 +24,7 @@ import {
   signed,
 } from "./dom.js";
 import { gamesView } from "./games.js";
-import { href, listKeys, setKeys } from "./navigation.js";
+import { href } from "./navigation.js";
 import { causeWords, verdictWords } from "./words.js";
 
 export function overviewPage(source, overview) {
@@ -265,59 +262,4 @@ function pairTable(pairs) {
     ];
   });
   return numberTable(head, rows);
-}
-
-/** The runs of a folder: open one, or choose several to compare. */
-export function runsPage(overview) {
-  const chosen = new Set(chosenRuns().split(",").filter(Boolean));
-  const openChosen = () => {
-    const params = new URLSearchParams();
-    if (chosen.size) params.set("runs", [...chosen].join(","));
-    location.assign(`?${params}#/`);
-  };
-  const rows = overview.library.map((run) => runRow(run, chosen));
-  setKeys(
-    listKeys(() => [...document.querySelectorAll("tbody tr")], {
-      enter: (row) => location.assign(row.querySelector("a").href),
-    }),
-  );
-  const hiddenTitle = h("span", { class: "hidden" }, "chosen");
-  const head = [hiddenTitle, "run", "kind", "size", "trials", "changed"].map((title) =>
-    h("th", { scope: "col" }, title),
-  );
-  const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-  return h(
-    "div",
-    {},
-    h("h1", {}, "Runs"),
-    rows.length ? null : h("p", { class: "notice" }, "No captures or trials were found here."),
-    h("div", { class: "scroll", tabindex: "0" }, table),
-    rows.length
-      ? h("button", { type: "button", on: { click: openChosen } }, "Open the chosen runs")
-      : null,
-  );
-}
-
-function runRow(run, chosen) {
-  const choose = (event) => {
-    if (event.target.checked) chosen.add(run.key);
-    else chosen.delete(run.key);
-  };
-  const box = h("input", {
-    type: "checkbox",
-    "aria-label": `Choose ${run.name}`,
-    checked: chosen.has(run.key),
-    on: { change: choose },
-  });
-  const changed = new Date(run.changed * 1000).toISOString().replace("T", " ").slice(0, 16);
-  return h(
-    "tr",
-    {},
-    h("td", {}, box),
-    h("td", {}, h("a", { href: `?runs=${encodeURIComponent(run.key)}#/` }, run.name)),
-    h("td", {}, run.kind),
-    h("td", { class: "number" }, bytes(run.size)),
-    h("td", { class: "number" }, run.trials === null ? "" : count(run.trials)),
-    h("td", {}, changed),
-  );
 }

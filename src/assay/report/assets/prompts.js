@@ -14,6 +14,7 @@ import {
   signed,
 } from "./dom.js";
 import { differencesOf, readPair } from "./data.js";
+import { updateChildren } from "./live.js";
 import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
 import { causeWords } from "./words.js";
 
@@ -83,7 +84,7 @@ export function promptsPage(source, overview, params) {
     runs.length > 2 ? table.filter("pair", "Difference between", pairChoice(runs)) : null,
     table.timeFilter(),
   ];
-  return h(
+  const page = h(
     "div",
     {},
     h("h1", {}, "Prompts"),
@@ -92,6 +93,8 @@ export function promptsPage(source, overview, params) {
     table.view,
     table.moreButton,
   );
+  page.refresh = (fresh) => table.refresh(fresh);
+  return page;
 }
 
 function anyOrOne(any, names, words = (name) => name) {
@@ -200,6 +203,23 @@ class PromptTable {
     replaceContent(this.status, total === 1 ? "1 prompt" : `${count(total)} prompts`);
     this.moreButton.hidden = this.#query.offset + rows.length >= total;
     this.#saveInAddress();
+  }
+
+  /** Reads the rows that are shown once more, and changes them in place. */
+  async refresh(overview) {
+    this.#overview = overview;
+    const limit = Math.max(PAGE_SIZE, this.rows().length);
+    const request = this.#requests;
+    const { total, rows } = await this.#source.prompts({ ...this.#query, offset: 0, limit });
+    if (request !== this.#requests) return; // The reader has asked for something else meanwhile.
+    const body = h(
+      "tbody",
+      {},
+      rows.map((row) => promptRow(this.#overview, row, this.#addressQuery())),
+    );
+    updateChildren(this.#body, body);
+    replaceContent(this.status, total === 1 ? "1 prompt" : `${count(total)} prompts`);
+    this.moreButton.hidden = rows.length >= total;
   }
 
   #change(changes) {
