@@ -393,3 +393,63 @@ def test_the_viewer_gives_the_same_answers(
     browser.see("[role=status]", "2 prompts")
     browser.click(".marks .mark.fail")
     browser.see(".around", "1 of 2")
+
+
+def played(game: str, levels: list[tuple[bool, int, int]], score: float) -> dict[str, Any]:
+    """A game with levels: (completed, actions, baseline), as its benchmark wrote it down."""
+    results, marks, spent = [], [], 0
+    for i, (completed, actions, baseline) in enumerate(levels):
+        one = {"index": i + 1, "completed": completed, "actions": actions, "baseline": baseline}
+        results.append(one)
+        spent += actions
+        if completed:
+            marks.append([i + 1, spent])
+    play = {"index": 1, "actions": spent, "marks": marks, "levels": results}
+    done = len(marks)
+    official = {
+        "scorePercent": score,
+        "play": 1,
+        "levelScoresPercent": [50.0 if level[0] else 0.0 for level in levels],
+    }
+    result = {"won": False, "levelsCompleted": done, "levelCount": len(levels), "plays": [play]}
+    evidence = {"benchmark": "arc", "result": result, "scores": {"official": official}}
+    measures = {"official %": score, "levels": done, "actions": spent}
+    made = row(game, False, [], outcome={"measures": measures})
+    made["metadata"] = {"evidence": evidence}
+    made["score"] = {"pass": False, "score": score / 100, "reasoning": f"{done} levels"}
+    return made
+
+
+def test_games_show_score_levels_baselines_and_curves(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path], axe: str
+) -> None:
+    first = [
+        played("g1", [(True, 10, 5), (False, 30, 8)], 8.0),
+        played("g2", [(False, 40, 5), (False, 0, 8)], 0.0),
+    ]
+    second = [
+        played("g1", [(True, 6, 5), (True, 20, 8)], 40.0),
+        played("g2", [(True, 9, 5), (False, 31, 8)], 10.0),
+    ]
+    files = [write(tmp_path / "one.jsonl", first), write(tmp_path / "two.jsonl", second)]
+    page = make_report(tmp_path / "r.html", *files)
+    browser.draw(f"file://{page}")
+    browser.see(".card .big", "4.00 / 100 official")
+    browser.see(".card .big", "25.00 / 100 official")
+    browser.see(".games table", "25.00 / 100")
+    browser.see(".games table", "3 of 4")
+    browser.see(".level.pass", "✓ 20 / 8")
+    browser.see(".level.fail", "✗ 31 / 8")
+    browser.see(".level.none", "not reached")
+    titles = browser.run("return [...document.querySelectorAll('.games h3')].map(h => h.innerText)")
+    assert titles == ["Levels", "Actions against the baseline", "Score against actions", "Score against cost"]  # fmt: skip # noqa: E501
+    assert browser.run(MARKS_WITHOUT_LINK) == 0
+    rows = browser.run(
+        """const figure = [...document.querySelectorAll('.games figure')]
+          .find((one) => one.textContent.includes('Score against actions'));
+        return [...figure.querySelectorAll('tbody tr')].map((one) => one.innerText || one.textContent)"""  # noqa: E501
+    )
+    assert any("two" in line and "25.00" in line for line in rows)
+    browser.see(".change", "→")
+    browser.click(".levels a", "g1")
+    browser.see(".trial-head .facts", "8.00 / 100 official · levels 1 · actions 40")

@@ -2,7 +2,17 @@
 // The page for labels shows trials without their grades.
 import { callState } from "./calls.js";
 import { fold, valueView } from "./cards.js";
-import { bytes, decimal, duration, h, longText, money, replaceContent, resultMark } from "./dom.js";
+import {
+  bytes,
+  decimal,
+  duration,
+  h,
+  longText,
+  money,
+  replaceContent,
+  resultMark,
+  shorten,
+} from "./dom.js";
 import { markdown } from "./markdown.js";
 import { copyLink, href, setKeys, setStepAction, sideBySideHref, trialHref } from "./navigation.js";
 import { Outline } from "./outline.js";
@@ -294,9 +304,7 @@ function problemsView({ warnings, permissionDenials }, trials, run, n) {
   const texts = [...(listed?.problems ?? []), ...(Array.isArray(warnings) ? warnings : [])];
   if (permissionDenials > 0) texts.push(`${counted(permissionDenials, "tool call")} denied`);
   if (!texts.length) return null;
-  const items = texts.map((text) =>
-    h("li", { class: "unhealthy" }, `⚠ ${String(text).slice(0, 500)}`),
-  );
+  const items = texts.map((text) => h("li", { class: "unhealthy" }, `⚠ ${shorten(text, 500)}`));
   return h("ul", { class: "health", "aria-label": "Problems of this trial" }, items);
 }
 
