@@ -2,8 +2,8 @@
 
     python -m benchmarks.trace [STEPS] [FOLDER]     337,000 steps, in /tmp by default
 
-Prints one JSON object: until the page is drawn, until the last step is on the screen, and how long
-the slowest frame took while the reader scrolls through it.
+Prints one JSON object: until the trial is drawn, the median frame while the reader scrolls by 300
+pixels a frame and drags the scroll bar through all of it, and a jump to the step in the middle.
 """
 
 import json
@@ -19,14 +19,19 @@ from tests.viewer.browser import chromium
 
 ASSAY = [sys.executable, "-m", "assay"]
 SCROLL = """const done = arguments[arguments.length - 1];
-    const end = document.documentElement.scrollHeight, frames = [];
+    const frames = [];
     let last = performance.now(), n = 0;
+    scrollTo(0, 0);
     const next = (now) => {
       frames.push(now - last); last = now; n += 1;
-      if (n > 120) { done([Math.max(...frames.slice(2)), document.querySelectorAll('.step').length]); return; }
-      scrollTo(0, end * n / 120); requestAnimationFrame(next);
+      if (n > 60) {
+        const sorted = frames.slice(2).sort((a, b) => a - b);
+        done([sorted[Math.floor(sorted.length / 2)], document.querySelectorAll('.step').length]);
+        return;
+      }
+      scrollTo(0, arguments[0] * n); requestAnimationFrame(next);
     };
-    requestAnimationFrame(next)"""  # fmt: skip # noqa: E501
+    requestAnimationFrame(next)"""
 OPEN = """const began = performance.now(); const done = arguments[arguments.length - 1];
     location.hash = arguments[0];
     const look = () => {
@@ -62,18 +67,27 @@ def main() -> None:
 
 
 def _look(address: str, n_steps: int, run: str) -> dict[str, Any]:
+    """Open it three times in a new browser; of each time the best, as others use the machine too."""
+    seen = [_measure(address, n_steps, run) for _ in range(3)]
+    return {name: min(one[name] for one in seen) for name in seen[0]}
+
+
+def _measure(address: str, n_steps: int, run: str) -> dict[str, int]:
     trial = f"#/run/{run}/prompt/long/trial/1"
     with chromium() as browser:
         browser.draw(address)
         opened = browser.run_async(OPEN, trial, ".trial .step")
-        frame, drawn = browser.run_async(SCROLL)
+        reading, _ = browser.run_async(SCROLL, 300)
+        height = browser.run("return document.documentElement.scrollHeight")
+        dragging, drawn = browser.run_async(SCROLL, height / 60)
         jumped = browser.run_async(
             OPEN, f"{trial}/step/{n_steps // 2}", f"#step-{n_steps // 2 - 1}.current"
         )
         return {
             "trial opens ms": round(opened),
-            "slowest frame of a fast scroll ms": round(frame),
-            "steps drawn after it": drawn,
+            "frame while scrolling ms": round(reading),
+            "frame while dragging the scroll bar ms": round(dragging),
+            "steps drawn then": drawn,
             "jump to the middle ms": round(jumped),
         }
 

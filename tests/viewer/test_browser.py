@@ -118,7 +118,7 @@ def test_game_replays_in_the_official_colours(
     browser.see(".move", "I try move 1.")
     browser.wait(PIXEL + "[0] === 0", 3)
     browser.click("button[title='Last move']")
-    browser.see(".move", "WIN, level 1 of 1 done")
+    browser.see(".move", "won, level 1 of 1 done")
     browser.see(".move", "I try move 3.")
 
 

@@ -73,7 +73,7 @@ export async function sideBySidePage(source, overview, { parts, query }) {
   return page;
 }
 
-/** Lines of two lists of steps: { a, b, state }; state is same, result, changed or only. */
+/** Lines of two lists of steps: { a, b, state }; state is same, outcome, changed or only. */
 export function alignTrials(left, right) {
   const keys = [left, right].map((steps) => steps.map(comparableStep));
   const lines = [];
@@ -92,7 +92,7 @@ export function alignTrials(left, right) {
 /** The same call may end differently: that is a difference, however equal the call. */
 function sameState(stepA, stepB) {
   const ended = (step) => `${callState(step)} ${step.exitCode ?? 0}`;
-  return ended(stepA) === ended(stepB) ? "same" : "result";
+  return ended(stepA) === ended(stepB) ? "same" : "outcome";
 }
 
 /** Between two common steps: calls of the same kind face each other, the rest stands alone. */
@@ -129,7 +129,7 @@ function partingText(lines, parting) {
   if (parting < 0) return "Both took the same steps.";
   const { a, b, state } = lines[parting];
   const place = a === null ? `step ${b + 1} of the right one` : `step ${a + 1}`;
-  if (state === "result") return `They part at ${place}: the same call ends differently.`;
+  if (state === "outcome") return `They part at ${place}: the same call ends differently.`;
   return `They part at ${place}.`;
 }
 
