@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _look(address: str, n_steps: int, run: str) -> dict[str, Any]:
-    """Open it three times in a new browser; of each time the best, as others use the machine too."""
+    """Open it three times in a new browser and give the best of each: others use the machine."""
     seen = [_measure(address, n_steps, run) for _ in range(3)]
     return {name: min(one[name] for one in seen) for name in seen[0]}
 
