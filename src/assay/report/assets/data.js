@@ -1,7 +1,11 @@
 // The data behind the pages: from blocks inside this file, or from the viewer that served it.
 // Both sources answer the same questions. Search, filter and sort for the file are here as well.
 
+import { cutSnippet, findParts, matchesTrial, parseQuery } from "./query.js";
+
 const MAX_CACHED_CHUNKS = 6;
+const HITS_AT_ONCE = 50;
+const HITS_OF_TRIAL = 5;
 
 export function openSource() {
   return document.getElementById("data-index") ? new FileSource() : new LiveSource();
@@ -12,6 +16,7 @@ class FileSource {
   live = false;
   #overview = null;
   #prompts = [];
+  #runs = [];
   #promptsById = new Map();
   #rowPlaces = new Map();
   #fileChunks = new Map();
@@ -20,6 +25,7 @@ class FileSource {
   async overview() {
     const index = JSON.parse(await this.#text("index"));
     this.#prompts = index.prompts;
+    this.#runs = index.overview.runs.map(({ label }) => label);
     this.#promptsById = new Map(index.prompts.map((prompt) => [prompt.id, prompt]));
     this.#rowPlaces = new Map(
       index.places.map(([run, id, chunk, line]) => [joinKey(run, id), { chunk, line }]),
@@ -50,6 +56,23 @@ class FileSource {
 
   async prompt(id) {
     return this.#promptsById.get(id) ?? null;
+  }
+
+  /** Looks through all rows from a place on, some hits at a time; the server does the same. */
+  async search(text, after) {
+    const terms = parseQuery(text);
+    const places = [...this.#rowPlaces].slice(Number(after || 0));
+    const hits = [];
+    let seen = Number(after || 0);
+    for (const [key, { chunk, line }] of terms.length ? places : []) {
+      if (hits.length >= HITS_AT_ONCE) break;
+      seen += 1;
+      const [run, id] = JSON.parse(key);
+      const lines = await this.#lines(chunk);
+      hits.push(...rowHits(terms, run, this.#promptsById.get(id), this.#runs, lines[line]));
+    }
+    const rows = this.#rowPlaces.size;
+    return { hits, next: seen < rows && terms.length ? String(seen) : null, indexed: rows, rows };
   }
 
   async row(run, id) {
@@ -88,6 +111,42 @@ class FileSource {
   }
 }
 
+/** The places of one row that match a query. */
+function rowHits(terms, run, prompt, runs, line) {
+  const cell = prompt?.cells[runs.indexOf(run)];
+  if (!cell) return [];
+  const row = JSON.parse(line);
+  const entries = Array.isArray(row.trials) ? row.trials : [row];
+  return entries.flatMap((entry, n) => {
+    const trial = cell.trials[n];
+    if (!trial || !matchesTrial(terms, trialFacts(run, prompt, trial))) return [];
+    const parts = findParts(terms, entry, row.input).slice(0, HITS_OF_TRIAL);
+    return parts.map(({ kind, step, text, call }) => ({
+      run,
+      id: prompt.id,
+      n: trial.n,
+      step,
+      kind,
+      tool: String(call?.name ?? ""),
+      text: cutSnippet(text, terms),
+    }));
+  });
+}
+
+function trialFacts(run, prompt, trial) {
+  return {
+    run,
+    id: prompt.id,
+    category: prompt.category,
+    cause: trial.cause,
+    passed: trial.passed === null ? null : trial.passed === 1,
+    cost: trial.usd,
+    time: trial.ms === null ? null : trial.ms / 1000,
+    steps: trial.steps,
+    score: trial.score,
+  };
+}
+
 /** Asks the server. Its token is part of the page's address, so all requests are relative. */
 class LiveSource {
   live = true;
@@ -123,6 +182,10 @@ class LiveSource {
 
   state() {
     return this.#ask("state");
+  }
+
+  search(q, after) {
+    return this.#ask("search", { q, after });
   }
 
   sheet() {

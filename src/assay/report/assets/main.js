@@ -14,6 +14,7 @@ import { overviewPage } from "./overview.js";
 import { promptPage, promptsPage } from "./prompts.js";
 import { openForPrint } from "./print.js";
 import { runsPage } from "./runs.js";
+import { searchPage } from "./search.js";
 import { sideBySidePage } from "./beside.js";
 import { labelPage, trialPage } from "./trial.js";
 
@@ -31,6 +32,7 @@ const PAGES = {
   run: (route) => trialPage(source, overview, route),
   beside: (route) => sideBySidePage(source, overview, route),
   runs: (route) => runsPage(overview, route.query),
+  search: (route) => searchPage(source, route.query),
   label: () => labelPage(source),
 };
 
@@ -48,6 +50,7 @@ async function start() {
     u: goUp,
     o: () => goTo("#/"),
     p: () => goTo("#/prompts"),
+    s: () => goTo("#/search"),
   });
   addEventListener("hashchange", draw);
   openForPrint();
@@ -87,6 +90,7 @@ function drawNavigation() {
   const links = [
     ["overview", "Overview", "#/"],
     ["prompts", "Prompts", "#/prompts"],
+    ["search", "Search", "#/search"],
   ];
   if (overview.library) links.unshift(["runs", "Runs", "#/runs"]);
   if (overview.canLabel) links.push(["label", "Label", "#/label"]);
@@ -138,8 +142,8 @@ function goUp() {
 }
 
 async function focusSearch() {
-  if (currentRoute().page !== "prompts") {
-    goTo("#/prompts");
+  if (!document.getElementById("search")) {
+    goTo("#/search");
     await new Promise((done) => setTimeout(done, 50)); // until that page is drawn
   }
   document.getElementById("search")?.focus();

@@ -7,6 +7,7 @@ const COMMON_HELP = {
   "/": "search",
   o: "overview",
   p: "prompts",
+  s: "search everything",
   u: "one level up",
   t: "light or dark",
   "?": "this help",
