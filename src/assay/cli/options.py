@@ -318,6 +318,17 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
+def named_options(options: list[Decorator], *, without: Sequence[str]) -> list[Decorator]:
+    """Leave out some options, by the names of their values."""
+
+    def name_of(option: Decorator) -> str:
+        def nothing() -> None: ...
+
+        return str(option(nothing).__click_params__[0].name)
+
+    return [option for option in options if name_of(option) not in without]
+
+
 def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """How to treat an existing output; the three options exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}

@@ -30,7 +30,7 @@ from assay.compare.pairs import (
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
-from assay.records.setup import counted
+from assay.records.setup import ArmsProof, counted
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
 from assay.stats.verdict import GateName, Outcome, judge_gate
@@ -51,6 +51,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_resamples: int | None = None
     """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
+    proof: ArmsProof | None = None
+    """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
 
 
 class Comparison(msgspec.Struct):
@@ -133,7 +135,8 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     )
     health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
     sections: dict[str, Any] = {
-        "verdict": [_verdict(pair, health) for pair in pairs],
+        **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
+        "verdict": [_verdict(pair, health, options.proof) for pair in pairs],
         "health": health,
         "notes": list(warnings),
         "meta": _meta(aligned, totals, options),
@@ -265,7 +268,9 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 
 
-def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _verdict(
+    pair: Pair, health: dict[str, dict[str, Any]], proof: ArmsProof | None
+) -> dict[str, Any]:
     """Return the verdict, and in its words whether the runs can be believed: many read no more."""
     verdict = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
@@ -277,7 +282,9 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
         verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
-    return verdict | {"healthy": not unhealthy}
+    if proof is not None and not proof.valid:
+        verdict["words"] = f"{proof.verdict}: {verdict.get('words', 'not judged')}"
+    return verdict | {"healthy": not unhealthy and (proof is None or proof.valid)}
 
 
 _MOST_NOT_MEASURED = 0.10

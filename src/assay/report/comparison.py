@@ -18,6 +18,8 @@ type Table = tuple[str, list[str], list[list[str]]]
 def markdown(sections: dict[str, Any]) -> str:
     """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
+    for line in proof_lines(sections):
+        lines += [_escape(line), ""]
     for _, words in verdict_lines(sections):
         lines += [f"**{_escape(words)}**", ""]
     for line in gate_lines(sections):
@@ -35,6 +37,11 @@ def markdown(sections: dict[str, Any]) -> str:
     units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
     lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}.", ""]
     return "\n".join(lines)
+
+
+def proof_lines(sections: dict[str, Any]) -> list[str]:
+    """Return how the arms of an experiment differ; of other runs nothing is known."""
+    return [visible_line(line) for line in sections.get("proof", {}).get("words", ())]
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -361,6 +368,9 @@ def short_markdown(overview: dict[str, Any], heading: str | None = None) -> str:
 
 
 def _group(sections: dict[str, Any]) -> Iterator[str]:
+    for line in proof_lines(sections):
+        yield _text(line)
+        yield ""
     for verdict in sections["verdict"]:
         sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
         yield f"{sign} **{_text(verdict.get('words', 'not judged'))}**"

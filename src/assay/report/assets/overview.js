@@ -55,6 +55,7 @@ function groupView(overview, { sections, charts }) {
   return h(
     "section",
     {},
+    proofView(sections.proof),
     sections.verdict.map(verdictView),
     healthView(sections.health),
     notes.length
@@ -113,8 +114,14 @@ function openPrompt(id) {
   location.hash = href("prompt", id);
 }
 
-function verdictView({ code, words }) {
-  const kind = ["better", "worse", "same"].includes(code) ? code : "unclear";
+/** How the arms of an experiment differ: above the verdict, which is valid only for that. */
+function proofView(proof) {
+  return proof ? proof.words.map((words) => h("p", { class: "proof" }, words)) : null;
+}
+
+function verdictView({ code, words, healthy }) {
+  const clear = healthy !== false && ["better", "worse", "same"].includes(code);
+  const kind = clear ? code : "unclear";
   return h("p", { class: `verdict ${kind}` }, words ?? "Not judged.");
 }
 
