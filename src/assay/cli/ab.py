@@ -1,6 +1,5 @@
 """assay ab: from a change to a verdict, by an experiment with a control."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.parameters import OutFolder, help_option, margin_option, seed_option
-from assay.errors import InputError
 from assay.pipeline.experiment import (
     TREATMENTS,
     Arm,

@@ -140,8 +140,9 @@ class _Run:
         self._say_plan()
         self._run(self._specs[: len(self.arms)], "smoke")
         proof = self._proof()
-        self._check_smoke(proof)
+        self._check_smoke()
         if not proof.valid:
+            self._run(self._specs[: len(self.arms)], "all")  # nothing more, but their rows
             return self._conclude(proof)
         self._say_estimate()
         if self._how.smoke:
@@ -230,7 +231,7 @@ class _Run:
         control, *others = self._facts()
         return prove(control, others)
 
-    def _check_smoke(self, proof: ArmsProof) -> None:
+    def _check_smoke(self) -> None:
         """Stop before money is spent on arms that cannot measure anything."""
         for arm in self.arms:
             entries = arm.entries

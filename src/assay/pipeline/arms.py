@@ -24,7 +24,7 @@ def interleave(arms: Sequence[Sequence[TrialSpec]], seed: int) -> list[TrialSpec
     First come all first trials, then all second ones. Among them the prompts are in random order,
     and of each prompt all arms come one after the other, in random order too.
     """
-    chance = random.Random(seed)  # noqa: S311 - no secret
+    chance = random.Random(seed)
     blocks: dict[int, dict[str, list[TrialSpec]]] = {}
     for specs in arms:
         for spec in specs:

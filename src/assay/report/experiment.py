@@ -51,7 +51,7 @@ def effort_words(effort: Effort) -> str:
 
 def money(usd: float) -> str:
     """Dollars with two digits that say something."""
-    return f"${usd:.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.4f}"  # noqa: PLR2004
+    return f"${usd:.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.4f}"
 
 
 def span(seconds: float) -> str:
