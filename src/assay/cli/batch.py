@@ -99,6 +99,10 @@ class CommandBatch:
     def _talks(self) -> bool:
         return not self._options.quiet and not self._options.as_json
 
+    def tells(self, code: int) -> bool:
+        """Whether an outcome with this exit code is printed: -q leaves out only what went well."""
+        return not self._options.quiet or code != 0
+
     def show(self, missing: list[TrialSpec]) -> Progress:
         """Make the progress display and print what will run."""
         options, k = self._options, self._k
@@ -122,8 +126,11 @@ class CommandBatch:
         self._n_grader_failures += bool(broken)
         self._doubts.add(judged.grades or {}, broken)
 
-    def conclude(self, progress: Progress) -> None:
-        """Print how it went; exit with 1 when trials, grades or all measurements are missing."""
+    def conclude(self, progress: Progress, *, ended_early: bool = False) -> None:
+        """Print how it went; exit with 1 when trials, grades or all measurements are missing.
+
+        ended_early: what did not run is not needed any more.
+        """
         options, tally = self._options, progress.tally
         for line in [] if options.as_json else progress.doubts.lines():
             click.echo(line, err=True)
@@ -132,7 +139,7 @@ class CommandBatch:
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
-        left = tally.total - tally.n_done
+        left = 0 if ended_early else tally.total - tally.n_done
         if left > 0:
             were = f"{counted_noun(left, 'trial')} {'was' if left == 1 else 'were'}"
             click.echo(
@@ -146,17 +153,17 @@ class CommandBatch:
         if (why := progress.all_failed()) and not options.as_json:
             click.echo(f"{why}{self._text_hint}", err=True)
         if self._talks and isinstance(options, CaptureOptions):
-            self._say_result(progress)
+            self._say_result(progress, ended_early=ended_early)
         if left > 0 or tally.n_grader_failures or nothing:
             raise click.exceptions.Exit(1)
 
-    def _say_result(self, progress: Progress) -> None:
+    def _say_result(self, progress: Progress, *, ended_early: bool) -> None:
         """Print the pass rate of all trials in the output, and what to do with them."""
         output, tally = self._options.output, progress.tally
         passes = tally.passes
         if self.mode == "resume" and output and output.is_file():
             passes = saved_passes(output, is_trials=self._k is not None) or passes
-        incomplete = tally.n_done < tally.total or tally.n_unmeasured > 0
+        incomplete = (tally.n_done < tally.total and not ended_early) or tally.n_unmeasured > 0
         parts = [rate_text(passes), self._next_command(incomplete, graded=bool(passes))]
         if line := " ".join(filter(None, parts)):
             click.echo(line, err=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -196,6 +196,11 @@ class TrialRows:
                 spec, graded = self._specs[prompt_id], bool(self._resume.graders)
                 self._rows.add(spec, trial_result(spec, entries, graded=graded))
         self._open -= self._specs.keys()
+
+    def open_entries(self) -> Iterator[tuple[str, TrialEntry]]:
+        """Yield the finished trials of prompts that have no row yet, each with its prompt's id."""
+        for prompt_id, finished in self._finished.items():
+            yield from ((prompt_id, done.entry) for done in finished)
 
     def _save(self, done: FinishedTrial) -> None:
         if self._journal is not None:
