@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -410,3 +411,53 @@ class TestStatus:
         done = ab("status", "--check", "--json")
         assert done.code == 4
         assert json.loads(done.stdout)[0]["status"] == "invalid"
+
+
+class TestUntilDecided:
+    def test_a_clear_case_ends_early_and_the_same_command_repeats_it(
+        self, ab: Ab, project: Project
+    ) -> None:
+        project.write_prompts(20)
+        file = project.experiment(SKILL_ARMS, 'until = "decided"', k=3)
+        done = ab(file)
+        assert done.code == 0, done.stderr
+        n = len(project.started)
+        assert 20 <= n < 60
+        assert "relnotes helps: +1.00 (" in done.stdout
+        assert f"in {n} of 120 planned trials" in done.stdout
+        assert project.verdict()["decisions"]["relnotes"]["outcome"] == "better"
+        assert "relnotes is better than control" in (project.run / "verdict.md").read_text()
+        again = ab(file)
+        first, second = (re.sub(r"\d+ seconds", "", text) for text in (done.stdout, again.stdout))
+        assert first == second
+        assert len(project.started) == n
+
+    def test_it_is_the_default_if_there_is_a_budget(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20)
+        file = project.experiment(SKILL_ARMS, "budget = 1.0", k=3)
+        done = ab(file)
+        assert done.code == 0, done.stderr
+        assert len(project.started) < 60
+        assert ab(file, "--until", "k").code == 0
+        assert len(project.started) == 120
+
+    def test_no_difference_is_not_called_one(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20, hint="nobody knows")
+        file = project.experiment(SKILL_ARMS, 'until = "decided"\neffect = 0.4', k=2)
+        done = ab(file)
+        assert "relnotes makes no difference of 0.4 or more: +0.00 (" in done.stdout, done.stdout
+        assert len(project.started) < 80
+
+    def test_few_prompts_run_all_trials(self, ab: Ab, project: Project) -> None:
+        done = ab(project.experiment(SKILL_ARMS, 'until = "decided"', k=1))
+        assert "8 prompts: fewer than 10 decide nothing early" in done.stderr
+        assert len(project.started) == 16
+
+    def test_two_treatments_go_on_until_both_are_decided(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20)
+        project.write("v2.md", "Nothing.")
+        arms = SKILL_ARMS + '[arms.v2]\ninstructions = "v2.md"\n'
+        done = ab(project.experiment(arms, 'until = "decided"\neffect = 0.4', k=3))
+        assert done.code == 0, done.stderr
+        assert project.verdict()["verdicts"] == {"relnotes": "better", "v2": "same"}
+        assert len(project.started) < 180

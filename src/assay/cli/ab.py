@@ -16,7 +16,7 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.parameters import OutFolder, help_option, margin_option, seed_option
+from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
 from assay.pipeline.experiment import (
     TREATMENTS,
     Arm,
@@ -37,6 +37,7 @@ _OF_EXPERIMENT = {
     "k": "k",
     "until": "until",
     "max_cost": "budget",
+    "effect": "effect",
     "margin": "margin",
     "seed": "seed",
     "retries": "retries",
@@ -128,6 +129,14 @@ class _WithStatus(click.Group):
     metavar="DIR",
     help="Keep each run in this folder, as NAME/DATE-ID. Default: experiments.",
 )
+@click.option(
+    "--effect",
+    type=Number(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    metavar="RATE",
+    help="Smallest difference in pass rate that --until decided must find or rule out. "
+    "Default: 0.1.",
+)
 @margin_option
 @seed_option
 @with_options(named_options(run_options, without=_IN_PLACE))
@@ -147,7 +156,10 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
 
     file = source if source.suffix == ".toml" else None
     given = {name for name in values if _is_given(ctx, name)}
-    experiment = _from_file(source, values, given) if file else _from_options(source, values)
+    experiment = read_experiment(source) if file else _from_options(source, values)
+    digest = experiment.digest
+    if file:
+        experiment = _changed(experiment, source, values, given)
     how = HowToRun(
         root=root,
         file=file,
@@ -155,6 +167,7 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         smoke=values["smoke"],
         fresh=values["fresh"],
         yes=values["yes"],
+        digest=digest,
     )
     if code := run_experiment(experiment, how):
         raise click.exceptions.Exit(code)
@@ -164,8 +177,10 @@ def _is_given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def _from_file(path: Path, values: dict[str, Any], given: set[str]) -> Experiment:
-    """Read the experiment; some options replace what it says, others belong in the file."""
+def _changed(
+    experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
+) -> Experiment:
+    """Let some options replace what the file says; refuse others, which belong in the file."""
     import msgspec
 
     for name in (*_OF_ARMS, "treatments"):
@@ -173,7 +188,6 @@ def _from_file(path: Path, values: dict[str, Any], given: set[str]) -> Experimen
             option = "--with" if name == "treatments" else _option_name(name)
             msg = f"{option} describes an arm, which {path} does: put it there."
             raise click.UsageError(msg)
-    experiment = read_experiment(path)
     changes = {key: values[name] for name, key in _OF_EXPERIMENT.items() if name in given}
     if "concurrency" in given:
         changes["concurrency"] = values["concurrency"]

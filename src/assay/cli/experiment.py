@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -35,9 +36,23 @@ from assay.records.files import short_hash, temporary_folder
 from assay.records.setup import ArmsProof
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun, visible_line
-from assay.report.experiment import Effort, effort_words, look_first, money, sentence, span
+from assay.report.experiment import (
+    Effort,
+    effort_words,
+    look_first,
+    money,
+    sentence,
+    span,
+    verdict_code,
+)
 from assay.run.workspace import frozen_template, private_root
 
+if TYPE_CHECKING:
+    from assay.pipeline.until import UntilAllDecided, UntilDecided
+    from assay.stats.sequential import SequentialDecision
+
+type Decisions = "dict[str, SequentialDecision]"
+"""What a sequential rule decided about each arm, by name; nothing if all trials were run."""
 VERDICT, RESOLVED, REPORT = "verdict.json", "resolved.json", "report.html"
 _INVALID = 4
 _DEFAULT_K = 5
@@ -56,6 +71,8 @@ class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool
     yes: bool
     """Go on although the estimate passes the budget."""
+    digest: str
+    """Of the experiment as its file has it."""
 
     @property
     def talks(self) -> bool:
@@ -138,18 +155,77 @@ class _Run:
         freeze(self._graders)
         self._write_resolved()
         self._say_plan()
+        if known := self._decided_earlier():
+            return self._conclude(self._proof(), known)
         self._run(self._specs[: len(self.arms)], "smoke")
         proof = self._proof()
         self._check_smoke()
         if not proof.valid:
-            self._run(self._specs[: len(self.arms)], "all")  # nothing more, but their rows
-            return self._conclude(proof)
+            return self._conclude(proof, {})
         self._say_estimate()
         if self._how.smoke:
             click.echo(f"{'; '.join(proof.words)}. The smoke trials went well.")
             return 0
-        self._run(self._specs, "all")
-        return self._conclude(self._proof())
+        decisions = self._run_all()
+        return self._conclude(self._proof(), decisions)
+
+    def _run_all(self) -> "Decisions":
+        """Run the rest, or until it is decided; return what was decided about each arm."""
+        if not self._is_sequential():
+            self._run(self._specs, "all")
+            return {}
+        from assay.pipeline.until import UntilAllDecided  # late: numpy
+
+        rules = {key: self._rule(key) for key in list(self._by_key)[1:]}
+        self._run(self._specs, "all", UntilAllDecided(rules, arm_key))
+        return {self._by_key[key].name: rule.finish() for key, rule in rules.items()}
+
+    def _is_sequential(self) -> bool:
+        from assay.stats.sequential import FEWEST_UNITS  # late: numpy
+
+        wanted, n_prompts = self._experiment.is_sequential, len(self.arms[0].specs) // self._k
+        if wanted and n_prompts < FEWEST_UNITS:
+            few = counted_noun(n_prompts, "prompt")
+            self._say(f"{few}: fewer than {FEWEST_UNITS} decide nothing early, so all trials run.")
+            return False
+        return wanted
+
+    def _rule(self, key: str) -> "UntilDecided":
+        """The comparison of one arm with the control."""
+        from assay.pipeline.until import UntilDecided, has_passed  # late: numpy
+        from assay.stats.sequential import decide_effect
+
+        def decide(seen: Any, bounds: Any, is_last: bool) -> "SequentialDecision":
+            effect, n_judged = self._experiment.effect, len(self.arms) - 1
+            return decide_effect(
+                seen, effect=effect, is_last=is_last, bounds=bounds, n_judged=n_judged
+            )
+
+        def earlier() -> Iterator[tuple[int, str, bool | None]]:
+            for number, arm in enumerate((self.arms[0], self._by_key[key])):
+                for prompt_id, entry in entries_in(arm.output):
+                    yield number, prompt_id, has_passed(entry)
+
+        def arm_of(spec: TrialSpec) -> int:
+            return int(arm_key(spec) == key)
+
+        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, keep_order=True)
+
+    def _decided_earlier(self) -> "Decisions":
+        """What an earlier run of this command decided; a second look at the same trials must not
+        change it."""
+        if not self._experiment.is_sequential:
+            return {}
+        from assay.stats.sequential import SequentialDecision  # late: numpy
+
+        kind = dict[str, SequentialDecision]
+        try:
+            known = msgspec.json.decode((self.folder / VERDICT).read_bytes())
+            found = msgspec.convert(known.get("decisions", {}), kind)
+        except (OSError, msgspec.MsgspecError):
+            return {}
+        same = known.get("effect") == self._experiment.effect
+        return found if found and same and all(d.is_decided for d in found.values()) else {}
 
     def _say_plan(self) -> None:
         control, *others = self.arms
@@ -164,8 +240,10 @@ class _Run:
         if self._how.talks:
             click.echo(visible_line(text), err=True)
 
-    def _run(self, specs: list[TrialSpec], what: str) -> None:
-        """Run those of some trials that are missing."""
+    def _run(
+        self, specs: list[TrialSpec], what: str, stopper: "UntilAllDecided | None" = None
+    ) -> None:
+        """Run those of some trials that are missing; stopper may end it early."""
         base = self._how.base
         earlier = None if self._how.fresh else EarlierTrials(self._how.root, self.folder)
         work = CaptureTrial(self._graders, self._experiment.retries, debug_trace(base))
@@ -185,8 +263,9 @@ class _Run:
                 workers=base.concurrency,
                 max_cost=self._budget_left(),
             )
-            run_batch(batch, work, into, lambda missing: self._show(missing, what), self._place())
-            for each in rows.values() if what == "all" else ():
+            show = partial(self._show, what=what)
+            run_batch(batch, work, into, show, self._place(), stopper)
+            for each in rows.values():
                 each.settle()
             for source, n in into.n_reused.items():
                 self._n_reused[source] = self._n_reused.get(source, 0) + n
@@ -278,23 +357,29 @@ class _Run:
         hint = "raise the budget, lower -k or --limit, or use --yes to run until it is spent"
         raise InputError(words, hint=hint)
 
-    def _conclude(self, proof: ArmsProof) -> int:
+    def _conclude(self, proof: ArmsProof, decisions: "Decisions") -> int:
         """Compare the arms, write verdict and report, print the sentence."""
         from assay.cli.verdict import judge_arms  # late: numpy
 
         spent = self._effort()
-        found = judge_arms(
+        pairs = judge_arms(
             [(arm.name, arm.output) for arm in self.arms],
             proof,
             margin=self._experiment.margin,
             seed=self._experiment.seed,
             folder=self.folder,
             title=self._experiment.name,
+            decisions=decisions,
         )
-        pairs = [pair for pair in found.pairs if pair["runA"] == self._experiment.control]
-        said = [sentence(pair, spent, self._experiment.margin) for pair in pairs]
-        self._write_verdict(proof, pairs, said, spent)
-        self._say_verdict(proof, pairs, said, spent)
+        told = _Told(
+            proof=proof,
+            pairs=[pair for pair in pairs if pair["runA"] == self._experiment.control],
+            spent=spent,
+            decisions=decisions,
+            margin=self._experiment.effect if decisions else self._experiment.margin,
+        )
+        self._write_verdict(told)
+        self._say_verdict(told)
         return 0 if proof.valid else _INVALID
 
     def _effort(self) -> Effort:
@@ -311,11 +396,10 @@ class _Run:
             seconds=max(seconds, own_s / self._how.base.concurrency),
         )
 
-    def _say_verdict(
-        self, proof: ArmsProof, pairs: list[dict[str, Any]], said: list[str], spent: Effort
-    ) -> None:
+    def _say_verdict(self, told: "_Told") -> None:
         if not self._how.talks:
             return
+        proof, spent = told.proof, told.spent
         for source, n in sorted(self._n_reused.items()):
             click.echo(f"{counted_noun(n, 'trial')} reused from {source}")
         for line in proof.words:
@@ -326,11 +410,12 @@ class _Run:
                 click.echo(f"  {visible_line(reason)}")
             click.echo(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
             return
-        for words in said:
+        for words in told.sentences:
             click.echo(visible_line(words))
         click.echo(f"Report: {self.folder / REPORT}")
-        click.echo(visible_line(look_first(pairs, proof.reasons)))
-        if spent.n_trials < spent.n_planned:
+        click.echo(visible_line(look_first(told.pairs, proof.reasons)))
+        undecided = not told.decisions or not all(d.is_decided for d in told.decisions.values())
+        if spent.n_trials < spent.n_planned and undecided:
             self._say("The same command with a higher budget runs the rest.")
 
     def _write_resolved(self) -> None:
@@ -352,21 +437,21 @@ class _Run:
             raise OutputError(msg, hint="choose another folder with -o") from error
         self._write(RESOLVED, resolved)
 
-    def _write_verdict(
-        self, proof: ArmsProof, pairs: list[dict[str, Any]], said: list[str], spent: Effort
-    ) -> None:
-        code = {pair["runB"]: (pair["verdict"] or {}).get("code") for pair in pairs}
+    def _write_verdict(self, told: "_Told") -> None:
+        proof = told.proof
         verdict = {
             "name": self._experiment.name,
             "valid": proof.valid,
-            "verdicts": code if proof.valid else dict.fromkeys(code, "invalid"),
-            "sentences": said if proof.valid else [proof.verdict],
+            "verdicts": told.codes,
+            "sentences": told.sentences if proof.valid else [proof.verdict],
             "proof": proof,
-            "effort": spent,
+            "effort": told.spent,
             "reused": self._n_reused,
-            "pairs": pairs,
+            "effect": self._experiment.effect,
+            "decisions": told.decisions,
+            "pairs": told.pairs,
             "file": str(self._how.file) if self._how.file else None,
-            "experiment": self._experiment.digest,
+            "experiment": self._how.digest,
             "inputs": hash_inputs(self._experiment),
         }
         self._write(VERDICT, verdict)
@@ -375,6 +460,31 @@ class _Run:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
         with whole_output(self.folder / name, overwrite=True) as out:
             out.write(text + b"\n")
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has found, for the file and for the terminal."""
+
+    proof: ArmsProof
+    pairs: list[dict[str, Any]]
+    """The comparison of each arm with the control, as in the report."""
+    spent: Effort
+    decisions: "Decisions"
+    margin: float
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """The verdict about each arm, as a program reads it."""
+        if not self.proof.valid:
+            return {pair["runB"]: "invalid" for pair in self.pairs}
+        return {pair["runB"]: verdict_code(pair, self._of(pair)) for pair in self.pairs}
+
+    @property
+    def sentences(self) -> list[str]:
+        return [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
+
+    def _of(self, pair: dict[str, Any]) -> "SequentialDecision | None":
+        return self.decisions.get(pair["runB"])
 
 
 def _is_reused(entry: TrialEntry) -> bool:

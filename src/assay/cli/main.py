@@ -30,7 +30,7 @@ COMMANDS = {
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
-    "init": "Write prompts and a grader to start from.",
+    "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
 """Name and one line of help, so that the help page needs no command's code, not even click."""

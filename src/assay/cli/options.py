@@ -324,7 +324,8 @@ def named_options(options: list[Decorator], *, without: Sequence[str]) -> list[D
     def name_of(option: Decorator) -> str:
         def nothing() -> None: ...
 
-        return str(option(nothing).__click_params__[0].name)
+        [parameter] = getattr(option(nothing), "__click_params__")  # noqa: B009 - set by click
+        return str(parameter.name)
 
     return [option for option in options if name_of(option) not in without]
 

@@ -52,6 +52,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_resamples: int | None = None
     """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
+    decisions: Mapping[str, SequentialDecision] = {}
+    """What a sequential rule has decided about a run and the first one, by the run's label."""
     proof: ArmsProof | None = None
     """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
     growing: bool = False
@@ -186,7 +188,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     }
     sections: dict[str, Any] = {
         **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
-        "verdict": [_verdict(pair, health, options.proof) for pair in pairs],
+        "verdict": [_verdict(pair, health, options) for pair in pairs],
         "health": health,
         "notes": list(warnings),
         "meta": _meta(aligned, totals, options),
@@ -319,11 +321,14 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
 
 
 def _verdict(
-    pair: Pair, health: dict[str, dict[str, Any]], proof: ArmsProof | None
+    pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
 ) -> dict[str, Any]:
     """Return the verdict, and in its words whether the runs can be believed: many read no more."""
     verdict = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    decision = options.decisions.get(pair.run_b)
+    if decision is not None and pair.run_a == next(iter(health)):
+        verdict |= _decided(pair, decision)
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
@@ -332,9 +337,19 @@ def _verdict(
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
         verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
+    proof = options.proof
     if proof is not None and not proof.valid:
         verdict["words"] = f"{proof.verdict}: {verdict.get('words', 'not judged')}"
     return verdict | {"healthy": not unhealthy and (proof is None or proof.valid)}
+
+
+def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
+    """Return code and words of a decision in place of a verdict that looking often would spoil."""
+    if not decision.is_decided:
+        return {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
+    against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
+    words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
+    return {"code": decision.outcome, "words": words}
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -60,10 +60,9 @@ class Arm(
 
 
 class Experiment(
-    msgspec.Struct, kw_only=True, frozen=True, rename="kebab", omit_defaults=True,
-    forbid_unknown_fields=True,
-):  # fmt: skip
-    """What is compared on what, and how: the content of experiment.toml."""
+    Arm, kw_only=True, frozen=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """experiment.toml: what is compared on what; keys of an arm at the top are common to all."""
 
     name: str = ""
     """Names the folder of its runs; by default the file or its folder does."""
@@ -81,8 +80,10 @@ class Experiment(
     """decided ends the run as soon as the verdict is sure; the default if there is a budget."""
     budget: Annotated[float, Meta(ge=0)] | None = None
     """In US dollars, for all arms together."""
+    effect: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """The smallest difference in pass rate that until = "decided" must find or rule out."""
     margin: Share = 0.02
-    """A smaller difference in pass rate counts as none."""
+    """Of a run with all trials: a smaller difference in pass rate counts as none."""
     seed: Annotated[int, Meta(ge=0)] = 20_260_101
     concurrency: Count | None = None
     retries: Annotated[int, Meta(ge=0)] = 0
@@ -90,8 +91,12 @@ class Experiment(
     limit: Count | None = None
     control: str = ""
     """The arm that the others are compared with; by default the first."""
-    common: Arm = Arm()
     arms: dict[str, Arm]
+
+    @property
+    def common(self) -> Arm:
+        """What all arms have that do not name it themselves."""
+        return Arm(**{field: getattr(self, field) for field in Arm.__struct_fields__})
 
     @property
     def treatments(self) -> list[str]:
@@ -99,11 +104,16 @@ class Experiment(
         return [name for name in self.arms if name != self.control]
 
     @property
+    def is_sequential(self) -> bool:
+        """Whether the run ends as soon as it is decided."""
+        return self.until == "decided" or (self.until is None and self.budget is not None)
+
+    @property
     def digest(self) -> str:
         """Fingerprint of what is compared on what; how fast and for how much does not count."""
         arms = {name: self.resolved(name) for name in sorted(self.arms)}
         parts = (self.prompts, self.benchmark, self.graders, self.filter, self.limit)
-        made_of = (*parts, self.k, self.margin, self.control, arms)
+        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms)
         return short_hash(msgspec.json.encode(made_of, order="deterministic"))
 
     def resolved(self, name: str) -> Arm:
@@ -123,7 +133,7 @@ class Experiment(
         return Arm(**values)
 
 
-_TOP = frozenset(Experiment.__struct_encode_fields__) - {"common"}
+_TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
 _PATHS = ("template", "instructions", "mcp")
@@ -144,14 +154,11 @@ def read_experiment(path: Path) -> Experiment:
         raise InputError(msg) from error
     file = _File(path, text)
     file.check_keys(content)
-    common = {key: value for key, value in content.items() if key in _SETUP}
-    arms = {name: _arm(file, name, value) for name, value in _tables(file, content.pop("arms"))}
-    rest = {key: value for key, value in content.items() if key not in _SETUP}
-    plain = file.converted({**rest, "arms": {}}, Experiment, "")
+    arms = {name: _arm(file, name, value) for name, value in _tables(file, content["arms"])}
+    plain = file.converted({**content, "arms": {}}, Experiment, "")
     found = msgspec.structs.replace(
-        plain,
+        _beside(path, plain),
         name=plain.name or _name_of(path),
-        common=_beside(path, file.converted(common, Arm, "")),
         arms={name: _beside(path, arm) for name, arm in arms.items()},
         control=plain.control or next(iter(arms), ""),
         prompts=_at(path, plain.prompts),
@@ -168,7 +175,7 @@ class _File:
 
     def check_keys(self, content: dict[str, Any]) -> None:
         """Refuse keys that nobody reads, naming the one that was probably meant."""
-        self._check(content, _TOP | _SETUP, "")
+        self._check(content, _TOP, "")
         if not content.get("arms"):
             msg = f"{self._path}: there are no arms"
             raise InputError(msg, hint="name at least two: [arms.control] and [arms.treatment]")
@@ -292,7 +299,7 @@ def _at(file: Path, path: str | None) -> str | None:
     return None if path is None else str(file.parent / path)
 
 
-def _beside(file: Path, arm: Arm) -> Arm:
+def _beside[A: Arm](file: Path, arm: A) -> A:
     """Return an arm whose paths begin at the folder of the file."""
     agent = arm.agent
     if agent is not None and (file.parent / agent).is_file():
@@ -311,9 +318,6 @@ def _grader_at(file: Path, grader: str) -> str:
     if colon and kind == "serve":
         return f"serve:{file.parent / path}"
     return str(file.parent / grader) if (file.parent / grader).is_file() else grader
-
-
-_SAME_FOR_ALL = ("timeout", "trial_timeout", "stall", "memory", "cpus", "max_turns")
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -408,7 +412,8 @@ def with_treatment(
     name = arm_name(treatments)
     arms = {"control": Arm(), name: Arm(**arm)}
     values = {"name": name, **rest}
-    return Experiment(common=common, arms=arms, control="control", **values)
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    return Experiment(arms=arms, control="control", **shared, **values)
 
 
 _WITH = {

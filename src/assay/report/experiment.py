@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from assay.records.text import counted_noun
+from assay.stats.sequential import SequentialDecision
 
 _MINUTE_S = 60.0
 
@@ -22,19 +23,30 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float = 0.0
 
 
-def sentence(pair: dict[str, Any], effort: Effort, margin: float) -> str:
-    """Say whether a treatment helps, by how much, and what it took to find out."""
-    name, code = pair["runB"], (pair["verdict"] or {}).get("code")
-    rate = pair["passRate"]
-    if rate["difference"] is None or rate["interval"] is None:
+def verdict_code(pair: dict[str, Any], decision: SequentialDecision | None) -> str:
+    """Return better, worse, same or not-enough-data."""
+    if decision is not None:
+        return str(decision.outcome) if decision.is_decided else "not-enough-data"
+    return str((pair["verdict"] or {}).get("code", "not-enough-data"))
+
+
+def sentence(
+    pair: dict[str, Any], decision: SequentialDecision | None, effort: Effort, margin: float
+) -> str:
+    """Say whether a treatment helps, by how much, and what it took to find out.
+
+    Of a sequential run, the interval holds however often somebody looked.
+    """
+    name, rate = pair["runB"], pair["passRate"]
+    interval = msgspec.to_builtins(decision.interval) if decision else rate["interval"]
+    if rate["difference"] is None or interval is None:
         return f"{name}: not measured in both arms, {effort_words(effort)}"
-    low, high = rate["interval"]["low"], rate["interval"]["high"]
-    size = f"{rate['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
+    size = f"{rate['difference']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
     begin = {
         "better": f"{name} helps: {size}",
         "worse": f"{name} hurts: {size}",
         "same": f"{name} makes no difference of {margin:g} or more: {size}",
-    }.get(code, f"It is not decided whether {name} helps: {size}")
+    }.get(verdict_code(pair, decision), f"It is not decided whether {name} helps: {size}")
     n_worse = len(pair["regressed"])
     got_worse = f"; {counted_noun(n_worse, 'prompt')} got worse" if n_worse else ""
     return f"{begin} in {effort_words(effort)}{got_worse}"
