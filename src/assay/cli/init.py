@@ -46,7 +46,7 @@ def command(folder: Path, *, force: bool) -> None:
     if agents == ["demo"]:
         click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
     question = write_experiment(folder / _EXPERIMENT, Path(), agents)
-    click.echo(f"Wrote {folder / _EXPERIMENT}: {question}")
+    click.echo(f"Wrote {folder / _EXPERIMENT}, an experiment.")
     click.echo("\nRun them:")
     for agent in agents:
         click.echo(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")
@@ -56,7 +56,9 @@ def command(folder: Path, *, force: bool) -> None:
 def write_experiment(path: Path, project: Path, agents: list[str]) -> str:
     """Write an experiment about what a project has; return the question that it answers."""
     found = [*_treatments(path.parent, project), *_others(agents)]
-    lines = _EXPERIMENT_HEAD.format(question=found[0].question, agent=agents[0]).splitlines()
+    name = found[0].lines[0].removeprefix("[arms.").removesuffix("]")
+    head = _EXPERIMENT_HEAD.format(question=found[0].question, name=name, agent=agents[0])
+    lines = head.splitlines()
     lines += ["", "[arms.control]", "", *found[0].lines]
     if found[1:]:
         lines += ["", "# Also found here; each may be an arm of its own:"]
@@ -87,25 +89,25 @@ def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
         for file in sorted(project.glob(pattern)):
             name = file.parent.name
             lines = [f"[arms.{_key(name)}]", f"skills = [{value(file.parent)}]"]
-            yield _Treatment(f"does the skill {name} help?", lines)
+            yield _Treatment(f"Does the skill {name} help?", lines)
     for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
         if (project / name).is_file():
             lines = [f"[arms.{_key(Path(name).stem.lower())}]"]
             lines += [f"instructions = {value(project / name)}"]
-            yield _Treatment(f"does {name} help?", lines)
+            yield _Treatment(f"Does {name} help?", lines)
     if (project / ".mcp.json").is_file():
         lines = ["[arms.servers]", f"mcp = {value(project / '.mcp.json')}"]
-        yield _Treatment("do the MCP servers of .mcp.json help?", lines)
+        yield _Treatment("Do the MCP servers of .mcp.json help?", lines)
 
 
 def _others(agents: list[str]) -> Iterator[_Treatment]:
     """Yield other agents than the first, which every machine has: the demo's, if nothing else."""
     for agent in agents[1:]:
-        yield _Treatment(f"is {agent} better?", [f"[arms.{agent}]", f'agent = "{agent}"'])
+        yield _Treatment(f"Is {agent} better?", [f"[arms.{agent}]", f'agent = "{agent}"'])
     if agents == ["demo"]:
-        yield _Treatment("is demo:better better?", ["[arms.better]", 'agent = "demo:better"'])
+        yield _Treatment("Is demo:better better?", ["[arms.better]", 'agent = "demo:better"'])
     else:
-        yield _Treatment("does a larger model help?", ["[arms.larger]", 'model = "NAME"'])
+        yield _Treatment("Does a larger model help?", ["[arms.larger]", 'model = "NAME"'])
 
 
 def _key(name: str) -> str:
@@ -119,7 +121,8 @@ _SKILLS = (
     "plugin*/skills/*/SKILL.md",
 )
 _EXPERIMENT_HEAD = """\
-# An experiment: {question} All keys are in docs/ab.md.
+# {question} The keys of this file are in docs/ab.md.
+name = "{name}"
 prompts = "prompts.jsonl"  # put prompts of your own here
 graders = ["grader.py"]
 k = 5  # trials of each prompt in each arm

@@ -101,7 +101,8 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
         reasons += found
         rest = "nothing else" if not found else "and more than that, or less (see below)"
         who = "arms differ" if len(arms) == 1 else f"{arm.name} differs from {control.name}"
-        words.append(f"{who} in: {said}, {rest}" if asked else f"{who} in nothing")
+        also = _with_model(asked, control, arm)
+        words.append(f"{who} in: {said}{also}, {rest}" if asked else f"{who} in nothing")
         if not asked:
             reasons.append(f"{arm.name} and {control.name} are the same set-up")
     for facts in (control, *arms):
@@ -233,7 +234,21 @@ def _unasked(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Itera
     if control.modes and arm.modes and control.modes != arm.modes:
         yield f"{both} had different permissions: {_both(control, arm, 'modes')}"
     for what, word in (("tools", "tool"), ("skills", "skill"), ("mcpServers", "MCP server")):
-        yield from _unasked_names(what, word, _asked_names(asked, arm, control), (control, arm))
+        if what != "tools" or "model" not in kinds:
+            is_asked = _asked_names(asked, arm, control)
+            for has, name in _unasked_names(what, is_asked, (control, arm)):
+                yield f"only {has} has the {word} {name}, which was not asked for"
+
+
+def _with_model(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> str:
+    """Say which tools came or went with a model: Claude Code offers some to some models only."""
+    if "model" not in {one.kind for one in asked} or "agent" in {one.kind for one in asked}:
+        return ""
+    names: dict[str, list[str]] = {}
+    for has, name in _unasked_names("tools", _asked_names(asked, arm, control), (control, arm)):
+        names.setdefault(has, []).append(name)
+    found = [f"{', '.join(tools)} only in {has}" for has, tools in names.items()]
+    return f", and with it the agent's tools ({'; '.join(found)})" if found else ""
 
 
 def _both(control: ArmFacts, arm: ArmFacts, what: str) -> str:
@@ -263,15 +278,15 @@ def _asked_names(asked: list[Difference], *arms: ArmFacts) -> Callable[[str, str
 
 
 def _unasked_names(
-    what: str, word: str, is_asked: Callable[[str, str], bool], arms: tuple[ArmFacts, ArmFacts]
-) -> Iterator[str]:
-    """Yield names that each trial of one arm lists and no trial of the other does."""
+    what: str, is_asked: Callable[[str, str], bool], arms: tuple[ArmFacts, ArmFacts]
+) -> Iterator[tuple[str, str]]:
+    """Yield an arm, and a name that each of its trials lists and no trial of the other does."""
     if not all(arm.listed.get(what) for arm in arms):
         return
     for has, lacks in (arms, arms[::-1]):
         for name in sorted(has.always(what) - lacks.ever(what)):
             if not is_asked(what, name):
-                yield f"only {has.name} has the {word} {name}, which was not asked for"
+                yield has.name, name
 
 
 def _unasked_files(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
