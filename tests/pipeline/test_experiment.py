@@ -64,6 +64,13 @@ def test_an_arm_replaces_single_values_and_any_way_to_name_an_agent(folder: Path
     assert words == ["agent echo {} (control: claude)", "model opus (control: sonnet)"]
 
 
+def test_arguments_of_an_arm_are_added_and_may_repeat_a_word(folder: Path) -> None:
+    text = 'agent-args = ["-c", "a=1"]\n' + GOOD + 'agent-args = ["-c", "b=2"]\n'
+    found = read_experiment(write(folder, text))
+    assert found.resolved("control").agent_args == ["-c", "a=1"]
+    assert found.resolved("relnotes").agent_args == ["-c", "a=1", "-c", "b=2"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -72,11 +79,11 @@ def test_an_arm_replaces_single_values_and_any_way_to_name_an_agent(folder: Path
         ("\nskills = [\"skills/relnotes\"]", "\nskill = [\"skills/relnotes\"]",
          "HERE/experiment.toml:10: there is no key 'skill' in [arms.relnotes]\n"
          "did you mean 'skills'?"),
-        ("[arms.control]", "[arms.control]\nk = 3", "HERE/experiment.toml:8: there is no key 'k' in "
-         "[arms.control]\n'k' is the same for all arms"),
+        ("[arms.control]", "[arms.control]\nk = 3",
+         "HERE/experiment.toml:8: there is no key 'k' in [arms.control]\n'k' is the same for all arms"),
         ('model = "sonnet"', "model = 3", "HERE/experiment.toml:4: model: expected str, got int"),
         ('agent = "claude"', 'agent = "claude"\nk = 0', "HERE/experiment.toml:4: k: expected int"),
-        ('agent = "claude"', 'agent = "claude"\nbudget = "1"', "experiment.toml:4: budget: expected"),
+        ('agent = "claude"', 'agent = "claude"\nbudget = "1"', "toml:4: budget: expected"),
         ("\n[arms.control]\n", "\n", "needs two arms or more, and has relnotes"),
         ('agent = "claude"', 'agent = "claude"\ncontrol = "base"', "the control 'base' is no arm"),
         ('agent = "claude"', "", "arm control has no agent"),

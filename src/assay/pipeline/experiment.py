@@ -127,7 +127,8 @@ class Experiment(
         for field in Arm.__struct_fields__:
             mine, shared = getattr(own, field), getattr(common, field)
             if isinstance(mine, list):
-                values[field] = list(dict.fromkeys([*shared, *mine]))
+                both = [*shared, *mine]  # of arguments, the same word may come twice
+                values[field] = both if field == "agent_args" else list(dict.fromkeys(both))
             else:
                 values[field] = shared if mine is None else mine
         return Arm(**values)
