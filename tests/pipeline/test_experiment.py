@@ -80,7 +80,7 @@ def test_arguments_of_an_arm_are_added_and_may_repeat_a_word(folder: Path) -> No
          "HERE/experiment.toml:10: there is no key 'skill' in [arms.relnotes]\n"
          "did you mean 'skills'?"),
         ("[arms.control]", "[arms.control]\nk = 3",
-         "HERE/experiment.toml:8: there is no key 'k' in [arms.control]\n'k' is the same for all arms"),
+         "HERE/experiment.toml:8: there is no key 'k' in [arms.control]\n'k' is the same"),
         ('model = "sonnet"', "model = 3", "HERE/experiment.toml:4: model: expected str, got int"),
         ('agent = "claude"', 'agent = "claude"\nk = 0', "HERE/experiment.toml:4: k: expected int"),
         ('agent = "claude"', 'agent = "claude"\nbudget = "1"', "toml:4: budget: expected"),
