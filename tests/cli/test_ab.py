@@ -360,6 +360,13 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
          "none is no skill"),
         (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "--with", "model=b", "-g", "contains"),
          1, "--with model is given twice"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "-g", "contains", "--ablate"), 2,
+         "--ablate needs two to eight --with, not 1"),
+        (("prompts.jsonl", "-g", "contains", "--matrix", "model=a,b"), 2, "No agent given"),
+        (("prompts.jsonl", "-s", AGENT, "-g", "contains", "--matrix", "model=a"), 1,
+         "needs two arms or more"),
+        (("prompts.jsonl", "-g", "contains", "--matrix", "agent=a,b", "--with", "model=a"), 2,
+         "cannot be used together"),
         (("experiment.toml", "-s", "codex"), 2, "-s describes an arm, which experiment.toml does"),
         (("experiment.toml", "--with", "model=a"), 2, "--with describes an arm"),
         (("experiment.toml", "--filter", "none"), 1, "no prompts that match the filter"),
@@ -461,3 +468,29 @@ class TestUntilDecided:
         assert done.code == 0, done.stderr
         assert project.verdict()["verdicts"] == {"relnotes": "better", "v2": "same"}
         assert len(project.started) < 180
+
+
+def test_ablation_gives_the_effect_of_each_treatment(ab: Ab, project: Project) -> None:
+    project.write("v2.md", "Be brief.")
+    words = ("--with", "skill=skills/relnotes", "--with", "instructions=v2.md", "--ablate")
+    done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", *words)
+    assert done.code == 0, done.stderr
+    assert "Main effects on the pass rate, from 4 combinations:" in done.stdout
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    relnotes, v2 = (next(line for line in lines if line.startswith(n)) for n in ("reln", "v2"))
+    assert relnotes.startswith("relnotes: +1.00 (")
+    assert v2.startswith("v2: +0.00 (")
+    assert len(project.started) == 4 * 8
+    assert project.verdict()["sentences"][1:3] == [f"  {relnotes}", f"  {v2}"]
+
+
+def test_a_matrix_is_a_leaderboard(ab: Ab, project: Project) -> None:
+    axes = ("--matrix", "model=claude-sonnet-4-5,claude-opus-4-1")
+    axes += ("--matrix", "skill=none,skills/relnotes")
+    done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", *axes)
+    assert done.code == 0, done.stdout + done.stderr
+    ranked = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert {line.split()[1] for line in ranked[:2]} == {
+        "claude-sonnet-4-5+relnotes:", "claude-opus-4-1+relnotes:"
+    }  # fmt: skip
+    assert [line.split()[2] for line in ranked] == ["100%", "100%", "0%", "0%"]

@@ -21,8 +21,11 @@ from assay.pipeline.experiment import (
     TREATMENTS,
     Arm,
     Experiment,
+    arm_name,
     check_experiment,
     read_experiment,
+    with_factors,
+    with_matrix,
     with_treatment,
 )
 
@@ -88,6 +91,19 @@ class _WithStatus(click.Group):
     metavar="KIND=VALUE",
     help="What the treatment has and the control has not: skill=DIR, instructions=FILE, mcp=FILE, "
     "model=NAME, agent=AGENT, template=DIR or arg=ARG. May be repeated.",
+)
+@click.option(
+    "--ablate",
+    is_flag=True,
+    help="Take each --with as a treatment of its own, two to eight of them; run combinations of "
+    "them and report the effect of each. Default: all of them together are one treatment.",
+)
+@click.option(
+    "--matrix",
+    multiple=True,
+    metavar="KIND=VALUE,...",
+    help="Run an arm for each value, and for each combination if repeated, as in --matrix "
+    "agent=claude,codex; print a leaderboard. The value none leaves it out.",
 )
 @with_options(grader_options)
 @click.option(
@@ -168,6 +184,10 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         fresh=values["fresh"],
         yes=values["yes"],
         digest=digest,
+        factors=tuple(arm_name([_treatment("--with", text)]) for text in values["treatments"])
+        if values["ablate"]
+        else (),
+        leaderboard=bool(values["matrix"]),
     )
     if code := run_experiment(experiment, how):
         raise click.exceptions.Exit(code)
@@ -183,7 +203,7 @@ def _changed(
     """Let some options replace what the file says; refuse others, which belong in the file."""
     import msgspec
 
-    for name in (*_OF_ARMS, "treatments"):
+    for name in (*_OF_ARMS, "treatments", "ablate", "matrix"):
         if name in given:
             option = "--with" if name == "treatments" else _option_name(name)
             msg = f"{option} describes an arm, which {path} does: put it there."
@@ -203,29 +223,52 @@ def _option_name(name: str) -> str:
 
 def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     """Put the experiment of a command line together."""
-    treatments = [_treatment(text) for text in values["treatments"]]
-    if not treatments:
+    treatments = [_treatment("--with", text) for text in values["treatments"]]
+    axes = dict(_treatment("--matrix", text) for text in values["matrix"])
+    _check_usage(values, treatments, axes)
+    rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
+    rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
+    rest["prompts"] = str(prompts)
+    if axes:
+        lists = {kind: text.split(",") for kind, text in axes.items()}
+        experiment = with_matrix(_common(values), lists, rest)
+    elif values["ablate"]:
+        from assay.stats.factorial import two_level_design  # late: numpy
+
+        design = two_level_design(len(treatments))
+        experiment = with_factors(_common(values), treatments, design, rest)
+    else:
+        experiment = with_treatment(_common(values), treatments, rest)
+    return check_experiment(experiment, str(prompts))
+
+
+def _check_usage(
+    values: dict[str, Any], treatments: list[tuple[str, str]], axes: dict[str, str]
+) -> None:
+    msg = ""
+    if not treatments and not axes:
         msg = (
             "Nothing to compare. Use --with KIND=VALUE, as in --with skill=./skills/relnotes, or "
             "give an experiment file."
         )
-        raise click.UsageError(msg)
-    if not any(values[way] for way in ("schema", "simple", "shell")):
+    elif axes and treatments:
+        msg = "--matrix and --with cannot be used together."
+    elif values["ablate"] and not 2 <= len(treatments) <= 8:
+        msg = f"--ablate needs two to eight --with, not {len(treatments)}."
+    elif (axes or values["ablate"]) and values["until"] == "decided":
+        msg = "--until decided compares single arms; --ablate and --matrix run all trials."
+    elif not any(values[way] for way in ("schema", "simple", "shell")) and "agent" not in axes:
         msg = "No agent given. Use -s AGENT, --simple COMMAND or --shell COMMAND."
-        raise click.UsageError(msg)
-    if not values["graders"]:
+    elif not values["graders"]:
         msg = "No grader given. Use -g GRADER: without grades no arm can be better."
+    if msg:
         raise click.UsageError(msg)
-    rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
-    rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
-    experiment = with_treatment(_common(values), treatments, {**rest, "prompts": str(prompts)})
-    return check_experiment(experiment, str(prompts))
 
 
-def _treatment(text: str) -> tuple[str, str]:
+def _treatment(option: str, text: str) -> tuple[str, str]:
     kind, equals, value = text.partition("=")
     if not equals or not value or kind not in TREATMENTS:
-        msg = f"--with {text!r} is not KIND=VALUE, where KIND is one of {', '.join(TREATMENTS)}."
+        msg = f"{option} {text!r} is not KIND=VALUE, where KIND is one of {', '.join(TREATMENTS)}."
         raise click.UsageError(msg)
     return kind, value
 

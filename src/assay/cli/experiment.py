@@ -73,6 +73,9 @@ class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
     """Go on although the estimate passes the budget."""
     digest: str
     """Of the experiment as its file has it."""
+    factors: tuple[str, ...] = ()
+    """Names of the treatments of --ablate."""
+    leaderboard: bool = False
 
     @property
     def talks(self) -> bool:
@@ -183,6 +186,8 @@ class _Run:
     def _is_sequential(self) -> bool:
         from assay.stats.sequential import FEWEST_UNITS  # late: numpy
 
+        if self._how.factors or self._how.leaderboard:
+            return False  # effects and ranks rest on all arms alike
         wanted, n_prompts = self._experiment.is_sequential, len(self.arms[0].specs) // self._k
         if wanted and n_prompts < FEWEST_UNITS:
             few = counted_noun(n_prompts, "prompt")
@@ -359,11 +364,11 @@ class _Run:
 
     def _conclude(self, proof: ArmsProof, decisions: "Decisions") -> int:
         """Compare the arms, write verdict and report, print the sentence."""
-        from assay.cli.verdict import judge_arms  # late: numpy
+        from assay.cli.verdict import effect_lines, judge_arms, rank_lines  # late: numpy
 
-        spent = self._effort()
+        spent, named = self._effort(), [(arm.name, arm.output) for arm in self.arms]
         pairs = judge_arms(
-            [(arm.name, arm.output) for arm in self.arms],
+            named,
             proof,
             margin=self._experiment.margin,
             seed=self._experiment.seed,
@@ -378,6 +383,12 @@ class _Run:
             decisions=decisions,
             margin=self._experiment.effect if decisions else self._experiment.margin,
         )
+        if self._how.factors:
+            lines = effect_lines(named, self._how.factors, self._experiment.seed)
+            told = msgspec.structs.replace(told, instead=[*lines, effort_words(spent)])
+        elif self._how.leaderboard:
+            lines = rank_lines(named)
+            told = msgspec.structs.replace(told, instead=[*lines, effort_words(spent)])
         self._write_verdict(told)
         self._say_verdict(told)
         return 0 if proof.valid else _INVALID
@@ -471,6 +482,8 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     spent: Effort
     decisions: "Decisions"
     margin: float
+    instead: list[str] = []
+    """What is said in place of a sentence about each arm."""
 
     @property
     def codes(self) -> dict[str, str]:
@@ -481,7 +494,8 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
+        said = [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
+        return self.instead or said
 
     def _of(self, pair: dict[str, Any]) -> "SequentialDecision | None":
         return self.decisions.get(pair["runB"])

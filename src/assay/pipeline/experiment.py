@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -400,6 +401,14 @@ def with_treatment(
     common: Arm, treatments: Sequence[tuple[str, str]], rest: Mapping[str, Any]
 ) -> Experiment:
     """Put an experiment together without a file: a control, and an arm with all treatments."""
+    name = arm_name(treatments)
+    arms = {"control": Arm(), name: _arm_with(treatments)}
+    values = {"name": name, **rest}
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    return Experiment(arms=arms, control="control", **shared, **values)
+
+
+def _arm_with(treatments: Sequence[tuple[str, str]]) -> Arm:
     arm: dict[str, Any] = {"skills": [], "agent_args": [], "env": []}
     for kind, value in treatments:
         field = _WITH[kind]
@@ -410,11 +419,38 @@ def with_treatment(
             raise InputError(msg)
         else:
             arm[field] = value
-    name = arm_name(treatments)
-    arms = {"control": Arm(), name: Arm(**arm)}
-    values = {"name": name, **rest}
+    return Arm(**arm)
+
+
+def with_factors(
+    common: Arm,
+    treatments: Sequence[tuple[str, str]],
+    design: Sequence[Sequence[bool]],
+    rest: Mapping[str, Any],
+) -> Experiment:
+    """Put an experiment of several treatments together: an arm for each row of a design."""
+    arms: dict[str, Arm] = {}
+    for number, row in enumerate(design):
+        chosen = [one for one, is_on in zip(treatments, row, strict=True) if is_on]
+        arms[f"arm-{number}" if chosen else "control"] = _arm_with(chosen)
     shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    values = {"name": "ablation", **rest}
     return Experiment(arms=arms, control="control", **shared, **values)
+
+
+def with_matrix(
+    common: Arm, axes: Mapping[str, Sequence[str]], rest: Mapping[str, Any]
+) -> Experiment:
+    """Put a leaderboard together: an arm for each combination; the value none leaves it out."""
+    arms: dict[str, Arm] = {}
+    for values in product(*axes.values()):
+        pairs = zip(axes, values, strict=True)
+        chosen = [(kind, value) for kind, value in pairs if value != "none"]
+        name = arm_name(chosen) or "none"
+        arms[name if name not in arms else f"{name[:50]}-{len(arms)}"] = _arm_with(chosen)
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    named = {"name": "matrix", **rest}
+    return Experiment(arms=arms, control=next(iter(arms)), **shared, **named)
 
 
 _WITH = {
