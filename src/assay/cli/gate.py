@@ -50,9 +50,11 @@ class TrialsGate:
         )
         return self._stopper
 
-    def is_decided(self) -> bool:
+    def is_over(self) -> bool:
         """Whether no further trial is needed; the last look is taken if none is left."""
-        return self._stopper is not None and self._stopper.finish().is_decided
+        return self._stopper is not None and (
+            self._stopper.finish().is_decided or self._stopper.is_over
+        )
 
     def conclude(self) -> tuple[int, str]:
         """Return the exit code, and what was found, what it took and what it saved."""

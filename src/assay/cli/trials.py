@@ -43,7 +43,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
         "assay trials evals/prompts.jsonl -s demo:flaky -g contains -k 3 -o before.jsonl",
         "assay trials evals/prompts.jsonl -s demo:better -g contains -k 3 -j 4 -o after.jsonl",
         "assay trials evals/prompts.jsonl -s demo:better -g contains --until decided "
-        "--against before.jsonl --margin 0.3 -o gate.jsonl",
+        "--against before.jsonl --margin 0.4 -o gate.jsonl",
     ),
 )
 @click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")
@@ -99,7 +99,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
         stopper = gate.stopper(rows) if gate else None
         place = planned.place()
         progress = run_batch(planned.batch, work, rows, planned.show, place, stopper)
-        if gate and gate.is_decided():
+        if gate and gate.is_over():
             rows.settle()
     if gate:
         _conclude(planned, progress, gate)
@@ -133,7 +133,7 @@ def _conclude(planned: CommandBatch, progress: Progress, gate: "TrialsGate") -> 
     """Print how the trials and the gate went; a gate that is decided sets the exit code."""
     failed = 0
     try:
-        planned.conclude(progress, ended_early=gate.is_decided())
+        planned.conclude(progress, ended_early=gate.is_over())
     except click.exceptions.Exit as problem:
         failed = problem.exit_code
     code, line = gate.conclude()

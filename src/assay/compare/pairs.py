@@ -14,6 +14,7 @@ from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.planning import advise_on_difference
 from assay.stats.rates import Bounds, bound_difference
+from assay.stats.sequential import Look, look_at_rates
 from assay.stats.significance import adjust_holm, chance_of_drop
 from assay.stats.verdict import Verdict, judge_difference
 
@@ -241,6 +242,19 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
         improved=flips.up,
         regressed_chance=flips.down_chance,
         improved_chance=flips.up_chance,
+    )
+
+
+def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
+    """Return what the sequential rule needs to know of two runs."""
+    labels = [run.label for run in aligned.runs]
+    a, b = labels.index(pair.run_a), labels.index(pair.run_b)
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    _, in_a, in_b = aligned.both(a, b)
+    return look_at_rates(
+        (run_a.n_passed[in_a], run_a.n_measured[in_a]),
+        (run_b.n_passed[in_b], run_b.n_measured[in_b]),
+        None if run_a.clusters is None else run_a.clusters[in_a],
     )
 
 

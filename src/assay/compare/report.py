@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,13 +28,14 @@ from assay.compare.pairs import (
     compare_pairs,
     count_clusters,
     differences,
+    look_at_pair,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import ArmsProof, counted
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
-from assay.stats.sequential import SequentialDecision, decide_gate, describe_use
+from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _FEWEST_RANKED = 3
@@ -69,6 +71,8 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
+    look: Callable[[Pair], Look]
+    """Return what the sequential rule needs to know of a pair."""
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; the report shows what was found."""
@@ -88,7 +92,7 @@ class Comparison(msgspec.Struct):
         self.sections["gate"] = []
         for pair in judged:
             decision = decide_gate(
-                pair.pass_rate, margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
+                self.look(pair), margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
             )
             outcome, words = str(decision.outcome), decision.words
             if unhealthy := self._unhealthy(pair):
@@ -109,12 +113,16 @@ class Comparison(msgspec.Struct):
     def _replace_verdict(self, pair: Pair, decision: SequentialDecision) -> None:
         """Put the sequential decision in place of a verdict that looking often would spoil."""
         codes = {"pass": "same", "fail": "worse"}
-        for verdict in self.sections["verdict"]:
-            if (verdict["runA"], verdict["runB"]) == (pair.run_a, pair.run_b):
-                verdict["code"] = codes.get(decision.outcome, "not-enough-data")
-                verdict["nMorePrompts"] = None
-                if verdict["healthy"]:
-                    verdict["words"] = f"{decision.outcome}: {decision.words}"
+        words = f"{decision.outcome}: {decision.words}"
+        code = codes.get(decision.outcome, "not-enough-data")
+        new = {"code": code, "words": words, "nMorePrompts": None}
+        for shown in (*self.sections["verdict"], *self.sections["pairs"]):
+            if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
+                continue
+            if "verdict" in shown:
+                shown["verdict"] = new
+            else:  # an unhealthy measurement keeps its own words
+                shown |= new if shown["healthy"] else {}
 
     def _judged_pairs(self) -> list[Pair]:
         return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
@@ -208,6 +216,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
+        look=partial(look_at_pair, aligned),
     )
 
 

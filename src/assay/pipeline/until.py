@@ -46,7 +46,7 @@ class UntilDecided:
         self._passed = self._measured = self._finished = np.zeros((2, 0), dtype=np.int64)
         self._place: dict[tuple[int, str, int], int] = {}
         self._waiting: dict[int, Earlier] = {}
-        self._n_counted = 0
+        self._n_counted, self._is_over = 0, False
         self.decision = decide(Look(0), None, False)
         """Of the last look, or of the one that decided."""
 
@@ -73,9 +73,9 @@ class UntilDecided:
         for trial in earlier:
             self._count(*trial)
         if earlier:
-            self._look(is_last=False)
+            self._look_at_all()
         order = missing if self._keep_order else sorted(missing, key=self._turn)
-        order = [] if self.decision.is_decided else order
+        order = [] if self._is_over else order
         self._place = {self._key(spec): place for place, spec in enumerate(order)}
         return order
 
@@ -86,15 +86,20 @@ class UntilDecided:
             spec.prompt.id,
             has_passed(result),
         )
-        while not self.decision.is_decided and self._n_counted in self._waiting:
+        while not self._is_over and self._n_counted in self._waiting:
             self._count(*self._waiting.pop(self._n_counted))
             self._n_counted += 1
-            self._look(is_last=False)
-        return self.decision.is_decided
+            self._look_at_all()
+        return self._is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further trial is needed: it is decided, or more trials would not decide it."""
+        return self._is_over
 
     def finish(self) -> SequentialDecision:
         """Take the last look if every planned trial has finished; return the decision."""
-        if not self.decision.is_decided and self._n_counted == len(self._place):
+        if not self._is_over and self._n_counted == len(self._place):
             self._look(is_last=True)
         return self.decision
 
@@ -114,6 +119,19 @@ class UntilDecided:
             self._measured[place] += 1
             self._passed[place] += passed
 
+    def _look_at_all(self) -> None:
+        """Look; end the plan if every prompt has had its turn and repeats would add nothing."""
+        self._look(is_last=False)
+        if self.decision.repeats_are_idle and not self._is_over and self._is_whole_round():
+            self._look(is_last=True)
+            self._is_over = True
+
+    def _is_whole_round(self) -> bool:
+        counts = self._finished
+        if self._baseline is not None:
+            counts = counts[_FRESH:, counts[0] > 0]
+        return bool(counts.size and counts.min() == counts.max() > 0)
+
     def _look(self, *, is_last: bool) -> None:
         arms = [(self._passed[arm], self._measured[arm]) for arm in (0, 1)]
         both = (self._finished > 0).all(axis=0)
@@ -125,6 +143,7 @@ class UntilDecided:
             ]
             bounds = bound_difference(sides[0], sides[1])
         self.decision = self._decide(look_at_rates(arms[0], arms[1]), bounds, is_last)
+        self._is_over = self.decision.is_decided
 
 
 def has_passed(trial: Capture | TrialEntry) -> bool | None:
@@ -147,20 +166,20 @@ class UntilAllDecided:
         self._rules, self._key = rules, key
 
     def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
-        """Count what finished earlier; return the trials in their order, none if all is decided."""
+        """Count what finished earlier; return the trials in their order, none if all is over."""
         for key, rule in self._rules.items():
             rule.begin(
                 [spec for spec in missing if self._key(spec) not in self._rules.keys() - {key}]
             )
-        return [] if self._is_decided() else missing
+        return [] if self._is_over() else missing
 
     def add(self, spec: TrialSpec, result: Capture) -> bool:
         """Count a finished trial in every comparison that it belongs to."""
         own = self._rules.get(self._key(spec))
         for rule in self._rules.values() if own is None else (own,):
-            if not rule.decision.is_decided:
+            if not rule.is_over:
                 rule.add(spec, result)
-        return self._is_decided()
+        return self._is_over()
 
     def _is_decided(self) -> bool:
-        return all(rule.decision.is_decided for rule in self._rules.values())
+        return all(rule.is_over for rule in self._rules.values())
