@@ -313,7 +313,7 @@ STAYS = ("assay view ", "assay mock-model ")
 """Commands that serve until Ctrl-C."""
 CTRL_C = 130
 GATE_CODES = (0, 3, 4)
-"""What --fail-on may say about data that the examples make at random."""
+"""What --fail-on and --until may say about data that the examples make at random."""
 
 
 class Examples:
@@ -359,7 +359,8 @@ class Examples:
             assert "http://127.0.0.1" in process.stdout.readline(), process.communicate()[1]
             process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=120)
-        expected = (0, CTRL_C) if stays else GATE_CODES if "--fail-on" in line else (0,)
+        gated = "--fail-on" in line or "--until" in line
+        expected = (0, CTRL_C) if stays else GATE_CODES if gated else (0,)
         assert process.returncode in expected, f"{line}\n{stdout}\n{stderr}"
         return stdout
 

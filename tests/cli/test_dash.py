@@ -33,6 +33,7 @@ READERS = {
     "report": (["report", "a:{}", "-f", "junit"], "r.jsonl"),
     "plan": (["plan", "{}"], "r.jsonl"),
     "export": (["export", "sft", "{}", "-q"], "r.jsonl"),
+    "query": (["query", "SELECT id, pass FROM trials", "{}"], "r.jsonl"),
     "export kto": (["export", "kto", "{}", "-q"], "r.jsonl"),
     "schema": (["extract", "raw.jsonl", "-s", "{}", "-q"], "agent.json"),
 }

@@ -193,6 +193,8 @@ CASES: dict[str, tuple[str, ...]] = {
         *("compare", f"{EVIL}:rows.jsonl", "b:other.jsonl", "--fail-on", "regression"),
     ),
     "export": ("export", "sft", "rows.jsonl"),
+    "query": ("query", "SELECT * FROM steps", f"{EVIL}:rows.jsonl"),
+    "query wrong": ("query", EVIL, "rows.jsonl"),
     "fixtures": ("fixtures", "rows.jsonl", "-g", "grader.py", "-o", "fixtures"),
     "report": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-o", "r.html"),
     "report markdown": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-f", "markdown"),

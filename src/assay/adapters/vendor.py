@@ -78,6 +78,8 @@ class VendorAdapter:
     """The same in the user's HOME, which it does not see when it is isolated."""
     skills_folder = ".agents/skills"
     """Where it looks for skills, below a project and below HOME."""
+    instructions_file = "AGENTS.md"
+    """The file of a project that it reads before every task."""
     linger_s = 10.0
     offers_mcp_servers = True
     limited_linger_s = 10.0

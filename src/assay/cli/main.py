@@ -19,6 +19,7 @@ COMMANDS = {
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
     "export": "Export results as training data or as a table.",
+    "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
     "compare": "Compare runs, with confidence intervals and tests.",
     "report": "Report on runs as one HTML file, Markdown or JUnit.",

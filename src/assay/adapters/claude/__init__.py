@@ -70,6 +70,7 @@ class ClaudeAdapter(VendorAdapter):
         *(".claude/commands", ".claude/rules"),
     )
     skills_folder = ".claude/skills"
+    instructions_file = "CLAUDE.md"
 
     def command(self, ask: Ask) -> Command:
         """Start Claude Code for one turn, with every permission."""

@@ -47,6 +47,7 @@ class GeminiAdapter(VendorAdapter):
 
     name = "gemini"
     reads = ("GEMINI.md", ".gemini", ".agents")
+    instructions_file = "GEMINI.md"
     reads_in_home = (
         *(".gemini/GEMINI.md", ".gemini/settings.json", ".gemini/skills", ".gemini/commands"),
         *(".gemini/extensions", ".agents/skills"),
