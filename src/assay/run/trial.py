@@ -133,7 +133,7 @@ def _run(
         conversation.repetitive = getattr(world, "repetitive", False)
         conversation.trace = trace
         if spec.prompt.setup:
-            with _blaming_the_world(), _confinement(spec, places, world) as confinement:
+            with _blaming_the_world, _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
         before = _snapshot(spec, workspace)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
