@@ -21,6 +21,7 @@ from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import UNREADABLE, explain, read_lines
 from assay.records.setup import Problems, SetupReader
+from assay.records.trials import HINT
 from assay.records.views import (
     NO_AGENT,
     NO_FAILURE,
@@ -41,7 +42,6 @@ type Kind = Literal["capture", "trials"]
 type Fields = dict[str, tuple[Any, ...]]
 """A block of rows, a column for each field."""
 
-HINT = "assay compare reads the output of capture, grade or trials"
 TIMEOUT = Cause.AGENT_TIMEOUT.value
 NO_CATEGORY = "(uncategorized)"
 _RICHNESS = ("full", "messages-only", "minimal")

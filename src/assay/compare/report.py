@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,12 +28,14 @@ from assay.compare.pairs import (
     compare_pairs,
     count_clusters,
     differences,
+    look_at_pair,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import counted
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
+from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _FEWEST_RANKED = 3
@@ -51,6 +54,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_resamples: int | None = None
     """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
+    growing: bool = False
+    """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
 
 
 class Comparison(msgspec.Struct):
@@ -62,6 +67,8 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
+    look: Callable[[Pair], Look]
+    """Return what the sequential rule needs to know of a pair."""
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; the report shows what was found."""
@@ -72,9 +79,59 @@ class Comparison(msgspec.Struct):
         ]
         return found
 
+    def judge_at_any_look(self, margin: float) -> list[tuple[Pair, str, str]]:
+        """Judge the gate `regression` by the sequential rule; the verdicts say what it says.
+
+        Made for runs that grow: see CompareOptions.growing.
+        """
+        judged, found = self._judged_pairs(), list[tuple[Pair, str, str]]()
+        self.sections["gate"] = []
+        for pair in judged:
+            decision = decide_gate(
+                self.look(pair), margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
+            )
+            outcome, words = str(decision.outcome), decision.words
+            if unhealthy := self._unhealthy(pair):
+                outcome, words = "cannot-judge", unhealthy
+            use = describe_use(decision, self.sections["health"][pair.run_b]["graded"])
+            self.sections["gate"].append(
+                {"gate": "regression", "runA": pair.run_a, "runB": pair.run_b}
+                | {"outcome": outcome, "words": words}
+                | {"sequential": msgspec.to_builtins(use)}
+            )
+            self._replace_verdict(pair, decision)
+            found.append((pair, outcome, words))
+        self.sections["notes"].append(
+            "intervals and p-values of the tables hold for one look; the gate holds at every look"
+        )
+        return found
+
+    def _replace_verdict(self, pair: Pair, decision: SequentialDecision) -> None:
+        """Put the sequential decision in place of a verdict that looking often would spoil."""
+        codes = {"pass": "same", "fail": "worse"}
+        words = f"{decision.outcome}: {decision.words}"
+        code = codes.get(decision.outcome, "not-enough-data")
+        new = {"code": code, "words": words, "nMorePrompts": None}
+        for shown in (*self.sections["verdict"], *self.sections["pairs"]):
+            if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
+                continue
+            if "verdict" in shown:
+                shown["verdict"] = new
+            else:  # an unhealthy measurement keeps its own words
+                shown |= new if shown["healthy"] else {}
+
+    def _judged_pairs(self) -> list[Pair]:
+        return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+
+    def _unhealthy(self, pair: Pair) -> str | None:
+        """Say which measurement cannot be believed; None if both can."""
+        health = self.sections["health"]
+        unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+        return f"the measurement of {' and '.join(unhealthy)} is unhealthy" if unhealthy else None
+
     def _judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Yield the outcome of each; what is unhealthy cannot be judged."""
-        judged = [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+        judged = self._judged_pairs()
         for pair in judged:
             result = judge_gate(
                 gate,
@@ -84,11 +141,9 @@ class Comparison(msgspec.Struct):
                 n_judged=len(judged),
                 bounds=pair.gate_bounds,
             )
-            health = self.sections["health"]
-            unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+            unhealthy = self._unhealthy(pair)
             if unhealthy and result.outcome != "cannot-judge":
-                words = f"the measurement of {' and '.join(unhealthy)} is unhealthy"
-                yield pair, "cannot-judge", words
+                yield pair, "cannot-judge", unhealthy
             else:
                 yield pair, result.outcome, result.words
 
@@ -123,15 +178,18 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
     aligned = align(runs)
     trials = runs[0].kind == "trials"
-    warnings = differences(aligned)
+    warnings = differences(aligned, growing=options.growing)
     totals = _totals(aligned, options)
     pairs = compare_pairs(
         aligned,
         margin=options.margin,
         seed=options.seed,
         n_resamples=options.n_resamples or N_RESAMPLES,
+        growing=options.growing,
     )
-    health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
+    health = {
+        run.label: check_health(aligned, i, growing=options.growing) for i, run in enumerate(runs)
+    }
     sections: dict[str, Any] = {
         "verdict": [_verdict(pair, health) for pair in pairs],
         "health": health,
@@ -153,6 +211,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
+        look=partial(look_at_pair, aligned),
     )
 
 
@@ -286,10 +345,10 @@ _FEW_IDS = 3
 _MOST_IDS = 100
 
 
-def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
+def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) -> dict[str, Any]:
     """Count what was planned, run and graded, and name what is wrong."""
     run = aligned.runs[run_number]
-    missing = len(aligned.ids) - len(run.ids)
+    missing = 0 if growing else len(aligned.ids) - len(run.ids)
     # A prompt that only other runs have was planned here too, with as many trials as any.
     per_prompt = int(run.k.max()) if len(run.k) else 1
     planned = int(run.k.sum()) + missing * per_prompt

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.compare.columns import (
-    HINT,
     TIMEOUT,
     Block,
     ColumnReader,
@@ -28,6 +27,7 @@ from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
+from assay.records.trials import HINT
 from assay.records.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 

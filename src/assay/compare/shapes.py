@@ -12,6 +12,7 @@ from assay.compare.pairs import Pair
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
 from assay.stats.rates import Interval
+from assay.stats.sequential import SequentialUse
 from assay.stats.verdict import GateChances, VerdictCode
 
 type Limits = tuple[float, float]
@@ -297,8 +298,10 @@ class GateOutcome(_Shape, kw_only=True):
     gate: str
     run_a: str
     run_b: str
-    outcome: Literal["pass", "fail", "cannot-judge"]
+    outcome: Literal["pass", "fail", "cannot-judge", "go-on"]
     words: str
+    sequential: SequentialUse | UnsetType = UNSET
+    """With --sequential."""
 
 
 class _Report(_Shape, kw_only=True):

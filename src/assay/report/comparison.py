@@ -55,6 +55,8 @@ def gate_lines(sections: dict[str, Any]) -> Iterator[str]:
     for judged in sections.get("gate", ()):
         pair = f"{judged['runB']} against {judged['runA']}"
         words = f"Gate {judged['gate']}, {pair}: {judged['outcome']} ({judged['words']})"
+        if used := judged.get("sequential"):
+            words = f"{words}; {used['words']}"
         yield visible_line(words)
 
 

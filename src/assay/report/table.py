@@ -105,7 +105,7 @@ def write_table(rows: Iterable[TableRow], out: BinaryIO, suffix: str) -> None:
 
 def check_parquet() -> None:
     """Refuse to start without what writes Parquet."""
-    _duckdb()
+    duckdb_module("Parquet", "; or write .csv or .jsonl")
 
 
 def _write_csv(rows: Iterable[TableRow], out: BinaryIO) -> None:
@@ -123,7 +123,7 @@ def _cell(value: Any) -> Any:
 
 def _write_parquet(rows: Iterable[TableRow], out: BinaryIO) -> None:
     """Let DuckDB convert a file of JSON lines: rows are never all in memory."""
-    duckdb = _duckdb()
+    duckdb = duckdb_module()
     with named_temporary_file() as lines, temporary_folder("assay-table-") as folder:
         write_table(rows, lines, ".jsonl")
         lines.flush()
@@ -141,12 +141,13 @@ def _write_parquet(rows: Iterable[TableRow], out: BinaryIO) -> None:
                 out.write(block)
 
 
-def _duckdb() -> Any:
+def duckdb_module(purpose: str = "SQL", instead: str = "") -> Any:
+    """Return DuckDB, which is an extra; say how to install it where it is missing."""
     try:
-        import duckdb  # late: an extra, and slow to load
+        import duckdb  # late: slow to load
     except ImportError as error:
-        msg = f"Parquet needs {error.name}"
-        hint = "in a checkout of Assay: pip install '.[query]'; or write .csv or .jsonl"
+        msg = f"{purpose} needs {error.name}"
+        hint = f"in a checkout of Assay: pip install '.[query]'{instead}"
         raise PluginError(msg, hint=hint) from error
     return duckdb
 

@@ -1,0 +1,178 @@
+"""assay query: SQL over result files."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from assay.cli.group import examples
+from assay.cli.output import refuse_existing, refuse_same_file, whole_output
+from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
+from assay.cli.runs import name_runs, pipes_as_files
+from assay.compare.columns import detect_kind
+from assay.errors import UsageError
+from assay.records.files import temporary_folder
+from assay.records.text import visible_line
+from assay.report.query import Database, open_database
+
+_ROWS_AT_ONCE = 500
+_WIDEST_CELL = 60
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".txt": "table"}
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    sql: str
+    files: tuple[str, ...]
+    style: str | None
+    output: Path | None
+    overwrite: bool
+    debug: bool
+
+
+@click.command(
+    short_help="Ask questions of result files in SQL.",
+    epilog=examples(
+        'assay query "SELECT id, pass, cost_usd FROM trials ORDER BY cost_usd DESC" results.jsonl',
+        'assay query "SELECT tool, count(*) AS n FROM tools GROUP BY tool" results.jsonl -f csv',
+        'assay query "DESCRIBE steps" results.jsonl',
+    ),
+)
+@click.argument("sql")
+@click.argument("files", nargs=-1)
+@output_option
+@overwrite_option
+@click.option(
+    "-f",
+    "--format",
+    "style",
+    type=click.Choice(["table", "csv", "jsonl", "parquet"]),
+    help="How the rows are written; parquet needs -o. Default: by the suffix of the output "
+    "(.csv, .jsonl, .parquet), otherwise a table.",
+)
+@debug_option
+@help_option
+def command(**given: Any) -> None:
+    """Run SQL over FILES, results of `assay capture`, `grade` or `trials` (- is stdin).
+
+    \b
+      trials  one row per trial: prompt, answer, verdict, cause, cost, tokens, model
+      steps   one row per step of a trajectory: thoughts, messages, tool calls, plans
+      tools   the tool calls among them: tool, input, output, exit code, duration
+      grades  one row per grader and trial
+
+    The files are read as they are; nothing is imported. The dialect is that of DuckDB: input in
+    steps and tools is JSON, so that input->>'$.command' is its field command. A table shows the
+    first 60 characters of a cell; the other formats have all of it.
+    """
+    options = _Options(**given)
+    if not options.files:
+        raise UsageError(_no_files(options.sql))
+    style = _style(options)
+    named = name_runs(options.files, ())
+    for _, path in named:
+        refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
+    with pipes_as_files(named) as paths:
+        files = [(label, path, detect_kind(path)) for label, path in paths]
+        with (
+            open_database(files) as database,
+            whole_output(options.output, overwrite=options.overwrite) as out,
+        ):
+            _write(database, options.sql, style, out)
+
+
+def _no_files(sql: str) -> str:
+    if Path(sql).suffix == ".jsonl" or os.access(sql, os.F_OK):
+        return 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
+    return "No files given. Name one or more result files, or - for stdin."
+
+
+def _style(options: _Options) -> str:
+    suffix = options.output.suffix.lower() if options.output else ""
+    style = options.style or _SUFFIXES.get(suffix, "table")
+    if style == "parquet" and (options.output is None or str(options.output) == "-"):
+        msg = "-f parquet needs -o FILE: Parquet cannot be written to a terminal or a pipe."
+        raise UsageError(msg)
+    return style
+
+
+def _write(database: Database, sql: str, style: str, out: BinaryIO) -> None:
+    if style == "parquet":
+        _write_parquet(database, sql, out)
+        return
+    result = database.run(sql)
+    if result.description is None:  # a statement without rows
+        return
+    names = [column[0] for column in result.description]
+    rows = _rows(database, result)
+    if style == "jsonl":
+        _write_jsonl(names, [str(column[1]) == "JSON" for column in result.description], rows, out)
+    elif style == "csv":
+        text = io.TextIOWrapper(out, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(names)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+        text.detach()
+    else:
+        _write_table(names, rows, out)
+
+
+def _rows(database: Database, result: Any) -> Iterator[tuple[Any, ...]]:
+    while rows := database.fetch(result, _ROWS_AT_ONCE):
+        yield from rows
+
+
+def _write_parquet(database: Database, sql: str, out: BinaryIO) -> None:
+    with temporary_folder("assay-query-") as folder:
+        made = Path(folder, "rows.parquet")
+        database.write(sql, made, "FORMAT parquet, COMPRESSION zstd")
+        with made.open("rb") as file:
+            while block := file.read(1 << 20):
+                out.write(block)
+
+
+def _write_jsonl(
+    names: list[str], are_json: list[bool], rows: Iterator[tuple[Any, ...]], out: BinaryIO
+) -> None:
+    for row in rows:
+        cells = {
+            name: msgspec.Raw(value.encode()) if is_json and value is not None else value
+            for name, is_json, value in zip(names, are_json, row, strict=True)
+        }
+        out.write(msgspec.json.encode(cells) + b"\n")
+
+
+def _write_table(names: list[str], rows: Iterator[tuple[Any, ...]], out: BinaryIO) -> None:
+    """Write columns as wide as the first rows need; all rows are written."""
+    first = [_cells(row) for _, row in zip(range(_ROWS_AT_ONCE), rows, strict=False)]
+    heads = [visible_line(name) for name in names]
+    widths = [max(map(len, column)) for column in zip(heads, *first, strict=True)]
+
+    def line(cells: list[str]) -> bytes:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join(padded).rstrip().encode("utf-8", "replace") + b"\n"
+
+    out.write(line(heads) + line(["-" * width for width in widths]))
+    out.writelines(map(line, first))
+    out.writelines(line(_cells(row)) for row in rows)
+
+
+def _cells(row: tuple[Any, ...]) -> list[str]:
+    return [_short(visible_line(str(_cell(value)))) for value in row]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST_CELL else f"{text[: _WIDEST_CELL - 1]}…"
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value
