@@ -22,6 +22,7 @@ from itertools import product
 import numpy as np
 
 from assay.stats.distributions import binomial_pmf, normal_quantile
+from assay.stats.drift import measure_drift
 from assay.stats.means import (
     bca_mean_interval,
     constant_share_interval,
@@ -36,6 +37,7 @@ from assay.stats.paired import (
 )
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import Difficulty
+from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
 from assay.stats.rates import bound_difference, rate_interval, wilson_interval
 from assay.stats.sequential import (
     Look,
@@ -70,7 +72,7 @@ class Study:
             return min(shares) >= floor
         if self.goal.startswith("cost"):
             return float(np.mean(shares)) <= float(self.goal.removeprefix("cost"))
-        level = 0.025 if self.goal == "alarm25" else 0.05
+        level = {"alarm25": 0.025, "alarm100": 0.1, "alarm200": 0.2}.get(self.goal, 0.05)
         ceiling = level + 3.0 * (level * (1.0 - level) / self.n_repeats) ** 0.5
         return self.goal == "info" or max(shares) <= ceiling
 
@@ -148,6 +150,7 @@ def run_studies(settings: Settings) -> Iterator[Study]:
     yield from study_clusters(settings)
     yield study_several_runs(settings)
     yield from study_sequential(settings)
+    yield from study_pooled(settings)
 
 
 def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
@@ -625,6 +628,138 @@ def fixed_gate(margin: float, look: Look, is_last: bool) -> SequentialDecision:
 def fixed_prompts(variance: float, effect: float, errors: tuple[float, float]) -> int:
     reach = sum(normal_quantile(1.0 - error) for error in errors)
     return int(np.ceil(variance * (reach / effect) ** 2))
+
+
+def study_pooled(settings: Settings) -> Iterator[Study]:
+    """A branch with few trials against a baseline of many builds."""
+    yield from study_pooled_level(settings)
+    yield study_fresh_trials(settings)
+    yield study_allocation(settings)
+    yield study_drift(settings)
+    yield from study_recipe(settings)
+
+
+MANY_TRIALS = (20, (1, 1, 20))
+"""Trials of a prompt in the baseline: 20, or 20 for a third of them and 1 for the rest."""
+
+
+def study_pooled_level(settings: Settings) -> Iterator[Study]:
+    size = settings.n_null_pairs // 3
+    alarm = Study("pooled: verdict better/worse, identical agents", "alarm", size)
+    held = Study("pooled: difference of rates", "floor", size)
+    passes = Study("pooled: regression passes, truth = -margin", "alarm25", size)
+    fails = Study("pooled: regression fails, truth = -margin", "alarm25", size)
+    grid = product((30, 100), (0.8, 0.95), (0.2, 0.8), (1, 3), MANY_TRIALS)
+    for n, p, icc, k, many in grid:
+        key = (n, p, icc, k, many)
+        equal = list(draw_pooled(settings.rng, (size, n), (p, p), icc, (k, many)))
+        codes = [judge_difference(pair, margin=0.0).code for pair in equal]
+        alarm.points[key] = share(codes, "better", "worse")
+        held.points[key] = float(np.mean([pair.interval.contains(0.0) for pair in equal]))
+        for margin, few in product((0.05, 0.1), (False, True)):
+            worse = draw_pooled(settings.rng, (size, n), (p, p - margin), icc, (k, many), few=few)
+            outcomes = judge_all("regression", list(worse), margin)
+            where = (*key, margin, "few prompts" if few else "all prompts")
+            passes.points[where], fails.points[where] = (
+                share(outcomes, "pass"),
+                share(outcomes, "fail"),
+            )
+    yield from (alarm, held, passes, fails)
+
+
+def draw_pooled(
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    rates: tuple[float, float],
+    icc: float,
+    trials: tuple[int, object],
+    *,
+    few: bool = False,
+) -> Iterator[PairedDifference]:
+    """Compare a branch with a baseline; few: the loss is all in few prompts, which always fail."""
+    k, many = trials
+    for hard in draw_difficulty(rng, shape, rates[0], icc):
+        worse = hard * (rates[1] / rates[0])
+        if few:
+            worse = np.where(rng.random(shape[1]) < 1.0 - rates[1] / rates[0], 0.0, hard)
+        pooled = rng.choice(np.atleast_1d(many), shape[1])
+        fresh = np.full(shape[1], k)
+        runs = (rng.binomial(pooled, hard), pooled), (rng.binomial(fresh, worse), fresh)
+        yield compare_rates(*runs, seed=1)
+
+
+def study_fresh_trials(settings: Settings) -> Study:
+    """Fresh trials until an unchanged agent passes in 80 %, as a share of those of two runs."""
+    study = Study("pooled: fresh trials, against those of two runs", "cost0.3334")
+    for margin in (0.05, 0.1):
+
+        def prompts_for_80(many: int, margin: float = margin) -> int:
+            def passes(n: int) -> bool:
+                pairs = draw_pooled(settings.rng, (300, n), (0.8, 0.8), 0.5, (1, many))
+                return share(judge_all("regression", list(pairs), margin), "pass") >= 0.8
+
+            low, high = 10, 1000
+            while high - low > 0.03 * high:
+                middle = (low + high) // 2
+                low, high = (low, middle) if passes(middle) else (middle, high)
+            return high
+
+        alone, pooled = prompts_for_80(1), prompts_for_80(20)
+        study.points[margin, f"{pooled} instead of {2 * alone}"] = pooled / (2 * alone)
+    return study
+
+
+def study_allocation(settings: Settings) -> Study:
+    """Variance of the branch's mean with allocated trials, as a share of that with equal ones."""
+    study = Study("allocated trials: variance, against equal ones", "cost0.9")
+    for n, k, many in product((30, 50, 100), (2, 3, 5), (5, 20, 50)):
+        equal = allocated = 0.0
+        for hard in draw_difficulty(settings.rng, (200, n), 0.8, 0.5):
+            counts = settings.rng.binomial(many, hard), np.full(n, many)
+            trials = allocate_trials(trial_spread(*counts), k)
+            equal += float((hard * (1.0 - hard) / k).sum())
+            allocated += float((hard * (1.0 - hard) / trials).sum())
+        study.points[n, k, many] = allocated / equal
+    return study
+
+
+def study_drift(settings: Settings) -> Study:
+    """Builds that do not differ: each drift is false."""
+    size = settings.n_null_pairs // 3
+    study = Study("drift found, builds that are alike", "alarm", size)
+    grid = product((20, 50, 100), (2, 3, 10), (1, 5), ((0.8, 0.5), (0.95, 0.2), (0.5, 0.0)))
+    for n, n_builds, k, (p, icc) in grid:
+        measured = np.full((n, n_builds), k)
+        found = 0
+        for hard in draw_difficulty(settings.rng, (size, n), p, icc):
+            passes = settings.rng.binomial(measured, hard[:, None])
+            found += measure_drift(passes, measured).found
+        study.points[n, n_builds, k, p, icc] = found / size
+    return study
+
+
+RECIPE = {30: 0.18, 40: 0.14, 50: 0.12, 100: 0.08}
+"""The margin of docs/ci.md by the number of prompts; at most 8 trials, builds of 8."""
+
+
+def study_recipe(settings: Settings) -> Iterator[Study]:
+    """The gate of docs/ci.md: builds of an unchanged agent, and of one that is worse by 0.1."""
+    size = max(200, settings.n_null_pairs // 3)
+    red = Study("recipe: unchanged agent is red or undecided", "alarm100", size)
+    missed = Study("recipe: a loss of 10 points passes", "alarm200", size)
+    for (n, margin), builds in product(RECIPE.items(), (1, 3)):
+        found = simulate_pooled_gate(
+            Difficulty(0.8, 0.5),
+            np.full(n, 8 * builds),
+            np.full(n, 8),
+            margin=margin,
+            difference=0.1,
+            n_repeats=size,
+        )
+        key = (n, margin, builds, round(found.good_trials), round(found.bad_trials))
+        red.points[key] = 1.0 - found.good_passes
+        missed.points[key] = 1.0 - found.bad_stopped
+    yield from (red, missed)
 
 
 def draw_pairs(

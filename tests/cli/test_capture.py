@@ -281,7 +281,7 @@ def test_progress_goes_to_stderr_and_data_to_stdout(
 ) -> None:
     done = assay("capture", prompts("a", "!do exit 3"), "-s", agent(), "--progress")
     assert len(done.rows) == 2
-    for words in ("✓ p0", "! p1", "agent_crash", "2/2"):
+    for words in ("✓ p0", "! p1", "agent crashed", "2/2"):
         assert words in done.stderr
     quiet = assay("capture", prompts("a"), "-s", agent(), "-q")
     assert quiet.stderr == ""

@@ -472,7 +472,7 @@ def test_an_unhealthy_measurement_cannot_be_judged(assay: Callable, run: Callabl
     assert "the measurement of b is unhealthy" in done.stderr
     assert "UNHEALTHY: 20% of the planned trials are not measured" in done.stdout
     assert done.stdout.index("UNHEALTHY") < done.stdout.index("| run |")
-    assert "20 not measured (provider)" in done.stdout
+    assert "20 not measured (provider error)" in done.stdout
 
 
 def test_the_worst_of_several_runs_decides(assay: Callable, run: Callable):

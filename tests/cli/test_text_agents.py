@@ -276,7 +276,7 @@ def test_headless_in_capture_says_that_turns_forget(
 def test_extract_shows_a_failed_trial_as_failed(assay: Callable, prompts: Callable) -> None:
     raw = assay("run", prompts("exit 7", "true"), "--shell", 'echo x; eval "$PROMPT"')
     shown = assay("extract", "--progress", stdin=raw.stdout).stderr.splitlines()
-    assert shown[0] == "! p0: 1 step - agent_crash: ended with exit code 7"
+    assert shown[0] == "! p0: 1 step - agent crashed: ended with exit code 7"
     assert shown[1] == "✓ p1: 1 step"
 
 

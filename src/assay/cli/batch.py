@@ -1,10 +1,10 @@
 """What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -30,7 +30,8 @@ from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
 from assay.pipeline.row_settings import RowSettings
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
-from assay.records.capture import Capture, TrialEntry
+from assay.records.capture import Allocation, Capture, TrialEntry
+from assay.records.live import LiveFile
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
@@ -43,6 +44,17 @@ if TYPE_CHECKING:
     from assay.cli.debug import DebugTrace
 
 
+type Allocate = Callable[[list[str]], Mapping[str, Allocation]]
+"""Says for each id of a prompt how many trials it gets, and why."""
+
+
+class Repeats(NamedTuple):
+    """How often each prompt is run: k times, or as often as is allocated to it."""
+
+    k: int
+    allocate: Allocate | None = None
+
+
 class CommandBatch:
     """The batch of one command line, its progress and its exit code; k trials of each prompt."""
 
@@ -53,13 +65,14 @@ class CommandBatch:
         benchmark: PluginRef,
         *,
         graders: Sequence[PluginRef] = (),
-        k: int | None = None,
+        k: "int | Repeats | None" = None,
         keep_raw: bool = True,
         turns_alone: bool = False,
     ) -> None:
         """turns_alone: a text agent is told nothing of earlier turns, as in the seed's `run`."""
         self._options = options
         refuse_inputs(options.output, *options.prompts, options.schema, options.mcp)
+        k, allocate = k if isinstance(k, Repeats) else (k, None)
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self._doubts, self._n_grader_failures = Doubts(), 0
@@ -80,8 +93,11 @@ class CommandBatch:
         refuse_inputs(options.output, *(ref.options.get("path") for ref in self.own.graders))
         is_graded = bool(graders or self.own.graders)
         self.resume = resume_of(options, graders, k, self._note_graded, is_graded=is_graded)
+        if allocate is not None:
+            given = allocate([prompt.id for prompt, _ in chosen])
+            self.resume = msgspec.structs.replace(self.resume, allocation=given)
         self.batch = Batch(
-            specs=plan(chosen, names, shared, k, self.own.of),
+            specs=plan(chosen, names, shared, k, self.own.of, self.resume.allocation),
             run_token=shared.run_token,
             resume=self.mode == "resume",
             workers=options.concurrency,
@@ -127,18 +143,33 @@ class CommandBatch:
         """Make the progress display and print what will run."""
         options, k = self._options, self._k
         plain = options.progress or options.debug
-        shown = Progress(len(missing), plain=plain, quiet=options.quiet, as_json=options.as_json)
+        shown = Progress(
+            len(missing),
+            plain=plain,
+            quiet=options.quiet,
+            as_json=options.as_json,
+            agent=self._agent.name,
+            live=live_file(options.output),
+        )
+        shown.tally.n_before = len(self.batch.specs) - len(missing)
+        shown.tally.budget_usd = options.max_cost
         shown.doubts, shown.tally.n_grader_failures = self._doubts, self._n_grader_failures
         shown.expect([spec.prompt.id for spec in missing], each=k)
         if self._forgets and self._talks:
             shown.doubts.said.add(FORGETS)
-        n_prompts = len(self.batch.specs) // (k or 1)
+        n_prompts = len({spec.prompt.id for spec in self.batch.specs})
         loaded, trials = counted_noun(n_prompts, "prompt"), counted_noun(len(missing), "trial")
-        to_run = f"{len(missing)} to run" if k is None else f"{k} trials of each, {trials} to run"
+        to_run = f"{len(missing)} to run" if k is None else f"{self._per_prompt()}, {trials} to run"
         shown.say(f"Loaded {loaded} from {self._source}; {to_run}")
         shown.say(f"Agent: {visible_line(self._agent.name)}; concurrency: {options.concurrency}")
         shown.say(f"Output: {options.output or 'stdout'}")
         return shown
+
+    def _per_prompt(self) -> str:
+        numbers = [given.trials for given in self.resume.allocation.values()]
+        if not numbers:
+            return f"{self._k} trials of each"
+        return f"{min(numbers)} to {max(numbers)} trials of each, {self._k} on average"
 
     def _note_graded(self, judged: Capture | TrialEntry) -> None:
         """Count what graders say of trials that finished in an earlier run."""
@@ -202,6 +233,11 @@ class CommandBatch:
         has_hints = all(spec.prompt.hint for spec in self.batch.specs)
         to = visible_line(shlex.quote(str(output.with_suffix(".graded.jsonl"))))
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+
+
+def live_file(output: Path | None) -> LiveFile | None:
+    """The file that tells a viewer how far the run is; not beside a pipe or a device."""
+    return LiveFile(output) if output is not None and output.is_file() else None
 
 
 def _say_ungraded(n: int) -> None:
@@ -273,7 +309,9 @@ def debug_trace(options: BatchOptions) -> "DebugTrace | None":
 
 
 def plan_captures(
-    ctx: click.Context, options: CaptureOptions, k: int | None = None
+    ctx: click.Context,
+    options: CaptureOptions,
+    k: int | Repeats | None = None,
 ) -> tuple[CommandBatch, CaptureTrial]:
     """Read prompts, agent and graders of capture or trials; a benchmark's graders come first."""
     refuse_inputs(options.output, *options.graders)

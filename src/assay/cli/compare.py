@@ -17,7 +17,6 @@ from assay.cli.output import (
     open_stdout,
     refuse_existing,
     refuse_same_file,
-    unguarded,
     whole_output,
 )
 from assay.cli.parameters import (
@@ -32,6 +31,7 @@ from assay.cli.parameters import (
     seed_option,
 )
 from assay.cli.runs import Named, name_runs, pipes_as_files
+from assay.cli.tables import draw_table, terminal
 from assay.errors import InputError
 from assay.report.comparison import (
     advice_lines,
@@ -39,6 +39,7 @@ from assay.report.comparison import (
     gate_lines,
     health_lines,
     markdown,
+    outcome_words,
     tables,
     verdict_lines,
     write_json,
@@ -300,32 +301,26 @@ def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
 
 
 def _show(sections: dict[str, Any], file: TextIO) -> None:
-    """Draw tables for a person at a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    # In a file or a pipe nobody scrolls, and a cut cell cannot be read.
-    console = Console(file=unguarded(file), width=None if file.isatty() else 160, highlight=False)
+    """Draw tables for a person at a terminal; the verdict comes last, where it stays on screen."""
+    console = terminal(file)
     for line in health_lines(sections):
-        console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
+        console.print(line, style="red" if "UNHEALTHY" in line else "dim", overflow="fold")
+    for title, header, rows in tables(sections):
+        if rows:
+            draw_table(console, title, header, rows)
+    for line in (*flip_lines(sections), *advice_lines(sections)):
+        console.print(line, style="dim", overflow="fold")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
     for code, text in verdict_lines(sections):
-        console.print(escape(text), style=f"bold {colours.get(code, 'yellow')}")
-    for title, header, rows in tables(sections):
-        table = Table(*map(escape, header), title=escape(title), title_justify="left")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
-    for line in (*flip_lines(sections), *advice_lines(sections)):
-        console.print(escape(line), style="dim")
+        console.print(text, style=f"bold {colours.get(code, 'yellow')}", overflow="fold")
 
 
 def _exit_code(judged: "Sequence[tuple[Pair, str, str]]", gate: "GateName | None") -> int:
     """Print the outcomes of a gate; the worst one decides."""
     worst = 0
     for pair, outcome, reason in judged:
+        words = outcome_words(outcome)
         if gate is not None:
-            click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({reason})", err=True)
+            click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {words} ({reason})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "go-on": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]  # the exit codes, in the order of the ranks above

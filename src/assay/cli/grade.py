@@ -1,6 +1,8 @@
 """assay grade: rows in, the same rows with a verdict out."""
 
+import shlex
 import time
+from array import array
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -118,6 +120,8 @@ def command(**given: Any) -> None:
         click.echo(line, err=True)
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
+        if options.output is not None and (result := tally.result(options.output)):
+            click.echo(result, err=True)
     if tally.n_broken:
         what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
         first = "" if tally.doubts.tell_failure else f". The first: {tally.first_broken}"
@@ -209,11 +213,16 @@ class _Tally:
         self.n_ungraded = 0
         self.first_broken = ""
         self.has_trials = False
+        self._passes, self._measured = array("I"), array("I")
+        """Of each row: how many trials passed, and how many were measured."""
         self.doubts = Doubts()
 
     def add(self, row: GradedRow) -> None:
         self.has_trials |= row.trials is not None
         self.n_ungraded += not row.is_graded
+        scores = [verdict.score for verdict in row.verdicts if verdict.score is not None]
+        self._measured.append(len(scores))
+        self._passes.append(sum(score.pass_ for score in scores))
         for name, verdict in _named(row):
             score, broken = verdict.score, verdict.broken
             if verdict.grades or broken:
@@ -225,6 +234,18 @@ class _Tally:
             elif broken:
                 self.n_broken += 1
                 self.first_broken = self.first_broken or f"{name}: {_first(broken)}"
+
+    def result(self, output: Path) -> str:
+        """The pass rate with its interval, and what to do next."""
+        if not self.n_graded or self.n_before:
+            return ""
+        from assay.stats.rates import rate_interval  # late: numpy
+
+        rate, ends = rate_interval(self._passes, self._measured)
+        words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
+        name = visible_line(shlex.quote(str(output)))
+        following = f" Next: assay view {name}" if output.is_file() else ""
+        return f"Pass rate {rate:.0%}{words}.{following}"
 
     def summary(self, target: str) -> str:
         what = "trials " if self.has_trials else ""

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "Report on runs as one HTML file, Markdown or JUnit.",
     "view": "Show runs in a browser, live while they are written.",
     "trigger": "Measure whether an agent uses a skill when it should, and only then.",
+    "baseline": "Pool the builds of main, to compare branches with.",
     "plan": "Compute how many prompts and trials a comparison needs.",
     "agents": "List the known agents: installed or not, and what is captured.",
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",

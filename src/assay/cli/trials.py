@@ -1,11 +1,12 @@
 """assay trials: every prompt several times, for pass@k, or until a gate is decided."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.batch import CommandBatch, plan_captures
+from assay.cli.batch import Allocate, CommandBatch, Repeats, plan_captures
 from assay.cli.group import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
@@ -23,6 +24,7 @@ from assay.cli.parameters import InFile, Number, WithProgram, help_option, stdin
 from assay.cli.progress import Progress
 from assay.pipeline.batch import run_batch
 from assay.pipeline.trials import TrialRows
+from assay.records.capture import Allocation
 
 if TYPE_CHECKING:
     from assay.cli.gate import TrialsGate
@@ -33,6 +35,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     until: str | None
     against: Path | None
     margin: float
+    allocate: Path | None
 
 
 @click.command(
@@ -77,6 +80,14 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     metavar="RATE",
     help="Smallest loss in pass rate that --until decided must find. Default: 0.02.",
 )
+@click.option(
+    "--allocate",
+    type=InFile(exists=True),
+    metavar="FILE",
+    help="Run prompts whose results vary in this baseline, or earlier run, more often than those "
+    "that always pass or fail, which are run at least once; -k is the mean. Default: run all "
+    "prompts equally often.",
+)
 @stdin_option
 @with_options(benchmark_options, run_options)
 @help_option
@@ -89,7 +100,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     """
     options = TrialsOptions(**values)
     _check_usage(options)
-    planned, work = plan_captures(ctx, options, options.k)
+    planned, work = plan_captures(ctx, options, Repeats(options.k, _allocator(options)))
     gate = _open_gate(options, planned)
     mode, resume = planned.mode, planned.resume
     with (
@@ -114,7 +125,30 @@ def _check_usage(options: TrialsOptions) -> None:
     if options.until and options.output is None:
         msg = "--until decided needs -o FILE."
         raise click.UsageError(msg)
-    refuse_inputs(options.output, options.against)
+    refuse_inputs(options.output, options.against, options.allocate)
+
+
+def _allocator(options: TrialsOptions) -> Allocate | None:
+    """Return what gives each prompt its number of trials, if they are not all alike."""
+    path = options.allocate
+    if path is None:
+        return None
+    from assay.pipeline.baseline import allocate  # late: numpy
+
+    def allocated(ids: list[str]) -> Mapping[str, Allocation]:
+        given = allocate(path, ids, options.k)
+        if not options.quiet and not options.as_json and given:
+            once = sum(each.trials == 1 for each in given.values())
+            most = max(each.trials for each in given.values())
+            total = sum(each.trials for each in given.values())
+            click.echo(
+                f"Allocated {total} trials by the spread in {path}: {once} of {len(given)} prompts "
+                f"get one, the others up to {most}",
+                err=True,
+            )
+        return given
+
+    return allocated
 
 
 def _open_gate(options: TrialsOptions, planned: CommandBatch) -> "TrialsGate | None":

@@ -372,7 +372,10 @@ class _Trigger:
     def _run(self, arms: Sequence[_Arm]) -> None:
         first = arms[0].batch
         work = CaptureTrial(
-            [self._grader], self.options.retries, debug_trace(self.options), until=self._rule
+            [self._grader],
+            self.options.retries,
+            debug_trace(self.options),
+            until=self._rule,
         )
         freeze([self._grader])
         plans = [arm.batch.batch for arm in arms]

@@ -69,11 +69,13 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
     notes += _different_inputs(aligned)
     notes += _different_clusters(aligned)
     notes += _different_graders(runs)
-    ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
+    # A pooled baseline has more trials than any run, an allocated run unequally many: on purpose.
+    fixed = [run for run in runs if len(run.k) and run.builds is None and not run.allocated]
+    ks = {run.label: sorted(set(run.k.tolist())) for run in fixed}
     unequal = len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values())
     if unequal and not growing:
         notes.append("trials per prompt differ: " + _list(ks))
-    mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}
+    mixed = {run.label: run.agent_names for run in runs if run.mixes_agents}
     if mixed:
         notes.append("a run mixes agents or versions: " + _list(mixed))
     notes += _different_versions(runs)
@@ -142,9 +144,9 @@ _MOST_VERSIONS = 4
 def _different_versions(runs: Sequence[Run]) -> list[str]:
     """Name adapters that two runs used in different versions."""
     notes = []
-    for adapter in sorted({agent[0] for run in runs for agent in run.agents}):
+    for adapter in sorted({agent[0] for run in runs for agent in run.distinct_agents}):
         versions = {
-            run.label: sorted({a[1] or "unknown" for a in run.agents if a[0] == adapter})
+            run.label: sorted({a[1] or "unknown" for a in run.distinct_agents if a[0] == adapter})
             for run in runs
         }
         used = {label: seen for label, seen in versions.items() if seen}

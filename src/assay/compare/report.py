@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from assay.compare import describe
+from assay.compare.builds import builds_section, read_builds
 from assay.compare.columns import Kind, detect_kind
 from assay.compare.head_to_head import (
     Totals,
@@ -176,6 +177,8 @@ def load_runs(
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
+    for run in runs:
+        run.builds = read_builds(run)
     aligned = align(runs)
     trials = runs[0].kind == "trials"
     warnings = differences(aligned, growing=options.growing)
@@ -365,6 +368,7 @@ def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) ->
         "setupProblems": [_setup_problem(problem) for problem in health.setup_problems],
         "healthy": not problems,
         "problems": problems,
+        **builds_section(run),
     }
 
 

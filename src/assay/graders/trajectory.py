@@ -1,4 +1,4 @@
-"""Built-in `tools`, `skill` and `trigger`: what the agent did on its way, from the trajectory."""
+"""Built-in `tools`, `skill` and `trigger`: what the agent did, read from the trajectory."""
 
 import re
 from collections.abc import Iterator, Sequence

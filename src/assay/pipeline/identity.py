@@ -1,5 +1,6 @@
 """The identity of a run's trials: what was measured, what it was offered, and by whom judged."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -27,6 +28,7 @@ _LARGE = 4 * 1024 * 1024
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
 _VERSION_S = 20.0
+_PACKAGE_DEPTH = 4
 _SKILL = "SKILL.md"
 
 
@@ -246,10 +248,27 @@ def _package_version(program: Path) -> str | None:
     return None
 
 
-def asked_version(path: str, machine: Machine) -> str | None:
+class _Package(msgspec.Struct):
+    version: str = ""
+    bin: dict[str, str] | str = ""
+
+
+def packaged_version(path: str) -> str | None:
+    """Read the version of a program of an npm package from its package.json, starting nothing."""
+    program = Path(path).resolve()
+    for folder in list(program.parents)[:_PACKAGE_DEPTH]:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            package = msgspec.json.decode((folder / "package.json").read_bytes(), type=_Package)
+            bins = package.bin.values() if isinstance(package.bin, dict) else [package.bin]
+            if any((folder / name).resolve() == program for name in bins):
+                return package.version or None
+    return None
+
+
+def asked_version(path: str, machine: Machine, timeout_s: float | None = None) -> str | None:
     """Start a program to learn its version; None when it does not say."""
     try:
-        done = machine.run([path, "--version"], timeout_s=_VERSION_S)
+        done = machine.run([path, "--version"], timeout_s=timeout_s or _VERSION_S)
     except AssayError:
         return None
     found = _VERSION.search(done.stdout.decode("utf-8", "replace"))

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
-from assay.records.capture import Identity
+from assay.records.capture import Allocation, Identity
 from assay.records.reports import BalanceAnalysis, Category
 from assay.records.rows import Place, decode_line
 from assay.records.spec import (
@@ -110,16 +110,22 @@ def plan(
     setting: Setting,
     k: int | None = None,
     setting_of: Callable[[Prompt], Setting] | None = None,
+    allocation: Mapping[str, Allocation] | None = None,
 ) -> list[TrialSpec]:
-    """Return the trials in order; with k, that many of each prompt.
+    """Return the trials in order; with k, that many of each prompt, or what is allocated to it.
 
     setting_of gives the setting of a prompt whose row asks for more (see RowSettings).
     """
+    allotted = {id_: given.trials for id_, given in (allocation or {}).items()}
     return [
         spec
         for prompt, extra in rows
         for spec in _trials_of(
-            prompt, extra, names[prompt.id], setting_of(prompt) if setting_of else setting, k
+            prompt,
+            extra,
+            names[prompt.id],
+            setting_of(prompt) if setting_of else setting,
+            allotted.get(prompt.id, k),
         )
     ]
 

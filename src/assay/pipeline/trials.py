@@ -76,7 +76,8 @@ def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) 
         if not resume.runs_again(row.id, *_attempts(entry)):
             resume.graded(entry)
     graded = trial_result(spec, entries, graded=True)
-    return encode_row(msgspec.structs.replace(graded, metadata=row.metadata), extra)
+    kept = msgspec.structs.replace(graded, metadata=row.metadata, allocation=row.allocation)
+    return encode_row(kept, extra)
 
 
 def grade_entry_again(
@@ -123,7 +124,6 @@ class TrialRows:
         """The output is rows, which has one row per prompt; resume has the number of trials."""
         self._rows = rows
         self._resume = resume
-        self._k = resume.k or 1
         self._path = None
         # Not beside a pipe or a device such as /dev/stdout.
         if output is not None and (output.is_file() or not output.exists()):
@@ -195,8 +195,8 @@ class TrialRows:
         for prompt_id in list(self._finished):
             entries = [done.entry for done in self._finished.pop(prompt_id)]
             if entries:
-                spec, graded = self._specs[prompt_id], bool(self._resume.graders)
-                self._rows.add(spec, trial_result(spec, entries, graded=graded))
+                spec = self._specs[prompt_id]
+                self._rows.add(spec, self._result(spec, entries))
         self._open -= self._specs.keys()
 
     def open_entries(self) -> Iterator[tuple[str, TrialEntry]]:
@@ -228,11 +228,16 @@ class TrialRows:
             )
 
     def _write_if_complete(self, spec: TrialSpec) -> None:
-        if len(self._finished[spec.prompt.id]) >= self._k:
+        if len(self._finished[spec.prompt.id]) >= self._resume.n_trials(spec.prompt.id):
             entries = [done.entry for done in self._finished.pop(spec.prompt.id)]
             self._open.discard(spec.prompt.id)
-            graded = bool(self._resume.graders or spec.graders)
-            self._rows.add(spec, trial_result(spec, entries, graded=graded))
+            self._rows.add(spec, self._result(spec, entries))
+
+    def _result(self, spec: TrialSpec, entries: Sequence[TrialEntry]) -> TrialResult:
+        graded = bool(self._resume.graders or spec.graders)
+        result = trial_result(spec, entries, graded=graded)
+        result.allocation = self._resume.allocation.get(spec.prompt.id, UNSET)
+        return result
 
     def _check(self, specs: dict[str, TrialSpec]) -> None:
         """Refuse trials that were made from something else; grade those again that may be."""
@@ -245,7 +250,7 @@ class TrialRows:
                     entry = grade_entry_again(spec, done.entry, resume.graders)
                     resume.graded(entry)
                     self._finished[prompt_id][number] = _finished(spec, entry)
-                if done.entry.trial_num > self._k:
+                if done.entry.trial_num > resume.n_trials(prompt_id) and not resume.allocation:
                     msg = f'{path}: "{prompt_id}" has a trial number {done.entry.trial_num}'
                     hint = f"resume with -k {done.entry.trial_num} or more, or use another -o"
                     raise InputError(msg, hint=hint)

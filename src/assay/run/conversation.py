@@ -62,8 +62,7 @@ class Conversation:
         self._spec = spec
         self._adapter = adapter
         self._places = places
-        self._env = env
-        self._mark = mark
+        self._env, self._mark = env, mark
         self._on_step = on_step
         self._started_s = time.monotonic()
         self._process: Process | None = None
