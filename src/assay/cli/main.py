@@ -7,6 +7,7 @@ import sys
 from assay import __path__, __version__
 
 COMMANDS = {
+    "ab": "Run an experiment: does a skill, prompt, server or model help?",
     "capture": "Run prompts against an agent and record full trajectories.",
     "trials": "Run every prompt several times, to measure pass@k.",
     "run": "Run prompts and write the agent's raw output.",
@@ -33,7 +34,7 @@ COMMANDS = {
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
-    "init": "Write prompts and a grader to start from.",
+    "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
 """Name and one line of help, so that the help page needs no command's code, not even click."""

@@ -101,11 +101,11 @@ class Progress:
         """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
         name, trial = spec.prompt.id, spec.number
         if step is None:
-            self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
+            self.tally.running[_place(spec)] = Running(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
-        running = self.tally.running.get(spec.folder)
+        running = self.tally.running.get(_place(spec))
         if running is not None:
             running.step, running.n_steps = label, running.n_steps + 1
         self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
@@ -153,7 +153,7 @@ class Progress:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self._compare(None if passed else failure)
-        self.tally.running.pop(spec.folder, None)
+        self.tally.running.pop(_place(spec), None)
         self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
@@ -241,6 +241,11 @@ class Progress:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line).decode(), err=True)
+
+
+def _place(spec: TrialSpec) -> str:
+    """Tell apart what runs at once: the arms of an experiment have trials of the same name."""
+    return f"{spec.surroundings.workspace_dir}/{spec.folder}"
 
 
 def _is_alike(one: Failure, other: Failure) -> bool:

@@ -33,7 +33,7 @@ from assay.compare.pairs import (
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
-from assay.records.setup import counted
+from assay.records.setup import ArmsProof, counted
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
 from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
@@ -55,6 +55,10 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_resamples: int | None = None
     """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
+    decisions: Mapping[str, SequentialDecision] = {}
+    """What a sequential rule has decided about a run and the first one, by the run's label."""
+    proof: ArmsProof | None = None
+    """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
     growing: bool = False
     """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
 
@@ -194,7 +198,8 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         run.label: check_health(aligned, i, growing=options.growing) for i, run in enumerate(runs)
     }
     sections: dict[str, Any] = {
-        "verdict": [_verdict(pair, health) for pair in pairs],
+        **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
+        "verdict": [_verdict(pair, health, options) for pair in pairs],
         "health": health,
         "notes": list(warnings),
         "meta": _meta(aligned, totals, options),
@@ -327,10 +332,15 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 
 
-def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _verdict(
+    pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
+) -> dict[str, Any]:
     """Return the verdict, and in its words whether the runs can be believed: many read no more."""
     verdict = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    decision = options.decisions.get(pair.run_b)
+    if decision is not None and pair.run_a == next(iter(health)):
+        verdict |= _decided(pair, decision)
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
@@ -339,7 +349,19 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
         verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
-    return verdict | {"healthy": not unhealthy}
+    proof = options.proof
+    if proof is not None and not proof.valid:
+        verdict["words"] = f"{proof.verdict}: {verdict.get('words', 'not judged')}"
+    return verdict | {"healthy": not unhealthy and (proof is None or proof.valid)}
+
+
+def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
+    """Return code and words of a decision in place of a verdict that looking often would spoil."""
+    if not decision.is_decided:
+        return {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
+    against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
+    words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
+    return {"code": decision.outcome, "words": words}
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.compare.pairs import Pair
+from assay.records.setup import ArmsProof
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
 from assay.stats.rates import Interval
@@ -305,6 +306,7 @@ class GateOutcome(_Shape, kw_only=True):
 
 
 class _Report(_Shape, kw_only=True):
+    proof: ArmsProof | UnsetType = UNSET
     gate: list[GateOutcome] | UnsetType = UNSET
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET

@@ -32,11 +32,14 @@ class UntilDecided:
         baseline: Mapping[str, tuple[int, int]] | None = None,
         earlier: Callable[[], Iterable[Earlier]] = tuple,
         arm_of: Callable[[TrialSpec], int] = lambda spec: _FRESH,
+        keep_order: bool = False,
     ) -> None:
         """baseline has (passes, measured trials) of each prompt of arm 0, if no trial of it runs.
 
-        earlier is asked once for the trials that finished before this run.
+        earlier is asked once for the trials that finished before this run. keep_order: the trials
+        are in the order in which they should start.
         """
+        self._keep_order = keep_order
         self._decide, self._earlier, self._arm_of = decide, earlier, arm_of
         self._baseline = baseline
         self._number: dict[str, int] = {}
@@ -71,7 +74,8 @@ class UntilDecided:
             self._count(*trial)
         if earlier:
             self._look_at_all()
-        order = [] if self._is_over else sorted(missing, key=self._turn)
+        order = missing if self._keep_order else sorted(missing, key=self._turn)
+        order = [] if self._is_over else order
         self._place = {self._key(spec): place for place, spec in enumerate(order)}
         return order
 
@@ -152,3 +156,30 @@ def has_passed(trial: Capture | TrialEntry) -> bool | None:
     failure = trial.failure or None
     by_agent = failure is not None and failure.cause.measures_agent and not failure.answered
     return False if by_agent else None
+
+
+class UntilAllDecided:
+    """Compares several arms with one control, until there is a decision about each of them."""
+
+    def __init__(self, rules: Mapping[str, UntilDecided], key: Callable[[TrialSpec], str]) -> None:
+        """rules has the comparison of each arm by its key; any other key is the control."""
+        self._rules, self._key = rules, key
+
+    def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
+        """Count what finished earlier; return the trials in their order, none if all is over."""
+        for key, rule in self._rules.items():
+            rule.begin(
+                [spec for spec in missing if self._key(spec) not in self._rules.keys() - {key}]
+            )
+        return [] if self._is_over() else missing
+
+    def add(self, spec: TrialSpec, result: Capture) -> bool:
+        """Count a finished trial in every comparison that it belongs to."""
+        own = self._rules.get(self._key(spec))
+        for rule in self._rules.values() if own is None else (own,):
+            if not rule.is_over:
+                rule.add(spec, result)
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        return all(rule.is_over for rule in self._rules.values())

@@ -20,6 +20,8 @@ type Table = tuple[str, list[str], list[list[str]]]
 def markdown(sections: dict[str, Any]) -> str:
     """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
+    for line in proof_lines(sections):
+        lines += [_escape(line), ""]
     for _, words in verdict_lines(sections):
         lines += [f"**{_escape(words)}**", ""]
     for line in gate_lines(sections):
@@ -37,6 +39,11 @@ def markdown(sections: dict[str, Any]) -> str:
     units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
     lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}.", ""]
     return "\n".join(lines)
+
+
+def proof_lines(sections: dict[str, Any]) -> list[str]:
+    """Return how the arms of an experiment differ; of other runs nothing is known."""
+    return [visible_line(line) for line in sections.get("proof", {}).get("words", ())]
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:

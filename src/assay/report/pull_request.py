@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from assay.records.text import counted_noun, visible_line
-from assay.report.comparison import health_lines, measured
+from assay.report.comparison import health_lines, measured, proof_lines
 
 MOST_LINES = 40
 MOST_REGRESSIONS = 5
@@ -80,7 +80,8 @@ class _Group:
 
     def lines(self, room: int) -> list[str]:
         """Return at most so many lines: the most important parts come first."""
-        lines = [*self._verdicts(), *self._rates(), *self._worst(), *self._amounts(), ""]
+        proof = [line for words in proof_lines(self._sections) for line in (plain(words), "")]
+        lines = [*proof, *self._verdicts(), *self._rates(), *self._worst(), *self._amounts(), ""]
         if len(lines) > room:
             lines = [*lines[: room - 2], "- More is in the report.", ""]
         return [*lines, *self._categories(room - len(lines))]

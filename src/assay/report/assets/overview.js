@@ -53,6 +53,7 @@ function groupView(source, overview, { sections, charts }) {
   return h(
     "section",
     {},
+    proofView(sections.proof),
     sections.verdict.map((verdict) => verdictView(verdict, sections.verdict.length > 1)),
     changesView(source, overview, pairs),
     healthView(sections.health),
@@ -125,9 +126,15 @@ function promptsHref(query) {
   return `#/prompts?${new URLSearchParams(query)}`;
 }
 
+/** How the arms of an experiment differ: above the verdict, which is valid only for that. */
+function proofView(proof) {
+  return proof ? proof.words.map((words) => h("p", { class: "proof" }, words)) : null;
+}
+
 /** The verdict; of several, each names its pair. */
-function verdictView({ code, words, runA, runB }, isOneOfSeveral) {
-  const kind = ["better", "worse", "same"].includes(code) ? code : "unclear";
+function verdictView({ code, words, healthy, runA, runB }, isOneOfSeveral) {
+  const clear = healthy !== false && ["better", "worse", "same"].includes(code);
+  const kind = clear ? code : "unclear";
   const text = words ?? "Not judged.";
   const named = text.includes(`${runB} against ${runA}`);
   const pair = isOneOfSeveral && !named ? h("b", {}, `${runB} against ${runA}: `) : null;
