@@ -344,7 +344,8 @@ class Grader(Protocol):
     trial: which of them have changed since.
 
     With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
-    folder.
+    folder. `file_options` names options that may be files: in a prompt's row they are found from
+    the folder of the prompt file, and so is what an option called `folder` is for.
     """
 
     name: str

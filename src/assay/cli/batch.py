@@ -1,8 +1,8 @@
 """What capture, trials and run share: from the command line to a batch, and to its exit code."""
 
 import shlex
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from assay.cli.options import (
     BatchOptions,
     CaptureOptions,
     chosen_agent,
+    findable,
     grader_refs,
     output_mode,
     resume_of,
@@ -26,6 +27,7 @@ from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
 from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
+from assay.pipeline.row_settings import RowSettings
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
 from assay.records.capture import Capture, TrialEntry
@@ -35,7 +37,7 @@ from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.run.conversation import forgets_turns
 from assay.run.raw import remove_kept
-from assay.run.workspace import frozen_template, inherited
+from assay.run.workspace import frozen_template, inherited, private_root
 
 if TYPE_CHECKING:
     from assay.cli.debug import DebugTrace
@@ -61,7 +63,6 @@ class CommandBatch:
         resume = options.resume or bool(options.rerun)
         self.mode = output_mode(options.output, resume, options.append, options.overwrite)
         self._doubts, self._n_grader_failures = Doubts(), 0
-        self.resume = resume_of(options, graders, k, self._note_graded)
         self._k = k
         self._source, rows = _read(benchmark)
         if turns_alone and _have_turns(rows) and agent.name in TEXT_AGENTS:
@@ -72,28 +73,38 @@ class CommandBatch:
         self._text_hint = _TEXT_HINT if agent.name == "acp" else ""
         self._forgets = _have_turns(chosen) and forgets_turns(self._agent, "a session")
         shared, names = self._setting, folder_names(prompt.id for prompt, _ in rows)
+        grading = options if isinstance(options, CaptureOptions) else None
+        timeout_s = grading.grader_timeout if grading else 0.0
+        self.own = RowSettings(shared, graders, timeout_s, findable)
+        self.own.take(chosen, graded=grading is not None)
+        refuse_inputs(options.output, *(ref.options.get("path") for ref in self.own.graders))
+        is_graded = bool(graders or self.own.graders)
+        self.resume = resume_of(options, graders, k, self._note_graded, is_graded=is_graded)
         self.batch = Batch(
-            specs=plan(chosen, names, shared, k),
+            specs=plan(chosen, names, shared, k, self.own.of),
             run_token=shared.run_token,
             resume=self.mode == "resume",
             workers=options.concurrency,
             max_cost=options.max_cost,
+            rate_per_s=options.rate,
         )
         if not self.batch.resume:  # before an output is made or emptied
             check_startable(self.batch.specs, self.batch.workers)
 
-    def place(self) -> AbstractContextManager[None]:
-        """Where the trials run: says what agents can see there, and freezes the template."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Where the trials run: says what agents can see there, and freezes the templates."""
         around = self._setting.surroundings
         if self._talks:
-            _say_where(around)
+            _say_where(around, self.own.n_private, len(self.batch.specs) // (self._k or 1))
             if self._forgets:
                 click.echo(f"Warning: {FORGETS}. {_REMEDY}", err=True)
         if self.mode == "overwrite" and around.raw_dir is not None and self._options.output:
             remove_kept(around.raw_dir, kept_raw(self._options.output))
         source = self._options.workspace_template
         copy = around.workspace_template or ""
-        return frozen_template(str(source) if source else None, copy)
+        with frozen_template(str(source) if source else None, copy), self.own.templates():
+            yield
 
     @property
     def _talks(self) -> bool:
@@ -136,6 +147,8 @@ class CommandBatch:
             click.echo(line, err=True)
         if self._talks:
             click.echo(progress.summary(str(options.output or "")), err=True)
+        for note in progress.notes if self._talks else ():
+            click.echo(note, err=True)
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
             click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
@@ -216,14 +229,22 @@ def _have_turns(rows: Sequence[PromptRow]) -> bool:
     return any(len(prompt.turns) > 1 for prompt, _ in rows)
 
 
-def _say_where(around: Surroundings) -> None:
+def _say_where(around: Surroundings, n_private: int, n_prompts: int) -> None:
     """Say once what the agents can see besides their prompts."""
-    if around.workspace_dir is None:
+    if n_private:
+        bring = "brings" if n_private == 1 else "bring"
+        click.echo(
+            f"{counted_noun(n_private, 'prompt')} {bring} files, a workspace or a set-up: each of "
+            f"their trials works in a folder of its own below {private_root()}.",
+            err=True,
+        )
+    if around.workspace_dir is None and n_private < n_prompts:
         click.echo(
             f"The agent works in {around.cwd} itself; --workspace-template or --isolate gives "
             "each trial a folder of its own.",
             err=True,
         )
+    if around.workspace_dir is None:
         return
     if found := inherited(Path(around.workspace_dir)):
         click.echo(
@@ -255,7 +276,7 @@ def plan_captures(
     graders += grader_refs(options.graders, options.grader_timeout)
     work = CaptureTrial(graders, options.retries, debug_trace(options))
     batch = CommandBatch(options, agent, benchmark, graders=graders, k=k)
-    freeze(graders)
+    freeze([*graders, *batch.own.graders])
     if ctx.meta["taken_back"] and not options.quiet and not options.as_json:
         _say_program(ctx)
     return batch, work

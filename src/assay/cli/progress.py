@@ -38,6 +38,8 @@ class Progress:
         self._alike: Failure | None = None
         """How every trial so far has failed."""
         self.tally = Tally(total)
+        self.notes: list[str] = []
+        """What to say at the end."""
         self.doubts = Doubts()
 
     def __enter__(self) -> "Progress":
@@ -83,6 +85,18 @@ class Progress:
         self.tally.missing = Counter(prompt_ids)
         self.tally.n_prompts = len(self.tally.missing)
         self.tally.has_repeats = each is not None
+
+    def waiting(self, seconds: float, why: str) -> None:
+        """Called from a worker's thread when trials wait before they start."""
+        text = f"waiting {seconds:.0f} s {why}"
+        self.tally.waiting, self.tally.waits_until_s = text, time.monotonic() + seconds
+        self._write_event("waiting", text=text, ms=round(seconds * 1000))
+        if self._plain or self._timed:
+            click.echo(text, err=True)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence for the end of the run."""
+        self.notes.append(text)
 
     def say(self, text: str) -> None:
         """Print a line if --progress was given."""
@@ -237,6 +251,9 @@ class Tally(msgspec.Struct):
     missing: dict[str, int] = field(default_factory=dict)
     """How many trials of each prompt are to come."""
     passes: Passes = field(default_factory=dict)
+    waiting: str = ""
+    waits_until_s: float = 0.0
+    """Why no trial starts, and until when of the monotonic clock."""
 
     @property
     def seconds(self) -> float:
@@ -323,7 +340,8 @@ class Tally(msgspec.Struct):
     def result_text(self) -> str:
         """The results so far, and what they cost."""
         tokens = f"{self.tokens:,} tokens" if self.tokens else ""
-        parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text()]
+        waiting = self.waiting if time.monotonic() < self.waits_until_s else ""
+        parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text(), waiting]
         return ", ".join(part for part in parts if part)
 
     def short_info(self) -> str:

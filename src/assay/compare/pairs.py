@@ -124,8 +124,19 @@ def _different_graders(runs: Sequence[Run]) -> list[str]:
     for name in names:
         versions = {run.label: sorted(run.graders.get(name, {"none"})) for run in graded}
         if len({tuple(v) for v in versions.values()}) > 1:
-            notes.append(f"grader {name} differs: " + _list(versions))
+            notes.append(f"grader {name} differs: " + _list(_shortened(versions)))
     return notes
+
+
+def _shortened(versions: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Cut long lists: where prompts bring their graders along, each has a version of its own."""
+    return {
+        label: seen if len(seen) <= _MOST_VERSIONS else [*seen[:2], f"{len(seen) - 2} more"]
+        for label, seen in versions.items()
+    }
+
+
+_MOST_VERSIONS = 4
 
 
 def _different_versions(runs: Sequence[Run]) -> list[str]:

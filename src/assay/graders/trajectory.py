@@ -1,4 +1,4 @@
-"""Built-in `tools`: what the agent did on its way, read from the trajectory."""
+"""Built-in `tools` and `skill`: what the agent did on its way, read from the trajectory."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from assay.graders.answer import compiled
 from assay.graders.python_code import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
+from assay.records.skills import skills_used
 
 type Call = dict[str, Any]
 
@@ -92,6 +93,41 @@ class Tools(PythonCode):
                 raise InputError(msg)
             pairs.append((tool, compiled(pattern)))
         return pairs
+
+
+@dataclass
+class Skill(PythonCode):
+    """Passes when the agent used the skills it should have, and none of those it should not.
+
+    The score is the share of these that hold. Sub-agents count.
+    """
+
+    name: ClassVar[str] = "skill"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    can_hang: ClassVar[bool] = False
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
+    used: list[str] = field(default_factory=list)
+    not_used: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.used and not self.not_used:
+            msg = "skill: nothing to check"
+            raise InputError(msg, hint="give used or not_used, as in -g skill:relnotes")
+        if "" in (*self.used, *self.not_used):
+            msg = "skill: a skill's name is empty"
+            raise InputError(msg, hint="for example: -g skill:used=relnotes")
+
+    def judge(self, trial: Trial) -> Grade:
+        used = [use.skill for use in skills_used(trial.trajectory)]
+        wrong = [f"{name} was not used" for name in self.used if not _any_fits(used, name)]
+        wrong += [f"{name} was used" for name in self.not_used if _any_fits(used, name)]
+        n_checks = len(self.used) + len(self.not_used)
+        reason = "; ".join(wrong) or f"skills used: {', '.join(used) or 'none'}"
+        return Grade(pass_=not wrong, score=1 - len(wrong) / n_checks, reasoning=reason)
+
+
+def _any_fits(names: Sequence[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def _is(call: Call, tool: str) -> bool:

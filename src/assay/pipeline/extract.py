@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.pipeline.limiter import with_pause
 from assay.plugin import Adapter, Reading
 from assay.records.capture import (
     AnyStep,
@@ -25,6 +26,8 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
     """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
     failure = failure_of(recording, reading)
+    if failure is not None:
+        failure = with_pause(failure, recording.stderr)
     never_started = recording.failure is not None and not recording.turns
     timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
     return Capture(

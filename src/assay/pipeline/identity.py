@@ -56,6 +56,23 @@ def identify(
     )
 
 
+def identity_with(identity: Identity, graders: Sequence[PluginRef]) -> Identity:
+    """Return the identity of trials that these graders judge."""
+    versions = grader_versions([plugins.grader(ref) for ref in graders])
+    return msgspec.structs.replace(identity, graders=versions)
+
+
+def identity_in(
+    identity: Identity, agent: PluginRef, surroundings: Surroundings, template: Path | None
+) -> Identity:
+    """Return the identity of trials that run elsewhere, in workspaces made from a template."""
+    return msgspec.structs.replace(
+        identity,
+        template=hash_folder(template) if template else "",
+        offered=_offered(agent, surroundings, template),
+    )
+
+
 def differences(old: Identity, new: Identity) -> list[str]:
     """Say in words where two identities differ."""
     found: list[str] = []

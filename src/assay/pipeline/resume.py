@@ -53,7 +53,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
             msg = f"{where} was made from another prompt"
             raise InputError(msg, hint=_ANOTHER)
         # A row that no grader has judged loses nothing when these do.
-        may_grade = self.regrade or (self.graders and not identity.graders)
+        may_grade = self.regrade or (self._grades(spec) and not identity.graders)
         if may_grade and not differences(_ungraded(identity), _ungraded(spec.identity)):
             return
         hint = _ANOTHER
@@ -71,11 +71,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a finished row is put to the graders: to others than it was, or for once, or
         again because one of them failed. attempts returns its trials.
         """
-        if not self.graders:
+        if not self._grades(spec):
             return False
         if not identity or spec.identity is None or identity.graders == spec.identity.graders:
             return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
         return self.regrade or not identity.graders
+
+    def _grades(self, spec: TrialSpec) -> bool:
+        return bool(self.graders or spec.graders)
 
     def replaces(self, key: RowKey) -> bool:
         """Whether some trials of a row are to be run; refuse a row with too many of them."""

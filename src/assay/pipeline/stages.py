@@ -1,5 +1,6 @@
 """The stages of one trial in their order: run, read, grade; and each stage alone, on rows."""
 
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
@@ -11,8 +12,16 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
+from assay.pipeline.grading import (
+    GradedRow,
+    Verdict,
+    earlier_grades,
+    grade_rows,
+    judge,
+)
+from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
+from assay.pipeline.row_settings import RowGraders
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -39,6 +48,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     graders: Sequence[PluginRef] = ()
     retries: int = 0
     trace: Trace | None = None
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -49,20 +59,24 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         on_attempt_step = partial(on_step, spec) if on_step is not None else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)  # before the trial's own clock starts
             if on_attempt_step is not None:
                 on_attempt_step(None)
+            began_s = time.monotonic()
             with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
+            self.limiter.note(attempt, captured.failure or None, began_s)
             attempt = _next_attempt(attempt, captured.failure or None, self.retries)
-        return grade_capture(spec, captured, self.graders) if self.graders else captured
+        graded = self.graders or spec.graders
+        return grade_capture(spec, captured, self.graders) if graded else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""
         return _read(spec, lost_trial(why))
 
-    def cost_usd(self, result: Capture) -> float:
+    def cost_usd(self, result: Capture) -> float | None:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return result.usage.spent_usd if result.usage else 0.0
+        return _known_cost(result)
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -70,6 +84,10 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     retries: int = 0
     trace: Trace | None = None
+    priced: bool = False
+    """Whether the lines are read for what a trial cost, as --max-cost needs it."""
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    _costs: dict[str, float | None] = {}
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
@@ -78,10 +96,13 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Do the trial; its lines are interpreted only where a failure may be retried."""
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)
+            began_s = time.monotonic()
             with recorded(attempt, trace=self.trace) as recording:
                 raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
-                failure = _read(attempt, recording).failure or None if self.retries else None
+                failure = self._read_failure(attempt, recording)
+            self.limiter.note(attempt, failure, began_s)
             attempt = _next_attempt(attempt, failure, self.retries)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
@@ -89,9 +110,18 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Return the result of a trial whose worker died."""
         return raw_output(spec.prompt, lost_trial(why), _text_agent(spec))
 
-    def cost_usd(self, result: RawOutput) -> float:
-        """Raw lines are not read for their cost."""
-        return 0.0
+    def _read_failure(self, spec: TrialSpec, recording: Recording) -> Failure | None:
+        """Read why a trial failed, where that may matter: reading takes longer than the rest."""
+        failed = recording.turns and recording.turns[-1].end.exit_code
+        if not (self.retries or self.priced or failed):
+            return recording.failure
+        captured = _read(spec, recording)
+        self._costs[spec.prompt.id] = _known_cost(captured)
+        return captured.failure or None
+
+    def cost_usd(self, result: RawOutput) -> float | None:
+        """Return what a trial cost, if its lines were read for that."""
+        return self._costs.pop(result.id, None)
 
 
 def _text_agent(spec: TrialSpec) -> str | None:
@@ -100,13 +130,22 @@ def _text_agent(spec: TrialSpec) -> str | None:
     return adapter.name if getattr(adapter, "plain_text", False) else None
 
 
+def _known_cost(result: Capture) -> float | None:
+    """Return what a trial cost; None if it is not known, 0 if the agent never got that far."""
+    if result.usage and (result.usage.cost_usd is not UNSET or result.usage.spent_usd):
+        return result.usage.spent_usd
+    failure = result.failure or None
+    return 0.0 if failure is not None and not failure.cause.measures_agent else None
+
+
 def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:
     """Wait and return another attempt if the failure does not measure the agent, else None."""
     tried = len(spec.retried)
     if failure is None or failure.cause.measures_agent or tried >= retries:
         return None
-    # Exponential backoff: these failures are mostly the provider's.
-    pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+    if failure.retry_after_ms is None:  # otherwise the limiter holds all trials back
+        # Exponential backoff: these failures are mostly the provider's.
+        pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
 
@@ -133,7 +172,11 @@ def judge_again(
     captured: Capture | TrialEntry,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
-    """Ask the graders about what was captured of a trial; also return warnings about them."""
+    """Ask the graders, and those of the prompt's row, about what was captured of a trial.
+
+    Also return warnings about them.
+    """
+    graders = (*graders, *spec.graders)
     row = msgspec.to_builtins(captured)
     trial = Trial(
         input=spec.prompt.input,
@@ -210,17 +253,23 @@ def grade_all(
     graders: Sequence[PluginRef],
     workers: int = 1,
     more_waits: Callable[[], bool] | None = None,
+    own: RowGraders | None = None,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
+    """Grade rows from a file or as they arrive (see grade_rows); yield them in order.
+
+    own has the graders that the rows bring along.
+    """
     start_over()
+    known = [*graders, *(own.to_prepare if own else ())]
     if workers > 1:
         allow_open_files(workers)
-        _prepare(graders)
-    for grader in map(plugins.grader, graders):
+        _prepare(known)
+    for grader in map(plugins.grader, known):
         if load := getattr(grader, "load", None):
             load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
+        of = own.of if own else None
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
         close_served()
 

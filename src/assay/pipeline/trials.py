@@ -229,7 +229,7 @@ class TrialRows:
         if len(self._finished[spec.prompt.id]) >= self._k:
             entries = [done.entry for done in self._finished.pop(spec.prompt.id)]
             self._open.discard(spec.prompt.id)
-            graded = bool(self._resume.graders)
+            graded = bool(self._resume.graders or spec.graders)
             self._rows.add(spec, trial_result(spec, entries, graded=graded))
 
     def _check(self, specs: dict[str, TrialSpec]) -> None:

@@ -181,5 +181,5 @@ class UntilAllDecided:
                 rule.add(spec, result)
         return self._is_over()
 
-    def _is_decided(self) -> bool:
+    def _is_over(self) -> bool:
         return all(rule.is_over for rule in self._rules.values())

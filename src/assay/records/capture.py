@@ -94,6 +94,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     answered: bool = False
     """The agent ended by itself with an answer (only its ending was unclean): still graded."""
+    retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
+    """The provider refused because of too many requests; how long it wants to be left alone, in
+    ms, or 0 if it did not say."""
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

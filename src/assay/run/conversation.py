@@ -13,9 +13,11 @@ import msgspec
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
+from assay.records.files import temporary_file
 from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
+from assay.run.host import end_of, wait_and_end
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
@@ -25,6 +27,10 @@ from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
+
+
+_SETUP_BYTES = 2000
+"""How much of the end of what a set-up printed is shown."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -85,6 +91,8 @@ class Conversation:
         self.keep: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         """What a reader of the trial should know."""
+        self.setup_s = 0.0
+        """How long the set-up of the prompt took."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -102,6 +110,39 @@ class Conversation:
         finally:
             if self._process is not None or self._left_processes:
                 self.close()
+
+    def set_up(self, command_line: str, confinement: "Confinement | None") -> None:
+        """Run the prompt's own command line in the workspace, as the agent would be run.
+
+        Its time is not the agent's. Raises PluginError, with what it printed, when it fails.
+        """
+        began_s = time.monotonic()
+        command = Command(argv=("/bin/sh", "-c", command_line))
+        env = self._environment(command)
+        enclosed = confinement.enclose(command, env, talk=False) if confinement else None
+        with temporary_file() as out:
+            launch = Launch(
+                argv=enclosed.argv if enclosed else command.argv,
+                cwd=self._places.workspace,
+                env=enclosed.env if enclosed else env,
+                pass_fds=enclosed.pass_fds if enclosed else (),
+                wrapped=enclosed is not None and enclosed.wrapped,
+                spared=enclosed is not None and enclosed.spared,
+                stdout=out.fileno(),
+                stderr=out.fileno(),
+            )
+            process = Process(launch, self._mark)
+            if confinement is not None:
+                confinement.started()
+            timed_out = wait_and_end(process, self._spec.limits.turn_s, (out,))
+            printed = end_of(out, _SETUP_BYTES).decode("utf-8", "replace").strip()
+        self.setup_s = time.monotonic() - began_s
+        self._started_s += self.setup_s
+        if timed_out or process.exit_code != 0:
+            how = f"did not end in {self._spec.limits.turn_s:g} s" if timed_out else ""
+            how = how or f"ended with {process.signal_name or f'exit code {process.exit_code}'}"
+            msg = f"the set-up of the prompt {how}\n{self.secrets.mask_text(printed)}".rstrip()
+            raise PluginError(msg)
 
     def put(self, text: str, *, last: bool = False) -> bool:
         """Put one turn to the agent; return whether another may follow. Raises SpawnError."""

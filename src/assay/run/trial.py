@@ -119,7 +119,6 @@ def _run(
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
-    before = _snapshot(spec, workspace)
     with ExitStack() as stack:
         scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
@@ -132,14 +131,18 @@ def _run(
         conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
         conversation.repetitive = getattr(world, "repetitive", False)
         conversation.trace = trace
-        conversation.confinement = _confinement(spec, places, world, stack)
+        if spec.prompt.setup:
+            with _blaming_the_world(), _confinement(spec, places, world) as confinement:
+                conversation.set_up(spec.prompt.setup, confinement)
+        before = _snapshot(spec, workspace)
+        conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
     return Recording(
-        start_ms=start_ms,
+        start_ms=start_ms + round(conversation.setup_s * 1000),
         end_ms=start_ms,
         turns=tuple(conversation.turns),
         failure=broken or conversation.failure,
@@ -241,17 +244,19 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
     return stack.enter_context(temporary_folder("assay-home-"))
 
 
-def _confinement(
-    spec: TrialSpec, places: Places, world: World, stack: ExitStack
-) -> "Confinement | None":
+@contextmanager
+def _confinement(spec: TrialSpec, places: Places, world: World) -> Iterator["Confinement | None"]:
     if not spec.is_confined:
-        return None
+        yield None
+        return
     from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
 
     visible = (*getattr(world, "visible", ()), places.scratch)
     made = Confinement(spec, places.workspace, places.home, visible)
-    stack.callback(made.close)
-    return made
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:

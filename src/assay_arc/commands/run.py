@@ -34,6 +34,7 @@ from assay.cli.parameters import (
     isolate_option,
     model_option,
     progress_option,
+    rate_option,
     retries_option,
 )
 from assay.cli.progress import Progress
@@ -133,6 +134,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     env_names: Sequence[str]
     retries: int
     max_cost: float | None
+    rate: float | None
     resume: str | None
     progress: bool
     quiet: bool
@@ -221,8 +223,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
-    help="Start no more games once this many US dollars are spent. Default: no limit.",
+    help="Start no more games once this many US dollars are spent or reserved for running games: "
+    "each as much as the dearest so far, at first an even share. Default: no limit.",
 )
+@rate_option
 @click.option(
     "--resume",
     metavar="RUN",
@@ -268,7 +272,8 @@ def command(agents: Sequence[str], **values: Any) -> None:
     _end(*runs)
 
 
-CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "progress", "quiet", "debug"}
+CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "rate"}
+CHANGEABLE |= {"progress", "quiet", "debug"}
 """What may be given with --resume; the run has kept everything else."""
 
 
@@ -496,6 +501,7 @@ class ArcRun:
             resume=True,  # a new run has no rows yet
             workers=options.concurrency,
             max_cost=options.max_cost,
+            rate_per_s=options.rate,
         )
         hide_process()
         with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
