@@ -155,7 +155,8 @@ def read_run_labels(index: Index, sheet: Path) -> RunLabels:
                 verdict = "pass" if passed else "fail"
                 found.disagreements.append((row.id, number, word, verdict))
     if pairs:
-        found.agreement = measure_agreement(*(list(side) for side in zip(*pairs, strict=True)))
+        people, grader = zip(*pairs, strict=True)
+        found.agreement = measure_agreement(people, grader)
     return found
 
 
