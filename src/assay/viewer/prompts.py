@@ -40,7 +40,7 @@ class Query(msgspec.Struct, frozen=True):
     label: str = ""
     """labelled, disagree, or what people said: pass, fail, ambiguous."""
     tool: str = ""
-    run: int | None = None
+    in_run: int | None = None
     """Number of the run that status, cause, tool and time are about; None is any run."""
     least_ms: float | None = None
     most_ms: float | None = None
@@ -179,7 +179,7 @@ class Prompts:
     def _asked(self, query: Query) -> Iterator[tuple[int, Index]]:
         """Yield the runs that a query is about."""
         for run, index in enumerate(self._indexes):
-            if query.run is None or query.run == run:
+            if query.in_run is None or query.in_run == run:
                 yield run, index
 
     def _has_category(self, wanted: str) -> Bools:

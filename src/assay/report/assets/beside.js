@@ -73,7 +73,7 @@ export async function sideBySidePage(source, overview, { parts, query }) {
   return page;
 }
 
-/** Lines of two lists of steps: { a, b, state }; state is same, result, changed or only. */
+/** Lines of two lists of steps: { a, b, state }; state is same, outcome, changed or only. */
 export function alignTrials(left, right) {
   const keys = [left, right].map((steps) => steps.map(comparableStep));
   const lines = [];
@@ -92,7 +92,7 @@ export function alignTrials(left, right) {
 /** The same call may end differently: that is a difference, however equal the call. */
 function sameState(stepA, stepB) {
   const ended = (step) => `${callState(step)} ${step.exitCode ?? 0}`;
-  return ended(stepA) === ended(stepB) ? "same" : "result";
+  return ended(stepA) === ended(stepB) ? "same" : "outcome";
 }
 
 /** Between two common steps: calls of the same kind face each other, the rest stands alone. */
@@ -129,7 +129,7 @@ function partingText(lines, parting) {
   if (parting < 0) return "Both took the same steps.";
   const { a, b, state } = lines[parting];
   const place = a === null ? `step ${b + 1} of the right one` : `step ${a + 1}`;
-  if (state === "result") return `They part at ${place}: the same call ends differently.`;
+  if (state === "outcome") return `They part at ${place}: the same call ends differently.`;
   return `They part at ${place}.`;
 }
 
@@ -266,7 +266,11 @@ function cellView({ side, id, run, n }, number, step, words, parts) {
   const options = { id: `${side}-step-${number}`, link };
   if (!words) {
     const node = { step, number, children: [] };
-    return h("ol", { class: `cell steps ${side}` }, withClass(stepCard(node, options), parts));
+    return h(
+      "ol",
+      { class: `cell steps ${side}`, "data-run": `${run} ${n}` },
+      withClass(stepCard(node, options), parts),
+    );
   }
   const state = callState(step);
   const marked = words.map(([text, differs]) =>
@@ -279,7 +283,7 @@ function cellView({ side, id, run, n }, number, step, words, parts) {
     h("pre", { class: "text words", tabindex: "0" }, marked),
     step.type === "tool_call" ? callOutput(step, { open: true }) : null,
   );
-  return h("ol", { class: `cell steps ${side}` }, card);
+  return h("ol", { class: `cell steps ${side}`, "data-run": `${run} ${n}` }, card);
 }
 
 function withClass(element, name) {

@@ -76,8 +76,13 @@ export function stepLine(step) {
   if (step.type !== "tool_call") return firstLine(step.content ?? "") || String(step.type);
   const { kind, about } = describeCall(step);
   if (kind === "shell") return `$ ${firstLine(about)}`;
-  if (kind === "other" || kind === "plan") return String(step.name ?? "unknown");
-  return `${kindWord(kind)} ${firstLine(about)}`;
+  if (kind === "other" || kind === "plan") return `${step.name ?? "unknown"} ${inputLine(step)}`;
+  return `${kindWord(kind)} ${firstLine(about)}${kind === "mcp" ? ` ${inputLine(step)}` : ""}`;
+}
+
+function inputLine({ input }) {
+  if (input === undefined || input === null) return "";
+  return firstLine(typeof input === "string" ? input : JSON.stringify(input));
 }
 
 function firstLine(text) {

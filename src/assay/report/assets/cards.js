@@ -1,7 +1,7 @@
 // One step as a card: a command with its exit code and the beginning of its output, an edit as a
 // diff, a file with its path, a search, a call of an MCP server, a sub-agent with its own steps.
 import { callState, describeCall, kindWord, stepLine } from "./calls.js";
-import { append, count, duration, h, longText } from "./dom.js";
+import { append, count, duration, h, longText, shorten } from "./dom.js";
 import { diffView, editView, looksLikeDiff, markdown } from "./markdown.js";
 import { usageText } from "./steps.js";
 import { counted } from "./words.js";
@@ -68,13 +68,15 @@ function stepContent(step, state) {
   if (step.type === "tool_call") return callContent(step, state);
   if (step.type === "plan") return planContent(step);
   if (step.type === "message" || step.type === "thought") return markdown(step.content ?? "");
-  return valueView(step);
+  const { cwd, ...own } = step; // Added by readSteps.
+  return valueView(own);
 }
 
 function callContent(step, state) {
   const call = describeCall(step);
   const failure = step.error === undefined ? null : longText(step.error, { class: "text error" });
   const original = SHOWS_INPUT.has(call.kind) ? null : inputFold(step, "Call as sent ");
+  original?.classList.add("sent");
   return [CALL_VIEWS[call.kind](call, step, state), failure, original];
 }
 
@@ -83,7 +85,7 @@ const SHOWS_INPUT = new Set(["web", "mcp", "agent", "other"]);
 
 const CALL_VIEWS = {
   shell: (call, step) => [
-    h("pre", { class: "text command", tabindex: "0" }, "$ ", cutLines(call.about)),
+    textStart(`$ ${call.about}`, "text command"),
     callOutput(step, { open: true }),
   ],
   read: (call, step, state) => [aboutLine(call), callOutput(step, { open: state === "failed" })],
@@ -92,7 +94,7 @@ const CALL_VIEWS = {
   web: (call, step) => [aboutLine(call), inputFold(step), callOutput(step, { open: true })],
   write: (call, step, state) => [
     aboutLine(call),
-    textStart(call.content),
+    call.content ? textStart(call.content) : null,
     callOutput(step, { open: state === "failed" }),
   ],
   edit: (call, step, state) => [
@@ -107,7 +109,7 @@ const CALL_VIEWS = {
 };
 
 function aboutLine({ about }) {
-  return about ? h("p", { class: "about" }, h("code", {}, about.slice(0, 500))) : null;
+  return about ? h("p", { class: "about" }, h("code", {}, shorten(about, 500))) : null;
 }
 
 /** The call exactly as the agent sent it. */
@@ -126,16 +128,16 @@ export function callOutput({ output }, { open }) {
 }
 
 /** The first lines of a text, and a button for all of them. */
-function textStart(text) {
+function textStart(text, className = "text") {
   const whole = String(text);
+  const props = { class: className, tabindex: "0" };
   const start = cutLines(whole);
-  if (start.length === whole.length) return longText(whole);
-  const body = h("pre", { class: "text", tabindex: "0" }, start);
+  if (start.length === whole.length) return longText(whole, props);
   const lines = whole.split("\n").length;
   const caption = lines > FIRST_LINES ? `Show all ${count(lines)} lines` : "Show all";
   const button = h("button", { type: "button", class: "more" }, caption);
-  const box = h("div", { class: "cut" }, body, button);
-  const showAll = () => box.replaceWith(longText(whole));
+  const box = h("div", { class: "cut" }, h("pre", props, start), button);
+  const showAll = () => box.replaceWith(longText(whole, props));
   button.addEventListener("click", showAll);
   box.addEventListener("unfold", showAll); // before the page is printed
   return box;

@@ -145,8 +145,11 @@ class ChangeList {
   #item(row) {
     const [a, b] = this.#pair;
     const { rate, score } = differencesOf(row, `${a},${b}`);
-    const rates = [a, b].map((run) => percent(row.cells[run]?.rate));
-    const kind = rate < 0 ? "fail" : rate > 0 ? "pass" : "none";
+    const change = rate || score;
+    const values = [a, b].map((run) =>
+      !rate && score ? decimal(row.cells[run].score, 3) : percent(row.cells[run]?.rate),
+    );
+    const kind = change < 0 ? "fail" : change > 0 ? "pass" : "none";
     const beside = pairHref(this.#overview, row, [a, b]);
     const parting = h("p", { class: "parting dim" }, beside ? "reading both trials…" : null);
     const halves = [a, b].map((run, side) => this.#half(row, run, side));
@@ -157,9 +160,11 @@ class ChangeList {
         "h3",
         {},
         h("a", { href: href("prompt", row.id) }, shorten(row.id, 80)),
-        " ",
-        h("span", { class: `mark ${kind}` }, `${rates[0]} → ${rates[1]}`),
-        score ? h("span", { class: "dim" }, ` score ${signed(score)}`) : null,
+        h("span", { class: `mark ${kind}` }, values.join(" → ")),
+        rate && score ? h("span", { class: "dim" }, `score ${signed(score)}`) : null,
+        beside
+          ? h("a", { class: "button beside-link", href: `${beside}?at=parting` }, "Side by side")
+          : null,
       ),
       h("p", { class: "dim head" }, row.head),
       h(
@@ -168,9 +173,6 @@ class ChangeList {
         halves.map(({ view }) => view),
       ),
       parting,
-      beside
-        ? h("a", { class: "button beside-link", href: `${beside}?at=parting` }, "Side by side")
-        : null,
     );
     this.#read(row, halves, parting).catch((error) => {
       replaceContent(parting, `These trials cannot be read: ${error.message}`);
@@ -237,7 +239,11 @@ function partingWords(left, right) {
   const lines = alignTrials(...steps);
   const at = partingLine(lines);
   if (at < 0) return "Both took the same steps.";
-  const { a, b, stepA, stepB } = lines[at];
-  const shown = (step) => (step ? h("code", {}, stepLine(step).slice(0, 90)) : "nothing");
-  return [`They part at step ${(a ?? b) + 1}: `, shown(stepA), " against ", shown(stepB)];
+  const { a, b } = lines[at];
+  // A step that only one took faces the next one of the other.
+  const next = (side) => lines.slice(at).find((line) => line[side])?.[side];
+  const shown = (step) =>
+    step ? h("code", {}, stepLine(step).slice(0, 90)) : h("i", {}, "the end of the trial");
+  const place = `They part at step ${(a ?? b) + 1}: `;
+  return [place, shown(next("stepA")), " against ", shown(next("stepB"))];
 }

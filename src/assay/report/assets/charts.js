@@ -493,6 +493,7 @@ function logTicks(low, high) {
     ticks.push(10 ** power, 3 * 10 ** power);
   }
   const inside = ticks.filter((tick) => tick >= low && tick <= high);
+  if (inside.length < 2) return linearTicks(low, high); // The range is less than one power of ten.
   // Many powers of ten leave no room for the threes between them.
   return inside.length > 7 ? inside.filter((tick) => String(tick).startsWith("1")) : inside;
 }

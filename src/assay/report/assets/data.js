@@ -263,7 +263,7 @@ function filterPrompts(prompts, query, overview) {
 
 function matchesQuery(prompt, query, overview) {
   const text = (query.q ?? "").toLowerCase();
-  const asked = query.run ? [Number(query.run)] : prompt.cells.keys().toArray();
+  const asked = query.in_run ? [Number(query.in_run)] : prompt.cells.map((_, run) => run);
   const someTrial = (wanted) =>
     asked.some((run) => prompt.cells[run]?.trials.some((trial) => wanted(trial, run)));
   return (

@@ -99,26 +99,26 @@ function allCharts(runs, sections, charts, numberOf) {
       "With 95 % intervals, clustered by prompt.",
       points("quality", "interval"),
       percent,
-      (run) => promptsHref({ status: "fail", run: numberOf(run) }),
+      (run) => promptsHref({ status: "fail", in_run: numberOf(run) }),
     ),
     intervalChart(
       "Score",
       "Mean over prompts, with 95 % intervals.",
       points("score", "scoreInterval"),
       (value) => value.toFixed(2),
-      (run) => promptsHref({ sort: "score", run: numberOf(run) }),
+      (run) => promptsHref({ sort: "score", in_run: numberOf(run) }),
     ),
     charts.differences.map((pair) => differenceChart(pair, (id) => href("prompt", id))),
-    passKChart(runs, (run) => promptsHref({ status: "flaky", run: numberOf(run) })),
-    costChart(runs, (run) => promptsHref({ sort: "cost", down: "1", run: numberOf(run) })),
+    passKChart(runs, (run) => promptsHref({ status: "flaky", in_run: numberOf(run) })),
+    costChart(runs, (run) => promptsHref({ sort: "cost", down: "1", in_run: numberOf(run) })),
     latencyChart(charts.latency, names, (run, least, most) =>
-      promptsHref({ run: numberOf(run), least_ms: least, most_ms: most }),
+      promptsHref({ in_run: numberOf(run), least_ms: least, most_ms: most }),
     ),
-    causeChart(charts.causes, names, (run, cause) => promptsHref({ cause, run: numberOf(run) })),
+    causeChart(charts.causes, names, (run, cause) => promptsHref({ cause, in_run: numberOf(run) })),
     categoryChart(names, sections.categories, (run, category) =>
-      promptsHref({ category, run: numberOf(run) }),
+      promptsHref({ category, in_run: numberOf(run) }),
     ),
-    toolChart(charts.tools, names, (run, tool) => promptsHref({ tool, run: numberOf(run) })),
+    toolChart(charts.tools, names, (run, tool) => promptsHref({ tool, in_run: numberOf(run) })),
   ];
 }
 
@@ -187,11 +187,19 @@ function runCard(overview, run, agents) {
   const file = overview.runs.find(({ label }) => label === run.name)?.file;
   const facts = [...runFacts(run), ["agent", agents?.join(", ")], ["file", file]];
   const interval = run.interval ? ` ${intervalText(run.interval)}` : " not graded";
+  const headline = headlineMeasure(run);
   return h(
     "article",
     { class: `card ${hueClass(run.hue)}` },
     h("h3", {}, h("i", { class: `swatch ${hueClass(run.hue)}` }), run.name),
-    h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
+    headline
+      ? h(
+          "p",
+          { class: "big" },
+          headline,
+          h("span", { class: "dim" }, ` ${percent(run.quality)} passed`),
+        )
+      : h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
     h(
       "dl",
       {},
@@ -200,6 +208,13 @@ function runCard(overview, run, agents) {
         .map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]),
     ),
   );
+}
+
+/** What a benchmark measures in percent, such as the official score of games, says more than how
+ * many prompts passed. */
+function headlineMeasure({ measures }) {
+  const found = Object.entries(measures).find(([name]) => name.endsWith(" %"));
+  return found ? `${found[1].toFixed(2)} / 100 ${found[0].slice(0, -2)}` : null;
 }
 
 function runFacts(run) {
@@ -214,7 +229,7 @@ function runFacts(run) {
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
   for (const [name, value] of Object.entries(measures)) {
-    facts.push([name, `${value.toFixed(1)} a trial`]);
+    facts.push([name, `${value.toFixed(name.endsWith(" %") ? 2 : 1)} a trial`]);
   }
   return facts;
 }

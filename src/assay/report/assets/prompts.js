@@ -29,7 +29,7 @@ const QUERY_NAMES = [
   "cause",
   "label",
   "tool",
-  "run",
+  "in_run",
   "least_ms",
   "most_ms",
   "pair",
@@ -84,7 +84,7 @@ export function promptsPage(source, overview, params) {
       ? table.filter("tool", "Tool", anyOrOne("any tool", toolNames(overview)))
       : null,
     hasLabels(overview) ? table.filter("label", "Label", LABEL_FILTERS) : null,
-    runs.length > 1 ? table.filter("run", "In run", runChoice(runs)) : null,
+    runs.length > 1 ? table.filter("in_run", "In run", runChoice(runs)) : null,
     runs.length > 2 ? table.filter("pair", "Difference between", pairChoice(runs)) : null,
     table.timeFilter(),
   ];
@@ -304,9 +304,13 @@ function differenceCell(overview, row, query) {
   const [a, b] = readPair(pair, overview.runs.length);
   const target = pairHref(overview, row, [a, b]);
   const kind = rate < 0 ? "fail" : rate > 0 ? "pass" : "even";
-  const words = rate === null ? DASH : rate === 0 ? "=" : `${signed(100 * rate, 0)} %`;
+  const words = rate === null ? DASH : rate === 0 ? "=" : `${signed(100 * rate, 0)} pp`;
   const both = target
-    ? h("a", { class: `mark ${kind}`, href: target, "aria-label": `${words}, side by side` }, words)
+    ? h(
+        "a",
+        { class: `delta ${kind}`, href: target, "aria-label": `${words}, side by side` },
+        words,
+      )
     : words;
   const byScore = score ? h("div", { class: "dim" }, `score ${signed(score)}`) : null;
   return h("td", { class: "number difference" }, both, byScore);

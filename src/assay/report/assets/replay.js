@@ -226,7 +226,7 @@ function moveView(header, move, { number, total }, { call, thought }) {
   const { answer, counters } = move;
   const place = Number.isInteger(move.x) ? ` at ${move.x}, ${move.y}` : "";
   const progress = ` move ${count(number + 1)} of ${count(total)}`;
-  const state = `${answer.state}, level ${answer.levelsCompleted} of ${answer.winLevels} done`;
+  const state = `${stateWords(answer.state)}, level ${answer.levelsCompleted} of ${answer.winLevels} done`;
   const counts = ` · ${count(counters?.steps ?? 0)} steps, ${count(counters?.resets ?? 0)} resets`;
   return [
     h(
@@ -240,6 +240,10 @@ function moveView(header, move, { number, total }, { call, thought }) {
     call ? callView(call) : null,
     thought ? thoughtView(thought) : null,
   ];
+}
+
+function stateWords(state) {
+  return state === "WIN" ? "won" : String(state).toLowerCase().replaceAll("_", " ");
 }
 
 function callView({ step, number }) {

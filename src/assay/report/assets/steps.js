@@ -3,29 +3,30 @@
 import { stepCard } from "./cards.js";
 import { count, h, money } from "./dom.js";
 
-const STEPS_PER_BLOCK = 100;
+const STEPS_PER_BLOCK = 50;
+const DRAG_DELAY_MS = 60;
 const MAX_DRAWN_AT_ONCE = 400;
 /** From here on every step starts as one line: open cards would be too tall for any browser. */
 const MAX_OPEN_STEPS = 5000;
 const LINE_PX = 34;
 const CARD_PX = 110;
-const MAX_DRAWN_BLOCKS = 30;
+const MAX_DRAWN_BLOCKS = 4;
+const CHILDLESS = Object.freeze([]);
 
-/** The steps of a row that any program may have written; what is no step is shown as it is. */
+/** The steps of a row that any program may have written; what is no step is shown as it is.
+ * They are changed in place: copies of hundreds of thousands take long. */
 export function readSteps(trajectory, cwd) {
   const base = typeof cwd === "string" && cwd.length > 1 ? cwd : undefined;
   return (Array.isArray(trajectory) ? trajectory : []).map((step) => {
     if (step === null || typeof step !== "object" || Array.isArray(step)) {
       return { type: "not a step", value: step };
     }
-    const { timestamp, duration: ms, entries } = step;
-    return {
-      ...step,
-      cwd: base,
-      timestamp: Number.isFinite(timestamp) ? timestamp : undefined,
-      duration: Number.isFinite(ms) ? ms : undefined,
-      entries: Array.isArray(entries) ? entries : undefined,
-    };
+    for (const name of ["timestamp", "duration"]) {
+      if (name in step && !Number.isFinite(step[name])) step[name] = undefined;
+    }
+    if (step.entries !== undefined && !Array.isArray(step.entries)) step.entries = undefined;
+    if (base) step.cwd = base;
+    return step;
   });
 }
 
@@ -36,11 +37,12 @@ export function stepList(steps, options) {
 
 /** Nests the steps of sub-agents below the call that started them; numbers stay as in the file. */
 export function nestSteps(steps) {
-  const nodes = steps.map((step, number) => ({ step, number, parent: null, children: [] }));
+  const nodes = steps.map((step, number) => ({ step, number, parent: null, children: CHILDLESS }));
+  const wanted = new Set(steps.map((step) => step.parent).filter((id) => id !== undefined));
   const callers = new Map();
-  for (const node of nodes) {
+  for (const node of wanted.size ? nodes : []) {
     const { callId } = node.step;
-    if (callId !== undefined && !callers.has(callId)) callers.set(callId, node);
+    if (wanted.has(callId) && !callers.has(callId)) callers.set(callId, node);
   }
   const top = [];
   for (const node of nodes) {
@@ -48,6 +50,7 @@ export function nestSteps(steps) {
     // A parent that comes later would make a circle possible.
     if (parent && parent.number < node.number) {
       node.parent = parent;
+      if (parent.children === CHILDLESS) parent.children = [];
       parent.children.push(node);
     } else top.push(node);
   }
@@ -132,24 +135,34 @@ export class StepList {
 
   #watch() {
     const height = this.#options.dense ? LINE_PX : CARD_PX;
+    this.view.classList.add("long");
     for (const block of this.#blocks) {
       block.element.style.height = `${(block.end - block.start) * height}px`;
     }
     const blockOf = new Map(this.#blocks.map((block) => [block.element, block]));
-    let clock = 0;
+    let [clock, timer, lastY] = [0, 0, scrollY];
     this.#observer = new IntersectionObserver(
       (entries) => {
-        for (const { target, isIntersecting } of entries) {
+        for (const { target, isIntersecting, boundingClientRect } of entries) {
           const block = blockOf.get(target);
+          block.height = boundingClientRect.height;
           block.near = isIntersecting;
           block.seen = clock += 1;
-          if (isIntersecting) this.#draw(block);
         }
-        this.#forgetFarBlocks();
+        // Who drags the scroll bar passes thousands of steps: they are drawn where it stops.
+        const isFar = Math.abs(scrollY - lastY) > 3 * innerHeight;
+        lastY = scrollY;
+        clearTimeout(timer);
+        timer = setTimeout(() => this.#drawNear(), isFar ? DRAG_DELAY_MS : 0);
       },
-      { rootMargin: "1200px 0px" },
+      { rootMargin: "800px 0px" },
     );
     for (const block of this.#blocks) this.#observer.observe(block.element);
+  }
+
+  #drawNear() {
+    for (const block of this.#blocks) if (block.near) this.#draw(block);
+    this.#forgetFarBlocks();
   }
 
   #draw(block) {
@@ -188,9 +201,12 @@ export class StepList {
   #forgetFarBlocks() {
     const drawn = this.#blocks.filter((block) => block.drawn && !block.near);
     if (drawn.length <= MAX_DRAWN_BLOCKS) return;
-    for (const block of drawn.toSorted((a, b) => a.seen - b.seen).slice(0, -MAX_DRAWN_BLOCKS)) {
-      if (block.element.querySelector("details[open], .current")) continue;
-      block.element.style.height = `${block.element.offsetHeight}px`;
+    const far = drawn
+      .toSorted((a, b) => a.seen - b.seen)
+      .slice(0, -MAX_DRAWN_BLOCKS)
+      .filter(({ element }) => !element.querySelector("details[open], .current"));
+    for (const block of far) {
+      block.element.style.height = `${block.height}px`; // As measured when it left the screen.
       block.element.replaceChildren();
       block.drawn = false;
     }
@@ -199,7 +215,7 @@ export class StepList {
 
 /** Opens the folds of a step, not those of its sub-agent's steps. */
 function openFolds(step) {
-  for (const details of step.querySelectorAll(":scope > details")) {
+  for (const details of step.querySelectorAll(":scope > details:not(.sent)")) {
     details.dispatchEvent(new Event("unfold"));
     details.open = true;
   }

@@ -14,12 +14,9 @@ export function timeline(steps, totalMs, linkTo) {
   const last = endOf(steps, totalMs);
   const x = scale(0, last, 78, TIMELINE_WIDTH - 16);
   const every = Math.ceil(steps.length / MAX_BARS);
-  const bars = steps.map((step, number) => {
-    const state = callState(step);
-    // Of very many steps only each nth is drawn, but every one that went wrong.
-    if (number % every !== 0 && (state === "done" || number % every > 20)) return null;
-    return timelineBar(step, number, state, { x, last, linkTo });
-  });
+  const bars = drawnSteps(steps, every).map(([step, number, state]) =>
+    timelineBar(step, number, state, { x, last, linkTo }),
+  );
   const names = ["thoughts", "messages", "tools"].map((name, lane) =>
     svg("text", { x: 70, y: 17 + lane * 18, "text-anchor": "end" }, name),
   );
@@ -39,6 +36,19 @@ export function timeline(steps, totalMs, linkTo) {
     picture,
     sampled,
   );
+}
+
+/** Of very many steps each nth, and those that went wrong as far as there is room for them. */
+function drawnSteps(steps, every) {
+  const drawn = [];
+  let troubles = 0;
+  steps.forEach((step, number) => {
+    const state = callState(step);
+    if (state !== "done") troubles += 1;
+    const isDrawn = number % every === 0 || (state !== "done" && troubles <= MAX_BARS);
+    if (isDrawn) drawn.push([step, number, state]);
+  });
+  return drawn;
 }
 
 function endOf(steps, totalMs) {

@@ -2,16 +2,19 @@
 // The page for labels shows trials without their grades.
 import { callState } from "./calls.js";
 import { fold, valueView } from "./cards.js";
-import { bytes, decimal, duration, h, longText, money, replaceContent, resultMark } from "./dom.js";
-import { markdown } from "./markdown.js";
 import {
-  copyLink,
-  href,
-  setKeys,
-  setStepAction,
-  sideBySideHref,
-  trialHref,
-} from "./navigation.js";
+  bytes,
+  decimal,
+  duration,
+  h,
+  longText,
+  money,
+  replaceContent,
+  resultMark,
+  shorten,
+} from "./dom.js";
+import { markdown } from "./markdown.js";
+import { copyLink, href, setKeys, setStepAction, sideBySideHref, trialHref } from "./navigation.js";
 import { Outline } from "./outline.js";
 import { contrastingPair, neighbourHref, trialsOf } from "./prompts.js";
 import { replay } from "./replay.js";
@@ -20,6 +23,8 @@ import { timeline } from "./timeline.js";
 import { causeWords, counted } from "./words.js";
 
 const MAX_NEIGHBOURS = 20;
+const MAX_MEASURES = 4;
+const READ_DELAY_MS = 80;
 const LABEL_KEYS = { p: "pass", f: "fail", a: "ambiguous" };
 
 /** One trial: what was asked, what came out, how it was judged, and every step between. */
@@ -91,9 +96,11 @@ class Trace {
     setStepAction((number) => this.#show(Number(number) - 1));
     // The page is put into the document before the next frame; only then can it scroll.
     if (step) requestAnimationFrame(() => this.#show(Number(step) - 1));
+    let timer;
     const markRead = () => {
+      clearTimeout(timer); // Only where the reader stops.
       if (!page.isConnected) removeEventListener("scroll", markRead);
-      else requestAnimationFrame(() => this.#markRead());
+      else timer = setTimeout(() => this.#markRead(), READ_DELAY_MS);
     };
     addEventListener("scroll", markRead, { passive: true });
   }
@@ -137,10 +144,14 @@ class Trace {
     this.outline.mark(number);
   }
 
+  /** Marks the step at hand while it is on the screen, else the one in the middle of it. */
   #markRead() {
-    const middle = document.elementFromPoint(innerWidth * 0.6, innerHeight * 0.4);
+    const chosen = document.querySelector(".step.current")?.getBoundingClientRect();
+    const isSeen = chosen && chosen.bottom > 0 && chosen.top < innerHeight;
+    const middle = isSeen ? null : document.elementFromPoint(innerWidth * 0.6, innerHeight * 0.4);
     const step = middle?.closest(".step");
-    if (step?.id.startsWith("step-")) this.outline.mark(Number(step.id.slice(5)));
+    if (isSeen) this.outline.mark(this.#current);
+    else if (step?.id.startsWith("step-")) this.outline.mark(Number(step.id.slice(5)));
   }
 }
 
@@ -152,6 +163,7 @@ function trialHeader(trial, trace, { route, trials, around }) {
   const cost = trial.usage?.costUsd;
   const facts = [
     score === undefined ? null : `score ${decimal(score)}`,
+    ...measuredFacts(trial),
     duration(trial.total),
     cost === undefined ? "cost unknown" : money(cost),
     trial.failure ? causeWords(trial.failure.cause) : null,
@@ -172,6 +184,20 @@ function trialHeader(trial, trace, { route, trials, around }) {
       around ? promptLinks(around, route) : null,
     ),
   );
+}
+
+/** What the benchmark measured besides the score, such as the official score and the levels. */
+function measuredFacts({ outcome }) {
+  const measures = outcome?.measures;
+  if (measures === null || typeof measures !== "object") return [];
+  return Object.entries(measures)
+    .filter(([, value]) => Number.isFinite(value))
+    .slice(0, MAX_MEASURES)
+    .map(([name, value]) =>
+      name.endsWith(" %")
+        ? `${value.toFixed(2)} / 100 ${name.slice(0, -2)}`
+        : `${name} ${Number.isInteger(value) ? value : value.toFixed(2)}`,
+    );
 }
 
 function troubleButtons(trace) {
@@ -278,9 +304,7 @@ function problemsView({ warnings, permissionDenials }, trials, run, n) {
   const texts = [...(listed?.problems ?? []), ...(Array.isArray(warnings) ? warnings : [])];
   if (permissionDenials > 0) texts.push(`${counted(permissionDenials, "tool call")} denied`);
   if (!texts.length) return null;
-  const items = texts.map((text) =>
-    h("li", { class: "unhealthy" }, `⚠ ${String(text).slice(0, 500)}`),
-  );
+  const items = texts.map((text) => h("li", { class: "unhealthy" }, `⚠ ${shorten(text, 500)}`));
   return h("ul", { class: "health", "aria-label": "Problems of this trial" }, items);
 }
 
@@ -331,7 +355,7 @@ export function inputView(trial) {
       turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null,
       longText(text, { class: "text plain" }, 1000),
     ]),
-    trial.hint ? [h("b", {}, "Hint: "), longText(trial.hint, { class: "text plain" }, 1000)] : null,
+    trial.hint ? longText(`Hint: ${trial.hint}`, { class: "text plain" }, 1000) : null,
   ];
 }
 
