@@ -47,15 +47,15 @@ texts += [f"Magic word: {name}" for name in servers]
 model = option("--model") or "claude-sonnet-4-5"
 texts += ["Magic word: opus"] if "opus" in model else []
 emit(
-    type="system", subtype="init", cwd=os.getcwd(), model=model, skills=sorted(skills),
+    type="system", subtype="init", cwd=str(Path.cwd()), model=model, skills=sorted(skills),
     tools=["Bash", "Read", *(f"mcp__{name}__look" for name in servers)],
     mcp_servers=[{"name": name, "status": "connected"} for name in servers],
     permissionMode="bypassPermissions", claude_code_version="2.1.325",
 )  # fmt: skip
 time.sleep(float(os.environ.get("LIKE_S", "0")))
 if log := os.environ.get("LIKE_LOG"):
-    with open(log, "a") as file:
-        file.write(f"{os.getcwd()}\n")
+    with Path(log).open("a") as file:
+        file.write(f"{Path.cwd()}\n")
 words = [word for text in texts for word in re.findall(r"Magic word: (\w+)", text)]
 answer = ", ".join(words) or "no idea"
 emit(type="assistant", message={"role": "assistant", "model": model,

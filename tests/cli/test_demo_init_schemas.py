@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -13,6 +14,14 @@ def test_demo_runs_the_whole_flow(assay, tmp_path):
     done = assay("demo", "-o", tmp_path / "out")
     assert done.code == 0, done.stderr
     assert "better is better than flaky" in done.stdout or "not enough data" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 48, "the story must fit on two screens"
+    assert lines[1].startswith("1. Does a skill help?")
+    end = lines[lines.index("The verdict") :]
+    assert len(end) <= 24
+    assert "relnotes helps: +0.67" in end[1]
+    assert "$0." in end[1]
+    assert Path(end[2].strip()).is_file()
     rows = [
         json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()
     ]

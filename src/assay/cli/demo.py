@@ -2,8 +2,10 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from assay import plugins
 from assay.cli.group import COLOUR, examples, run_command, variables
@@ -37,39 +39,80 @@ _OURS = "prompts-with-trouble.jsonl"
 )
 @help_option
 def command(folder: Path) -> None:
-    """Capture, grade, repeat and compare scripted agents, without keys or network."""
+    """Measure a skill, capture, repeat, compare and play with scripted agents, without keys or
+    network.
+    """
     _refuse_others_files(folder)
     prompts, grader = write_starter(folder)
     more = write_prompts(folder / _OURS, PROMPTS + TROUBLE)
+    verdict = _experiment(folder)
     results = folder / "results.jsonl"
     _step(
-        f"1. Capture {len(PROMPTS + TROUBLE)} prompts, including one of two turns, one that "
-        "crashes and one that hangs",
-        f"capture {more} -s demo -g {grader} -j 4 "
+        "2. What does an agent do? Every step is kept, also of one that crashes or hangs",
+        f"capture {more} -s demo -g {grader} -j 4 -q "
         f"--workspace-dir {folder / 'work'} -o {results} --overwrite",
     )
     _show(results)
-    flaky, better = folder / "flaky.jsonl", folder / "better.jsonl"
-    common = f"-g contains -k 5 -j 4 --workspace-dir {folder / 'work'}"
-    for name, output in (("flaky", flaky), ("better", better)):
-        _step(
-            f"2. Repeat every prompt five times with the agent {name!r}",
-            f"trials {prompts} -s demo:{name} {common} -o {output} --overwrite",
-        )
-    _step("3. Is one better than the other?", f"compare {flaky} {better} --format table")
+    _compare_agents(folder, prompts)
     _play(folder / "arc")
     report = folder / "report.html"
     _step(
-        "5. Write a report, one file to read or to send",
-        f"report {flaky} {better} -o {report} --overwrite",
+        "5. One page to read or to send",
+        f"report {folder / 'flaky.jsonl'} {folder / 'better.jsonl'} -o {report} --overwrite",
     )
-    click.echo("\nNext:")
-    click.echo(f"  open {report.resolve()}    the report")
+    echo_raw("\nThe verdict", bold=True)
+    for sentence in verdict["sentences"]:
+        click.echo(f"  {sentence}")
+    click.echo(f"  {Path(verdict['folder'], 'report.html').resolve()}")
+    echo_raw("Next", bold=True)
+    click.echo(f"  open {report.resolve()}    the other report")
     click.echo(f"  assay view {folder}    the same in a browser, live")
-    click.echo(
-        f"  assay plan {flaky} {better}    how many prompts are needed to detect a small difference"
+    click.echo("  assay init    an experiment about your own skill, instructions or servers")
+
+
+def _experiment(folder: Path) -> dict[str, Any]:
+    """Run an agent with and without a skill; return what was found."""
+    skill = folder / "skills" / "relnotes"
+    skill.mkdir(parents=True, exist_ok=True)
+    (skill / "SKILL.md").write_text(_SKILL, encoding="utf-8")
+    prompts = write_prompts(folder / "release-prompts.jsonl", _RELEASES)
+    runs = folder / "experiments"
+    _step(
+        "1. Does a skill help? The agent runs with it and without it, on the same prompts",
+        f"ab {prompts} -s demo --with skill={skill} -g contains -k 2 -j 4 -q -o {runs}",
     )
-    click.echo("  assay init    start with your own prompts and agents")
+    newest = max((runs / "relnotes").glob("*/verdict.json"), key=lambda path: path.stat().st_mtime)
+    found: dict[str, Any] = msgspec.json.decode(newest.read_bytes())
+    for line in (*found["proof"]["words"], *found["sentences"]):
+        click.echo(f"  {line}")
+    return {**found, "folder": str(newest.parent)}
+
+
+_SKILL = """\
+---
+name: relnotes
+description: Write release notes the way this project does.
+---
+- release notes: Added, Changed, Fixed
+"""
+_RELEASES = [
+    {"id": f"notes-{n}", "input": f"Write the release notes of 1.{n}", "hint": "Changed"}
+    for n in range(8)
+] + [{"id": f"sum-{n}", "input": f"What is {n} + 40?", "hint": str(n + 40)} for n in range(4)]
+
+
+def _compare_agents(folder: Path, prompts: Path) -> None:
+    title = "3. Is one agent better than another? Every prompt runs five times with each"
+    files = {name: folder / f"{name}.jsonl" for name in ("flaky", "better")}
+    common = f"-g contains -k 5 -j 4 -q --workspace-dir {folder / 'work'} --overwrite"
+    for name, output in files.items():
+        _step(title, f"trials {prompts} -s demo:{name} {common} -o {output}")
+        title = ""
+    compared = folder / "comparison.json"
+    words = f"compare {files['flaky']} {files['better']} -f json -o {compared} --overwrite"
+    _step("", words)
+    for verdict in msgspec.json.decode(compared.read_bytes())["verdict"]:
+        click.echo(f"  {verdict['words']}")
 
 
 def _refuse_others_files(folder: Path) -> None:
@@ -91,7 +134,8 @@ def _play(folder: Path) -> None:
 
 
 def _step(title: str, line: str) -> None:
-    echo_raw(f"\n{title}", bold=True)
+    if title:
+        echo_raw(f"\n{title}", bold=True)
     click.echo(f"  $ assay {line}")
     code = run_command(shlex.split(line))
     if code != 0:

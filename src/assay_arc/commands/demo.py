@@ -1,5 +1,7 @@
-"""assay arc demo: two built-in players, six games, one comparison; a part of `assay demo`."""
+"""assay arc demo: two built-in players, six games; a part of `assay demo`."""
 
+import io
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +25,7 @@ RUN = ["random", "search", "--env-dir", "builtin", "--max-steps", "800", "--max-
 )
 @help_option
 def command(folder: Path) -> None:
-    """Play all games of the package with random and search, then compare the two runs.
+    """Play all games of the package with random and search, and show how far they came.
 
     Takes some ten seconds: each of the twelve games is a process of its own with the real engine.
     """
@@ -31,13 +33,18 @@ def command(folder: Path) -> None:
         click.echo("  skipped: needs the extra arc (pip install '.[arc]')")
         return
     store = folder / ".arc-agi-benchmarks"
-    _step(["arc", "run", *RUN, "-j", "4", "--store", str(store)])
-    runs = [run.meta.run_id[:8] for run in Store(store).native()[-2:]]
-    _step(["arc", "compare", *runs, "--store", str(store)])
+    for line in _step(["arc", "run", *RUN, "-j", "4", "--store", str(store)]):
+        if line.startswith(("random:", "search:")):
+            click.echo(f"  {line}")
+    runs = " ".join(run.meta.run_id[:8] for run in Store(store).native()[-2:])
+    click.echo(f"  To compare the players: assay arc compare {runs} --store {store}")
 
 
-def _step(args: list[str]) -> None:
+def _step(args: list[str]) -> list[str]:
+    """Run a command; return what it prints, which has a line for each game."""
     click.echo(f"  $ assay {' '.join(args)}")
-    code = run_command(args)
+    with redirect_stdout(io.StringIO()) as printed:
+        code = run_command(args)
     if code != 0:
         raise click.exceptions.Exit(code)
+    return printed.getvalue().splitlines()
