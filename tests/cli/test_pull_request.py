@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 HOSTILE = (
     "</code></details>`` @octocat [x](https://evil.example) https://evil.example/a "
-    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | `` ` \x1b[31m\u202e\nnext"
+    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | "
+    "`` ` \x1b[31m\u202e\nnext"
 )
 
 
@@ -49,7 +50,7 @@ def test_the_worst_prompts_come_with_the_reasons_of_both_graders(
     done = assay("report", f"main:{write('a', good)}", f"new:{write('b', bad)}", "-f", "markdown")
     assert done.code == 0, done.stderr
     assert "**new did worse on 7 prompts, the worst 5:**" in done.stdout
-    assert "- `p0` 100% → 0%; new: `agent timed out: 60 s`; main: `it matches`" in done.stdout
+    assert "- `p0` 100% → 0%; new: `ran out of time: 60 s`; main: `it matches`" in done.stdout
     assert "- `p1` 100% → 0%; new: `got 1`; main: `it matches`" in done.stdout
     assert done.stdout.count("100% → 0%") == 5
     assert "agent_timeout" not in done.stdout
