@@ -80,14 +80,14 @@ def trials() -> list[dict[str, Any]]:
 
 
 def pooled() -> list[dict[str, Any]]:
-    build = {"id": EVIL, "label": EVIL, "date": EVIL}
+    builds = {n: {"id": f"{EVIL}{n}", "label": EVIL, "date": EVIL} for n in (1, 2)}
     identity = {"adapter": EVIL, "program": EVIL, "model": EVIL}
     return [
         {
             **row,
             "identity": identity,
             "specHash": EVIL,
-            "trials": [{**entry, "build": build} for entry in row["trials"]],
+            "trials": [{**each, "build": builds[each["trialNum"]]} for each in row["trials"]],
         }
         for row in trials()
     ]
@@ -220,7 +220,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "baseline json": ("baseline", "show", "pool.jsonl", "--json"),
     "baseline add": ("baseline", "add", f"{EVIL}:trials.jsonl", "--to", "pool.jsonl"),
     "baseline again": ("baseline", "add", f"{EVIL}:pool.jsonl", "--to", "new.jsonl"),
-    "baseline prune": ("baseline", "prune", "pool.jsonl", "--older-than", "0"),
+    "baseline prune": ("baseline", "prune", "pool.jsonl", "--keep", "1"),
     "compare baseline": ("compare", "a:pool.jsonl", f"{EVIL}:trials.jsonl"),
     "doctor": ("doctor", "agent.json"),
     "agents": ("agents",),

@@ -179,7 +179,10 @@ def command(**given: Any) -> None:
 
 def _refuse_bad_gate(gate: dict[str, Any] | None, options: _Options) -> None:
     if gate and min(gate["goodPasses"], gate["badStopped"]) < _FEWEST_RIGHT:
-        inside = options.fail_on == "regression" and options.difference <= options.margin
+        # Against a baseline the gate is to find a loss of the margin itself.
+        inside = options.difference < options.margin or options.against is None
+        inside = inside and options.difference <= options.margin
+        inside = inside and options.fail_on == "regression"
         remedy = (
             "the difference lies inside the margin, so such a run should pass; give a larger -d"
             if inside
