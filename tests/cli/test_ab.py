@@ -271,7 +271,7 @@ def test_kill_9_and_the_same_command_goes_on(
     file = project.experiment(SKILL_ARMS, k=3)
     env = {**project.env, "LIKE_S": "0.05"}
     process = start("ab", file, "-j", "2", env=env)
-    assert eventually(lambda: len(project.started) > 15)
+    assert eventually(lambda: len(project.started) > 15, 90)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     time.sleep(0.3)
@@ -308,7 +308,7 @@ def test_ctrl_c_says_how_to_go_on(
 ) -> None:
     file = project.experiment(SKILL_ARMS)
     process = start("ab", file, env={**project.env, "LIKE_S": "0.2"})
-    assert eventually(lambda: len(project.started) > 3)
+    assert eventually(lambda: len(project.started) > 3, 90)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -431,7 +431,7 @@ class TestUntilDecided:
         done = ab(file)
         assert done.code == 0, done.stderr
         n = len(project.started)
-        assert 20 <= n < 60
+        assert 2 * FEWEST_UNITS <= n < 60
         assert "relnotes helps: +1.00 (" in done.stdout
         assert f"in {n} of 120 planned trials" in done.stdout
         assert project.verdict()["decisions"]["relnotes"]["outcome"] == "better"
@@ -443,12 +443,12 @@ class TestUntilDecided:
 
     def test_it_is_the_default_if_there_is_a_budget(self, ab: Ab, project: Project) -> None:
         project.write_prompts(20)
-        file = project.experiment(SKILL_ARMS, "budget = 1.0", k=3)
+        file = project.experiment(SKILL_ARMS, "budget = 1.0", k=1)
         done = ab(file)
         assert done.code == 0, done.stderr
-        assert len(project.started) < 60
+        assert len(project.started) < 40
         assert ab(file, "--until", "k").code == 0
-        assert len(project.started) == 120
+        assert len(project.started) == 40
 
     def test_no_difference_is_not_called_one(self, ab: Ab, project: Project) -> None:
         project.write_prompts(20, hint="nobody knows")

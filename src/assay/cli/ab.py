@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from assay.cli.ab_status import status
 from assay.cli.group import CACHE, PRICES, examples, variables
@@ -53,28 +54,12 @@ _OF_EXPERIMENT = {
 """Options that stand in an experiment file too, and the key there; the command line wins."""
 
 
-class _WithStatus(click.Group):
-    """A command of its own, except that `ab status` is another one."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args[:1] == ["status"]:
-            return status.make_context("status", args[1:], parent=parent, **extra)
-        return super().make_context(info_name, args, parent=parent, **extra)
-
-
 @click.group(
-    cls=_WithStatus,
     invoke_without_command=True,
     subcommand_metavar="",
     context_settings={"allow_interspersed_args": True},
     commands={"status": status},
-    short_help="Run an experiment: does a skill, prompt, server or model help?",
+    short_help="Run an experiment and say whether a change helps.",
     epilog=variables(*PRICES, *CACHE)
     + examples(
         "assay ab evals/prompts.jsonl -s demo:flaky --with agent=demo:better -g contains -k 3",
@@ -117,8 +102,8 @@ class _WithStatus(click.Group):
 @click.option(
     "--until",
     type=click.Choice(["decided", "k"]),
-    help="decided ends the run as soon as the verdict is sure, k runs all trials. Default: decided "
-    "if there is a budget, otherwise k.",
+    help="When to end: as soon as the verdict is sure (decided), or after all trials (k). Default: "
+    "decided if there is a budget, otherwise k.",
 )
 @click.option(
     "--smoke",
@@ -201,8 +186,6 @@ def _changed(
     experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
 ) -> Experiment:
     """Let some options replace what the file says; refuse others, which belong in the file."""
-    import msgspec
-
     for name in (*_OF_ARMS, "treatments", "ablate", "matrix"):
         if name in given:
             option = "--with" if name == "treatments" else _option_name(name)

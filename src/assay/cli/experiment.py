@@ -14,28 +14,34 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from assay import __version__, plugins
-from assay.cli.batch import debug_trace, prompt_file
-from assay.cli.options import CaptureOptions, agent_ref, findable, grader_refs, setting
+from assay import __version__
+from assay.cli.arms import (
+    ReadyArm,
+    benchmark_of,
+    check_graded,
+    graders_of,
+    prompts_of,
+    ready_arms,
+    row_settings,
+)
+from assay.cli.batch import debug_trace
+from assay.cli.options import CaptureOptions
 from assay.cli.output import open_sink, whole_output
-from assay.cli.parameters import Size
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
 from assay.pipeline.arms import REUSED, ArmRows, EarlierTrials, arm_key, entries_in, interleave
 from assay.pipeline.batch import Batch, check_startable, run_batch
-from assay.pipeline.experiment import Arm, Experiment, differences, hash_inputs, hash_path
-from assay.pipeline.material import Material, compose, read_skill
-from assay.pipeline.prompts import Setting, choose, folder_names, plan, read_prompts
+from assay.pipeline.experiment import Experiment, differences, hash_inputs, hash_path
+from assay.pipeline.prompts import folder_names, plan
 from assay.pipeline.proof import ArmFacts, gather, prove
 from assay.pipeline.resume import Resume
-from assay.pipeline.row_settings import RowSettings, prompt_folder
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.pipeline.trials import TrialRows
 from assay.plugin import PromptRow
-from assay.records.capture import Identity, TrialEntry
+from assay.records.capture import TrialEntry
 from assay.records.files import short_hash, temporary_folder
 from assay.records.setup import ArmsProof
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.report.experiment import (
     Effort,
@@ -84,38 +90,6 @@ class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
         return not self.base.quiet and not self.base.as_json
 
 
-class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm whose agent and material were found."""
-
-    name: str
-    arm: Arm
-    setting: Setting
-    template: Path
-    """The composed template, copied into the workspace of each trial."""
-    rows: list[PromptRow]
-    """The prompts, with the arm's material in the workspaces that they bring."""
-    own: RowSettings
-    """What the rows of the prompts ask for."""
-    output: Path = Path()
-    specs: list[TrialSpec] = []
-
-    @property
-    def identities(self) -> dict[str, Identity | None]:
-        """Of prompts whose rows ask for something of their own."""
-        made = {prompt.id: self.own.of(prompt).identity for prompt, _ in self.rows}
-        return {id_: one for id_, one in made.items() if one is not self.setting.identity}
-
-    @property
-    def servers(self) -> list[str]:
-        given = self.setting.agent.options.get("mcp") or {}
-        return list(given.get("mcpServers", given))
-
-    @property
-    def entries(self) -> list[TrialEntry]:
-        """All trials that are on disk."""
-        return [entry for _, entry in entries_in(self.output)]
-
-
 def run_experiment(experiment: Experiment, how: HowToRun) -> int:
     """Run all that is missing; return the exit code."""
     try:
@@ -133,12 +107,12 @@ class _Run:
     def __init__(self, experiment: Experiment, how: HowToRun, scratch: Path) -> None:
         self._experiment, self._how = experiment, how
         self._began_s = time.monotonic()
-        benchmark = _benchmark(experiment)
-        self._graders = _graders(experiment, benchmark)
-        rows = _prompts(experiment, benchmark)
+        benchmark = benchmark_of(experiment)
+        self._graders = graders_of(experiment, benchmark)
+        rows = prompts_of(experiment, benchmark)
         self._k = experiment.k or _DEFAULT_K
-        ready = _ready(experiment, how.base, rows, self._graders, scratch)
-        _check_graded(experiment, rows, self._graders)
+        ready = ready_arms(experiment, how.base, rows, self._graders, scratch)
+        check_graded(experiment, rows, self._graders)
         self.folder = _folder(how, experiment, _run_id(experiment, self._k, ready, rows))
         self._token = _token(self.folder)
         self.arms = [self._placed(arm, rows) for arm in ready]
@@ -165,7 +139,7 @@ class _Run:
         shared = msgspec.structs.replace(ready.setting, surroundings=around, run_token=self._token)
         # Templates of rows are copied under the token of the arm, processes marked by the run's.
         mine = msgspec.structs.replace(shared, run_token=own)
-        settings = _row_settings(mine, self._experiment, self._graders, ready.rows)
+        settings = row_settings(mine, self._experiment, self._graders, ready.rows)
         names = folder_names(prompt.id for prompt, _ in rows)
         specs = [
             msgspec.structs.replace(spec, run_token=self._token)
@@ -556,124 +530,6 @@ def _remedy(cause: str, arm: ReadyArm) -> str:
     if cause == "spawn" and known:
         return known.install
     return "nothing more was started; run the same command again when it is mended"
-
-
-def _benchmark(experiment: Experiment) -> PluginRef:
-    if experiment.benchmark is not None:
-        return plugins.benchmark_ref(experiment.benchmark)
-    return prompt_file([experiment.prompts or ""], from_stdin=False)
-
-
-def _graders(experiment: Experiment, benchmark: PluginRef) -> list[PluginRef]:
-    theirs = list(plugins.benchmark(benchmark).graders())
-    for ref in theirs:
-        plugins.grader(ref)
-    return [*theirs, *grader_refs(experiment.graders, experiment.grader_timeout)]
-
-
-def _prompts(experiment: Experiment, benchmark: PluginRef) -> list[PromptRow]:
-    rows = choose(read_prompts(benchmark), experiment.filter, experiment.limit)
-    if not rows:
-        where = experiment.prompts or f"benchmark {experiment.benchmark}"
-        msg = f"{where}: no prompts{' that match the filter' if experiment.filter else ''}"
-        raise InputError(msg)
-    return rows
-
-
-def _check_graded(
-    experiment: Experiment, rows: Sequence[PromptRow], graders: Sequence[PluginRef]
-) -> None:
-    without = [prompt.id for prompt, _ in rows if not (prompt.graders or prompt.expect)]
-    if not graders and without:
-        msg = f"{experiment.prompts}: no grader judges the prompt {without[0]!r}"
-        raise InputError(msg, hint="name graders in the experiment, with -g, or in each prompt")
-
-
-def _row_settings(
-    shared: Setting,
-    experiment: Experiment,
-    graders: Sequence[PluginRef],
-    rows: Sequence[PromptRow],
-) -> RowSettings:
-    own = RowSettings(shared, graders, experiment.grader_timeout, findable)
-    own.take(rows, graded=True)
-    return own
-
-
-def _with_material(
-    rows: Sequence[PromptRow], agent: PluginRef, material: Material, folder: Path, scratch: Path
-) -> list[PromptRow]:
-    """Put the material of an arm into copies of the workspaces that prompts bring."""
-    made: dict[str, str] = {}
-    found = []
-    for prompt, extra in rows:
-        if prompt.workspace is not None and (folder / prompt.workspace).is_dir():
-            if prompt.workspace not in made:
-                copy = made[prompt.workspace] = f"{scratch}-{len(made)}"
-                source = folder / prompt.workspace
-                compose(agent, msgspec.structs.replace(material, template=source), Path(copy))
-            prompt = msgspec.structs.replace(prompt, workspace=made[prompt.workspace])
-        found.append((prompt, extra))
-    return found
-
-
-def _ready(
-    experiment: Experiment,
-    base: CaptureOptions,
-    rows: Sequence[PromptRow],
-    graders: Sequence[PluginRef],
-    scratch: Path,
-) -> list[ReadyArm]:
-    """Find agent and material of each arm, the control first; refuse what cannot work."""
-    found, benchmark = [], _benchmark(experiment)
-    for number, name in enumerate((experiment.control, *experiment.treatments)):
-        arm, template = experiment.resolved(name), scratch / str(number)
-        options = _arm_options(base, arm)
-        agent = agent_ref(options)
-        material = Material(
-            template=Path(arm.template) if arm.template else None,
-            skills=tuple(read_skill(Path(skill)) for skill in arm.skills),
-            instructions=Path(arm.instructions) if arm.instructions else None,
-        )
-        compose(agent, material, template)
-        options = msgspec.structs.replace(options, workspace_template=template)
-        shared = setting(options, agent, benchmark, graders, keep_raw=False)
-        own_rows = _with_material(rows, agent, material, prompt_folder(benchmark), template)
-        settings = _row_settings(shared, experiment, graders, own_rows)
-        found.append(
-            ReadyArm(
-                name=name,
-                arm=arm,
-                setting=shared,
-                template=template,
-                rows=own_rows,
-                own=settings,
-            )
-        )
-    return found
-
-
-def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:
-    """Return the options of `assay trials` that an arm stands for."""
-    return msgspec.structs.replace(
-        base,
-        schema=arm.agent,
-        simple=arm.simple,
-        shell=arm.shell,
-        model=arm.model,
-        agent_args=tuple(arm.agent_args),
-        mcp=Path(arm.mcp) if arm.mcp else None,
-        max_turns=arm.max_turns,
-        env_names=tuple(arm.env),
-        isolate=bool(arm.isolate),
-        sandbox=arm.sandbox,
-        container=arm.container,
-        memory=Size().convert(arm.memory, None, None) if arm.memory else None,
-        cpus=arm.cpus,
-        timeout=arm.timeout,
-        trial_timeout=arm.trial_timeout,
-        stall=arm.stall,
-    )
 
 
 def _run_id(

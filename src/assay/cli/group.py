@@ -55,6 +55,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Refuse an unknown command, naming the one that was probably meant."""
+        if args[:2] == ["ab", "status"]:
+            # Found here, because what `ab` itself needs takes as long to load as all the rest.
+            from assay.cli.ab_status import status
+
+            return "ab status", status, args[2:]
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)

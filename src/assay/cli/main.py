@@ -7,7 +7,7 @@ import sys
 from assay import __path__, __version__
 
 COMMANDS = {
-    "ab": "Run an experiment: does a skill, prompt, server or model help?",
+    "ab": "Run an experiment and say whether a change helps.",
     "capture": "Run prompts against an agent and record full trajectories.",
     "trials": "Run every prompt several times, to measure pass@k.",
     "run": "Run prompts and write the agent's raw output.",

@@ -1,5 +1,6 @@
 """An experiment: prompts, graders and the arms that are compared; read from experiment.toml."""
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -295,18 +296,18 @@ def _name_of(path: Path) -> str:
 
 
 def _at(file: Path, path: str | None) -> str | None:
-    return None if path is None else str(file.parent / path)
+    return None if path is None else os.path.normpath(file.parent / path)
 
 
 def _beside[A: Arm](file: Path, arm: A) -> A:
     """Return an arm whose paths begin at the folder of the file."""
     agent = arm.agent
     if agent is not None and (file.parent / agent).is_file():
-        agent = str(file.parent / agent)
+        agent = _at(file, agent)
     return msgspec.structs.replace(
         arm,
         agent=agent,
-        skills=[str(file.parent / skill) for skill in arm.skills],
+        skills=[os.path.normpath(file.parent / skill) for skill in arm.skills],
         **{name: _at(file, getattr(arm, name)) for name in _PATHS},
     )
 
@@ -315,8 +316,8 @@ def _grader_at(file: Path, grader: str) -> str:
     """Return a grader's file beside the experiment; a built-in one stays as it is."""
     kind, colon, path = grader.partition(":")
     if colon and kind == "serve":
-        return f"serve:{file.parent / path}"
-    return str(file.parent / grader) if (file.parent / grader).is_file() else grader
+        return f"serve:{_at(file, path)}"
+    return str(_at(file, grader)) if (file.parent / grader).is_file() else grader
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
