@@ -94,7 +94,7 @@ def _open(big: Path, n_rows: int, *, fresh: bool) -> dict[str, Any]:
     return told
 
 
-QUERIES = ("77777", "tool:Bash pytest", "failed:true cost>0.1", '"total cannot be"', "exit>100")
+QUERIES = ("id:77777", "tool:Bash pytest", "failed:true cost>0.1", '"total cannot be"', "exit>100")
 
 
 def _search(address: str, n_rows: int) -> dict[str, Any]:

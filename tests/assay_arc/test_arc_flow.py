@@ -367,7 +367,7 @@ def test_browse_lists_and_shows(here):
     done = arc("browse")
     assert "Total: 6 environments" in done.out
     line = next(text for text in done.out.splitlines() if "od01-v1" in text)
-    assert "| known |" in " ".join(line.split())
+    assert "│ known │" in " ".join(line.split())
     assert "2x" in line
     assert "(1 matching filter)" in arc("browse", "--filter", "ky").out
     assert "tg01-v1" in arc("browse", "--tag", "undo").out
@@ -409,7 +409,7 @@ def test_a_person_plays_from_a_pipe(tmp_path, monkeypatch):
     assert done.code == 0
     assert "changed x8-23 y8-15: 04 -> 40" in done.out
     assert "unknown action 'fly'" in done.out
-    assert "0/5 levels, 2 actions, 1 reset, stopped: player_quit; 0.0 / 100" in done.out
+    assert "0/5 levels, 2 actions, 1 reset, stopped: player quit; 0.0 / 100" in done.out
     assert len(list((tmp_path / STORE / "plays").iterdir())) == 1
 
 
