@@ -256,6 +256,8 @@ def test_nothing_that_is_found_or_asked_becomes_markup(
     path = tmp_path / "evil.jsonl"
     path.write_text(json.dumps(row(1, evil, id=evil)) + "\n")
     page = make_report(tmp_path / "evil.html", path)
+    browser.open("about:blank")
+    browser.console()  # a page of an earlier test may have lost its server
     browser.draw(f"file://{page}#/search?q={'needle%20%3Cimg%20src%3Dx%20onerror%3D1%3E'}")
     browser.see("[role=status]", "0 places")
     browser.draw(f"file://{page}#/search?q=needle")
