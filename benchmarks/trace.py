@@ -24,7 +24,7 @@ SCROLL = """const done = arguments[arguments.length - 1];
     scrollTo(0, 0);
     const next = (now) => {
       frames.push(now - last); last = now; n += 1;
-      if (n > 60) {
+      if (n > 24) {
         const sorted = frames.slice(2).sort((a, b) => a - b);
         done([sorted[Math.floor(sorted.length / 2)], document.querySelectorAll('.step').length]);
         return;
@@ -79,7 +79,7 @@ def _measure(address: str, n_steps: int, run: str) -> dict[str, int]:
         opened = browser.run_async(OPEN, trial, ".trial .step")
         reading, _ = browser.run_async(SCROLL, 300)
         height = browser.run("return document.documentElement.scrollHeight")
-        dragging, drawn = browser.run_async(SCROLL, height / 60)
+        dragging, drawn = browser.run_async(SCROLL, height / 24)
         jumped = browser.run_async(
             OPEN, f"{trial}/step/{n_steps // 2}", f"#step-{n_steps // 2 - 1}.current"
         )
