@@ -176,6 +176,68 @@ def test_a_copy_under_another_name_is_found_by_its_content(ab: Ab, project: Proj
     assert "control has the treatment" in done.stdout
 
 
+def test_a_copy_with_another_name_in_its_head_is_found_by_its_body(
+    ab: Ab, project: Project
+) -> None:
+    renamed = SKILL.replace("relnotes", "other").replace("release", "all")
+    project.write("home/.claude/skills/other/SKILL.md", renamed)
+    done = ab(project.experiment(SKILL_ARMS, k=1))
+    assert done.code == 4
+    assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
+    assert "(~/.claude/skills/other/SKILL.md)" in done.stdout
+
+
+TWO_VERSIONS = '[arms.old]\nskills = ["v1/relnotes"]\n[arms.new]\nskills = ["v2/relnotes"]\n'
+
+
+@pytest.mark.parametrize(
+    "old", [SKILL.replace("plum", "fig"), SKILL.replace("Write", "Never write")]
+)
+def test_two_versions_of_a_skill_are_compared(ab: Ab, project: Project, old: str) -> None:
+    project.write("v1/relnotes/SKILL.md", old)
+    project.write("v2/relnotes/SKILL.md", SKILL)
+    project.experiment(TWO_VERSIONS, k=1)
+    done = ab("experiment.toml")
+    assert done.code == 0, done.stdout
+    words = r"arms differ in: skill relnotes \((\w+); control (\w+)\), nothing else"
+    found = re.match(words, done.stdout)
+    assert found, done.stdout
+    assert found[1] != found[2]
+    assert "new against old: skill v2/relnotes (control: v1/relnotes)" in done.stderr
+    if "fig" in old:
+        assert "new helps: +1.00" in done.stdout
+
+
+def test_two_versions_that_are_the_same_or_mixed_up_are_invalid(ab: Ab, project: Project) -> None:
+    project.write("v1/relnotes/SKILL.md", SKILL)
+    project.write("v2/relnotes/SKILL.md", SKILL)
+    done = ab(project.experiment(TWO_VERSIONS, k=1))
+    assert done.code == 4
+    assert "the skill of old and new have the same content" in done.stdout
+    project.write("v1/relnotes/SKILL.md", SKILL.replace("plum", "fig"))
+    project.write("home/.claude/skills/relnotes/SKILL.md", SKILL)
+    done = ab(project.experiment(TWO_VERSIONS, k=1))
+    assert done.code == 4
+    assert "old has the treatment: its agent can read the skill relnotes (~/" in done.stdout
+
+
+def test_what_is_edited_during_the_run_was_not_measured(
+    ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
+) -> None:
+    project.experiment(SKILL_ARMS, k=1)
+    process = start("ab", "experiment.toml", env={**project.env, "LIKE_S": "0.1"})
+    assert eventually(lambda: len(project.started) > 2, 90)
+    project.write("skills/relnotes/SKILL.md", "Not even a skill any more.")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    done = ab("status", "--check")
+    assert done.code == 3
+    assert "skills/relnotes has changed" in done.stdout
+    project.write("skills/relnotes/SKILL.md", SKILL)
+    assert ab("status", "--check").code == 0
+    assert stdout.splitlines()[0] == ab("experiment.toml").stdout.splitlines()[0]
+
+
 def test_an_arm_that_lacks_its_skill_is_invalid(ab: Ab, project: Project) -> None:
     done = ab(project.experiment(SKILL_ARMS), env={"LIKE_BLIND": "1"})
     assert done.code == 4
@@ -364,6 +426,11 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
          1, "--with model is given twice"),
         (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "-g", "contains", "--ablate"), 2,
          "--ablate needs two to eight --with, not 1"),
+        (("prompts.jsonl", "-s", AGENT, *("--with", "skill=skills/relnotes") * 2, "--ablate", "-g",
+          "contains"), 2, "--ablate takes each --with once, and has skill=skills/relnotes twice"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "--with",
+          "skill=skills/copy", "-g", "contains"), 1,
+         "skills/relnotes and skills/copy are both a skill named relnotes"),
         (("prompts.jsonl", "-g", "contains", "--matrix", "model=a,b"), 2, "No agent given"),
         (("prompts.jsonl", "-s", AGENT, "-g", "contains", "--matrix", "model=a"), 1,
          "needs two arms or more"),
@@ -377,6 +444,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
 )  # fmt: skip
 def test_wrong_use(ab: Ab, project: Project, args: tuple[str, ...], code: int, words: str) -> None:
     project.experiment(SKILL_ARMS)
+    project.write("skills/copy/SKILL.md", SKILL)
     done = ab(*args)
     assert done.code == code, done.stderr
     assert words in done.stderr

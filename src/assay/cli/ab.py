@@ -238,6 +238,9 @@ def _check_usage(
         msg = "--matrix and --with cannot be used together."
     elif values["ablate"] and not 2 <= len(treatments) <= 8:
         msg = f"--ablate needs two to eight --with, not {len(treatments)}."
+    elif values["ablate"] and len({*treatments}) < len(treatments):
+        twice = next(one for one in treatments if treatments.count(one) > 1)
+        msg = f"--ablate takes each --with once, and has {'='.join(twice)} twice."
     elif (axes or values["ablate"]) and values["until"] == "decided":
         msg = "--until decided compares single arms; --ablate and --matrix run all trials."
     elif not any(values[way] for way in ("schema", "simple", "shell")) and "agent" not in axes:

@@ -12,8 +12,9 @@ from assay.cli.parameters import Size
 from assay.errors import InputError
 from assay.pipeline.arms import entries_in
 from assay.pipeline.experiment import Arm, Experiment
-from assay.pipeline.material import Material, compose, read_skill
+from assay.pipeline.material import Material, compose, read_skill, skill_body
 from assay.pipeline.prompts import Setting, choose, read_prompts
+from assay.pipeline.proof import Piece, read_piece, skills_in
 from assay.pipeline.row_settings import RowSettings, prompt_folder
 from assay.plugin import PromptRow
 from assay.records.capture import Identity, TrialEntry
@@ -32,6 +33,10 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
     """The prompts, with the arm's material in the workspaces that they bring."""
     own: RowSettings
     """What the rows of the prompts ask for."""
+    pieces: dict[str, Piece]
+    """What the arm names, as it was when its template was made."""
+    bodies: dict[str, str]
+    """Hash of the body of each skill that its agent can read, by the hash of its folder."""
     output: Path = Path()
     specs: list[TrialSpec] = []
 
@@ -139,6 +144,7 @@ def ready_arms(
         shared = setting(options, agent, benchmark, graders, keep_raw=False)
         own_rows = _with_material(rows, agent, material, prompt_folder(benchmark), template)
         settings = row_settings(shared, experiment, graders, own_rows)
+        named = [*arm.skills, arm.template, arm.instructions]
         found.append(
             ReadyArm(
                 name=name,
@@ -147,8 +153,25 @@ def ready_arms(
                 template=template,
                 rows=own_rows,
                 own=settings,
+                pieces={path: read_piece(Path(path)) for path in named if path},
+                bodies=_bodies(shared, settings, template, own_rows, prompt_folder(benchmark)),
             )
         )
+    return found
+
+
+def _bodies(
+    shared: Setting, own: RowSettings, template: Path, rows: Sequence[PromptRow], folder: Path
+) -> dict[str, str]:
+    """Read the bodies of all skills in the templates of an arm and in the user's HOME."""
+    places = {template: shared.identity}
+    for prompt, _ in rows:
+        if prompt.workspace is not None:
+            places[folder / prompt.workspace] = own.of(prompt).identity
+    found: dict[str, str] = {}
+    for place, identity in places.items():
+        for path, _, value in skills_in(identity) if identity else ():
+            found[value] = skill_body((place / Path(path).expanduser()).parent)
     return found
 
 

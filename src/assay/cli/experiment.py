@@ -107,15 +107,19 @@ class _Run:
     def __init__(self, experiment: Experiment, how: HowToRun, scratch: Path) -> None:
         self._experiment, self._how = experiment, how
         self._began_s = time.monotonic()
+        # Before anything is read: an edit from now on makes the verdict stale, never wrong.
+        self._inputs = hash_inputs(experiment)
         benchmark = benchmark_of(experiment)
         self._graders = graders_of(experiment, benchmark)
         rows = prompts_of(experiment, benchmark)
+        self._inputs |= _named_by(rows, Path(experiment.prompts or "").parent)
         self._k = experiment.k or _DEFAULT_K
         ready = ready_arms(experiment, how.base, rows, self._graders, scratch)
         check_graded(experiment, rows, self._graders)
         self.folder = _folder(how, experiment, _run_id(experiment, self._k, ready, rows))
         self._token = _token(self.folder)
         self.arms = [self._placed(arm, rows) for arm in ready]
+        self._pieces = {path: piece for arm in ready for path, piece in arm.pieces.items()}
         self._by_key = {arm_key(arm.specs[0]): arm for arm in self.arms}
         self._specs = interleave([arm.specs for arm in self.arms], experiment.seed)
         self._n_reused: dict[str, int] = {}
@@ -231,7 +235,8 @@ class _Run:
     def _say_plan(self) -> None:
         control, *others = self.arms
         for arm in others:
-            asked = ", ".join(one.words for one in differences(control.arm, arm.arm))
+            names = {path: piece.name for path, piece in self._pieces.items()}
+            asked = ", ".join(one.words for one in differences(control.arm, arm.arm, names))
             self._say(f"{arm.name} against {control.name}: {asked or 'no difference'}")
         n_prompts = len(self.arms[0].specs) // self._k
         each = f"{counted_noun(n_prompts, 'prompt')} x {self._k} trials x {len(self.arms)} arms"
@@ -312,6 +317,8 @@ class _Run:
                 identity=identity,
                 by_prompt={id_: one for id_, one in arm.identities.items() if one is not None},
                 servers=frozenset(arm.servers),
+                pieces=self._pieces,
+                bodies=arm.bodies,
             )
             found.append(gather(facts, entries_in(arm.output)))
         return found
@@ -444,7 +451,7 @@ class _Run:
             "arms": {
                 arm.name: {"setup": arm.arm, "identity": arm.setting.identity} for arm in self.arms
             },
-            "inputs": self._inputs(),
+            "inputs": self._inputs,
         }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -468,19 +475,9 @@ class _Run:
             "pairs": told.pairs,
             "file": str(self._how.file) if self._how.file else None,
             "experiment": self._how.digest,
-            "inputs": self._inputs(),
+            "inputs": self._inputs,
         }
         self._write(VERDICT, verdict)
-
-    def _inputs(self) -> dict[str, str]:
-        """Hash the user's files that the verdict is about, also those that prompts name."""
-        folder, found = Path(self._experiment.prompts or "").parent, []
-        for spec in self.arms[0].specs:
-            prompt = spec.prompt
-            found += [prompt.workspace or "", *prompt.graders]
-        paths = {str(folder / name) for name in found if name and len(name) < _LONGEST_PATH}
-        named = {path: hash_path(Path(path)) for path in sorted(paths)}
-        return hash_inputs(self._experiment) | {path: h for path, h in named.items() if h}
 
     def _write(self, name: str, content: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
@@ -530,6 +527,16 @@ def _remedy(cause: str, arm: ReadyArm) -> str:
     if cause == "spawn" and known:
         return known.install
     return "nothing more was started; run the same command again when it is mended"
+
+
+def _named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
+    """Hash the user's files that prompts name."""
+    found: list[str] = []
+    for prompt, _ in rows:
+        found += [prompt.workspace or "", *prompt.graders]
+    paths = {str(folder / name) for name in found if name and len(name) < _LONGEST_PATH}
+    named = {path: hash_path(Path(path)) for path in sorted(paths)}
+    return {path: value for path, value in named.items() if value}
 
 
 def _run_id(

@@ -334,6 +334,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """As people say it: skill relnotes; model opus (control: sonnet)."""
         value = Path(self.value).name if self.kind in _FILES else self.value
         before = Path(self.control).name if self.kind in _FILES else self.control
+        if value and value == before:  # two versions of one file
+            value, before = self.value, self.control
         name = {"mcp": "MCP servers of", "agent-args": "agent arguments", "env": "variable"}
         said = f"{name.get(self.kind, self.kind)} {value or 'none'}"
         return f"{said} (control: {before})" if before else said
@@ -342,15 +344,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _FILES = frozenset({"skill", "instructions", "mcp", "template"})
 
 
-def differences(control: Arm, arm: Arm) -> list[Difference]:
-    """Return what an arm names that the control does not: what is being compared."""
-    found = []
-    for skill in arm.skills:
-        if skill not in control.skills:
-            found.append(Difference(kind="skill", value=skill))
-    for skill in control.skills:
-        if skill not in arm.skills:
-            found.append(Difference(kind="skill", control=skill))
+def differences(control: Arm, arm: Arm, names: Mapping[str, str]) -> list[Difference]:
+    """Return what an arm names that the control does not: what is being compared.
+
+    names has the name of each skill by its folder: two skills of one name are two versions.
+    """
+    found = list(_skill_differences(control, arm, names))
     agents = [one.agent or one.simple or one.shell or "" for one in (control, arm)]
     if agents[0] != agents[1]:
         found.append(Difference(kind="agent", value=agents[1], control=agents[0]))
@@ -362,6 +361,15 @@ def differences(control: Arm, arm: Arm) -> list[Difference]:
             kind = field.replace("_", "-")
             found.append(Difference(kind=kind, value=_said(after), control=_said(before)))
     return found
+
+
+def _skill_differences(control: Arm, arm: Arm, names: Mapping[str, str]) -> Iterator[Difference]:
+    before = {names[skill]: skill for skill in control.skills if skill not in arm.skills}
+    for skill in arm.skills:
+        if skill not in control.skills:
+            yield Difference(kind="skill", value=skill, control=before.pop(names[skill], ""))
+    for skill in before.values():
+        yield Difference(kind="skill", control=skill)
 
 
 def _said(value: Any) -> str:

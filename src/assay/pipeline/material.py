@@ -1,13 +1,14 @@
 """The material of an arm: template, skills and instructions, put where its agent looks for them."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from assay import plugins
 from assay.errors import InputError, OutputError
-from assay.records.files import copy_folder, remove_folder
+from assay.records.files import copy_folder, remove_folder, short_hash
 from assay.records.spec import PluginRef
 
 SKILL_FILE = "SKILL.md"
@@ -81,6 +82,19 @@ def _head(text: str) -> dict[str, str] | None:
     return None
 
 
+def skill_body(folder: Path) -> str:
+    """Hash what a skill says below its head; nothing if there is none, or it cannot be read.
+
+    A copy under another name has another head, but says the same.
+    """
+    try:
+        text = (folder / SKILL_FILE).read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return ""
+    body = " ".join(re.split(r"^(?:---|\.\.\.)\s*$", text, maxsplit=2, flags=re.M)[-1].split())
+    return short_hash(body.encode()) if body else ""
+
+
 def _joined(parts: list[str]) -> str:
     first, rest = parts[0].strip(), parts[1:]
     if re.fullmatch(r"[|>][-+0-9]*", first):  # a block of text
@@ -105,6 +119,7 @@ def compose(agent: PluginRef, material: Material, folder: Path) -> None:
 
     A skill replaces one of the same name in the template, and the instructions replace its own.
     """
+    _check_names(material.skills)
     skills, instructions = places_of(agent)
     try:
         if material.template is not None:
@@ -122,6 +137,16 @@ def compose(agent: PluginRef, material: Material, folder: Path) -> None:
     except OSError as error:
         msg = f"cannot make the workspace template: {error}"
         raise OutputError(msg) from error
+
+
+def _check_names(skills: Sequence[Skill]) -> None:
+    """Refuse two skills of one name: the second would replace the first."""
+    seen: dict[str, Skill] = {}
+    for skill in skills:
+        other = seen.setdefault(skill.name, skill)
+        if other is not skill:
+            msg = f"{other.folder} and {skill.folder} are both a skill named {skill.name}"
+            raise InputError(msg, hint="an agent can have one of them: leave one out or rename it")
 
 
 def _made(folder: Path, below: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from assay.pipeline.experiment import Arm, Difference, differences
-from assay.pipeline.material import read_skill
+from assay.pipeline.material import SKILL_FILE, read_skill, skill_body
 from assay.records.capture import Identity, ToolCall, TrialEntry
 from assay.records.files import hash_file, hash_folder
 from assay.records.setup import ArmsProof, counted, is_another_model, setup_problems
@@ -19,6 +19,23 @@ _SKILL_PATH = re.compile(r"(?:^|.*/)skills?/([^/]+)/SKILL\.md")
 _FREE = frozenset({"agent", "agent-args", "env", "template", "isolate", "sandbox", "container"})
 """What may change anything about an agent: tools and rights that differ then need no reason."""
 _MODES = ("permissionMode", "approvalMode", "approval", "sandbox")
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill, a file or a folder that an arm names, as it was when the run began."""
+
+    name: str
+    hash: str
+    body: str = ""
+    """Of a skill: hash of what stands below the head of its SKILL.md."""
+
+
+def read_piece(path: Path) -> Piece:
+    """Read what an arm names, be it a skill, another folder or a file."""
+    if (path / SKILL_FILE).is_file():
+        name = read_skill(path).name
+        return Piece(name=name, hash=hash_folder(path), body=skill_body(path))
+    return Piece(name=path.name, hash=hash_folder(path) if path.is_dir() else hash_file(path))
 
 
 class ArmFacts(msgspec.Struct, kw_only=True):
@@ -31,6 +48,10 @@ class ArmFacts(msgspec.Struct, kw_only=True):
     """Of prompts that bring a workspace of their own, which the arm's material is put into."""
     servers: frozenset[str] = frozenset()
     """Names in its MCP file."""
+    pieces: dict[str, Piece] = {}
+    """What all arms name, by its path."""
+    bodies: dict[str, str] = {}
+    """Hash of the body of each skill that the agent can read, by the hash of its folder."""
     n_trials: int = 0
     models: set[str] = msgspec.field(default_factory=set)
     versions: set[str] = msgspec.field(default_factory=set)
@@ -52,10 +73,16 @@ class ArmFacts(msgspec.Struct, kw_only=True):
         return frozenset().union(*self.listed.get(what, ()))
 
     @property
-    def offered_skills(self) -> dict[str, str]:
-        """Hash of each skill among the files that the agent can read, by name."""
-        found = ((_SKILL_PATH.fullmatch(path), h) for path, h in self.identity.offered.items())
-        return {match[1]: value for match, value in found if match}
+    def offered_skills(self) -> list[tuple[str, str, str]]:
+        """Path, name and hash of each skill among the files that the agent can read."""
+        return list(skills_in(self.identity))
+
+
+def skills_in(identity: Identity) -> Iterator[tuple[str, str, str]]:
+    """Yield path, name and hash of each skill that an agent was offered."""
+    for path, value in identity.offered.items():
+        if match := _SKILL_PATH.fullmatch(path):
+            yield path, match[1], value
 
 
 def gather(facts: ArmFacts, entries: Iterable[tuple[str, TrialEntry]]) -> ArmFacts:
@@ -96,7 +123,8 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
     """Compare each arm with the control; the first reason why not is the most telling."""
     words, reasons = [], []
     for arm in arms:
-        asked = differences(control.arm, arm.arm)
+        names = {path: piece.name for path, piece in arm.pieces.items()}
+        asked = differences(control.arm, arm.arm, names)
         said = ", ".join(_with_hash(one, arm, control) for one in asked) or "nothing"
         found = [
             reason
@@ -132,32 +160,33 @@ def _variants(control: ArmFacts, arm: ArmFacts) -> Iterator[tuple[ArmFacts, ArmF
 
 def _with_hash(asked: Difference, arm: ArmFacts, control: ArmFacts) -> str:
     """Say what differs, with the hash of the content where it is a file."""
-    path = asked.value or asked.control
-    who = arm if asked.value else control
-    known: dict[str, Callable[[], str]] = {
-        "skill": lambda: hash_folder(Path(path)),
-        "instructions": lambda: hash_file(Path(path)),
-        "template": lambda: hash_folder(Path(path)),
-        "mcp": lambda: who.identity.mcp,
-    }
-    shown = known.get(asked.kind)
-    if shown is None:
+    if asked.kind not in ("skill", "instructions", "template", "mcp"):
         return asked.words
-    only = "" if asked.value else f", only in {control.name}"
+    path = asked.value or asked.control
     plain = msgspec.structs.replace(asked, value=path, control="")
-    name = f"skill {read_skill(Path(path)).name}" if asked.kind == "skill" else plain.words
-    return f"{name} ({shown()}{only})"
+    name = f"skill {arm.pieces[path].name}" if asked.kind == "skill" else plain.words
+    if asked.value and asked.control:
+        hashes = f"{_hash(asked, asked.value, arm)}; control {_hash(asked, asked.control, control)}"
+        return f"{name} ({hashes})"
+    only = "" if asked.value else f", only in {control.name}"
+    return f"{name} ({_hash(asked, path, arm if asked.value else control)}{only})"
+
+
+def _hash(asked: Difference, path: str, who: ArmFacts) -> str:
+    return who.identity.mcp if asked.kind == "mcp" else who.pieces[path].hash
 
 
 def _treatments(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
     """Yield what is missing in the arm that should have it, or present in the other."""
     for one in asked:
-        has, lacks = (arm, control) if one.value else (control, arm)
-        path = Path(one.value or one.control)
-        if one.kind == "skill":
-            yield from _skill(path, has, lacks)
-        elif one.kind == "instructions":
-            yield from _instructions(path, has, lacks)
+        if one.kind in ("skill", "instructions"):
+            pieces = [arm.pieces[path] if path else None for path in (one.control, one.value)]
+            check = _skill if one.kind == "skill" else _instructions
+            if pieces[0] and pieces[1] and pieces[0].hash == pieces[1].hash:
+                yield f"the {one.kind} of {control.name} and {arm.name} have the same content"
+                continue
+            yield from check(pieces[1], pieces[0], arm, control)
+            yield from check(pieces[0], pieces[1], control, arm)
         elif one.kind == "mcp":
             yield from _servers(arm.servers - control.servers, arm, control)
             yield from _servers(control.servers - arm.servers, control, arm)
@@ -167,25 +196,36 @@ def _treatments(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> It
             yield from _models(control, arm)
 
 
-def _skill(folder: Path, has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
-    name, content = read_skill(folder).name, hash_folder(folder)
-    if name not in has.offered_skills:
+def _skill(
+    own: Piece | None, instead: Piece | None, has: ArmFacts, lacks: ArmFacts
+) -> Iterator[str]:
+    """Check a skill of one arm, in whose place the other may have another version."""
+    if own is None:
+        return
+    name = own.name
+    if own.hash not in [value for _, key, value in has.offered_skills if key == name]:
         yield f"{has.name} lacks its treatment: its agent is not offered the skill {name}"
     sets = has.listed.get("skills", [])
     n_without = sum(name not in _short(names) for names in sets)
     if n_without:
         missing = counted(f"its agent does not list the skill {name}", n_without, len(sets))
         yield f"{has.name} lacks its treatment: {missing}"
-    copies = [key for key, value in lacks.offered_skills.items() if value == content]
-    if name in lacks.offered_skills or copies:
-        where = next(
-            path
-            for path, value in lacks.identity.offered.items()
-            if value == content or path.endswith(f"/{name}/SKILL.md")
-        )
+    if where := next(_copies(own, instead, lacks), ""):
         yield f"{lacks.name} has the treatment: its agent can read the skill {name} ({where})"
-    elif name in _short(lacks.ever("skills")):
+    elif instead is None and name in _short(lacks.ever("skills")):
         yield f"{lacks.name} has the treatment: its agent lists the skill {name}"
+
+
+def _copies(own: Piece, instead: Piece | None, lacks: ArmFacts) -> Iterator[str]:
+    """Yield where an arm can read a skill that it should not have, under whatever name."""
+    # A new description above the same body is another version of the skill, and no copy of it.
+    by_body = own.body and not (instead and instead.body == own.body)
+    for path, name, value in lacks.offered_skills:
+        if instead and (name, value) == (instead.name, instead.hash):
+            continue
+        same = by_body and lacks.bodies.get(value) == own.body
+        if name == own.name or value == own.hash or same:
+            yield path
 
 
 def _short(names: Iterable[str]) -> set[str]:
@@ -193,13 +233,16 @@ def _short(names: Iterable[str]) -> set[str]:
     return {name.rpartition(":")[2] for name in names}
 
 
-def _instructions(file: Path, has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
-    content = hash_file(file)
-    if content not in has.identity.offered.values():
-        yield f"{has.name} lacks its treatment: its agent does not read {file.name}"
-    same = [path for path, value in lacks.identity.offered.items() if value == content]
+def _instructions(
+    own: Piece | None, _: Piece | None, has: ArmFacts, lacks: ArmFacts
+) -> Iterator[str]:
+    if own is None:
+        return
+    if own.hash not in has.identity.offered.values():
+        yield f"{has.name} lacks its treatment: its agent does not read {own.name}"
+    same = [path for path, value in lacks.identity.offered.items() if value == own.hash]
     if same:
-        yield f"{lacks.name} has the treatment: {same[0]} has the content of {file.name}"
+        yield f"{lacks.name} has the treatment: {same[0]} has the content of {own.name}"
 
 
 def _servers(names: Iterable[str], has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
@@ -279,9 +322,7 @@ def _both(control: ArmFacts, arm: ArmFacts, what: str) -> str:
 
 def _asked_names(asked: list[Difference], *arms: ArmFacts) -> Callable[[str, str], bool]:
     """Return a function that says whether a name may differ between the arms."""
-    skills = {
-        read_skill(Path(one.value or one.control)).name for one in asked if one.kind == "skill"
-    }
+    skills = _asked_skills(asked, arms[0])
     servers = arms[0].servers ^ arms[1].servers
     if any(one.kind == "mcp" for one in asked):
         servers |= arms[0].servers | arms[1].servers  # the same name, but another server
@@ -297,6 +338,10 @@ def _asked_names(asked: list[Difference], *arms: ArmFacts) -> Callable[[str, str
     return is_asked
 
 
+def _asked_skills(asked: list[Difference], arm: ArmFacts) -> set[str]:
+    return {arm.pieces[one.value or one.control].name for one in asked if one.kind == "skill"}
+
+
 def _unasked_names(
     what: str, is_asked: Callable[[str, str], bool], arms: tuple[ArmFacts, ArmFacts]
 ) -> Iterator[tuple[str, str]]:
@@ -310,11 +355,9 @@ def _unasked_names(
 
 
 def _unasked_files(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
-    skills = {
-        read_skill(Path(one.value or one.control)).name for one in asked if one.kind == "skill"
-    }
+    skills = _asked_skills(asked, arm)
     contents = {
-        hash_file(Path(path))
+        arm.pieces[path].hash
         for one in asked
         if one.kind == "instructions"
         for path in (one.value, one.control)
