@@ -169,6 +169,19 @@ def test_a_control_that_has_the_skill_makes_the_verdict_invalid(ab: Ab, project:
     assert "INVALID (control has the treatment" in (project.run / "verdict.md").read_text()
 
 
+def test_trials_of_an_invalid_run_are_not_used_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(2)
+    file = project.experiment(SKILL_ARMS, k=1)
+    done = ab(file, env={"LIKE_BLIND": "1"})
+    assert done.code == 4
+    assert "When the cause is mended, run the same command." in done.stderr
+    done = ab(file)
+    assert done.code == 0, done.stdout
+    assert "4 of 4 planned trials, $" in done.stdout
+    assert "reused" not in done.stdout
+    assert len(project.runs) == 2
+
+
 def test_a_copy_under_another_name_is_found_by_its_content(ab: Ab, project: Project) -> None:
     project.write("home/.claude/skills/notes/SKILL.md", SKILL)
     done = ab(project.experiment(SKILL_ARMS))
@@ -300,7 +313,7 @@ def test_the_same_command_again_runs_nothing(ab: Ab, project: Project) -> None:
     file = project.experiment(SKILL_ARMS)
     first, again = ab(file), ab(file)
     assert again.code == 0
-    assert again.stdout.splitlines()[0] == first.stdout.splitlines()[0]
+    assert again.stdout == first.stdout
     assert len(project.started) == 32
     assert ab(file, "--fresh").code == 0
     assert len(project.runs) == 2
@@ -396,6 +409,33 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(ab: Ab, project: Project
     again = ab(project.experiment(SKILL_ARMS, 'budget = 1.0\nuntil = "k"'), env=env)
     assert "in 32 of 32 planned trials, $0.48" in again.stdout, again.stderr
     assert len(project.started) == 32
+
+
+def test_a_spent_budget_stays_spent(ab: Ab, project: Project) -> None:
+    env = {"LIKE_TOKENS": "1000"}
+    file = project.experiment(SKILL_ARMS, "budget = 0.05")
+    ab(file, "--yes", env=env)
+    n_first = len(project.started)
+    assert n_first * 0.015 <= 0.05 + 0.015
+    assert ab(file, "--yes", env=env).code == 0
+    assert len(project.started) == n_first
+
+
+def test_without_money_nothing_is_started(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment(SKILL_ARMS), "--max-cost", "0", "--yes")
+    assert done.code == 1
+    assert "its first trial was not run: the budget is spent" in done.stderr
+    assert project.started == []
+
+
+def test_a_budget_says_how_it_counts_trials_of_unknown_cost(ab: Ab, project: Project) -> None:
+    words = ("prompts.jsonl", "--shell", "echo plum", "--with", "skill=skills/relnotes", "-k", "1")
+    done = ab(*words, "-g", "contains", "--max-cost", "1.6")
+    assert done.code == 0, done.stderr
+    assert "Not all agents say what a trial costs. Where one does not, $0.10 is" in done.stderr
+    done = ab(*words, "-g", "contains", "--max-cost", "0", "--fresh")
+    assert done.code == 1
+    assert "the budget is spent" in done.stderr
 
 
 def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Project) -> None:

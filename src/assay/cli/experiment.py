@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from assay import __version__
 from assay.cli.arms import (
@@ -29,7 +30,16 @@ from assay.cli.options import CaptureOptions
 from assay.cli.output import open_sink, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
-from assay.pipeline.arms import REUSED, ArmRows, EarlierTrials, arm_key, entries_in, interleave
+from assay.pipeline.arms import (
+    REUSED,
+    VERDICT,
+    ArmRows,
+    EarlierTrials,
+    arm_key,
+    entries_in,
+    interleave,
+    is_invalid,
+)
 from assay.pipeline.batch import Batch, check_startable, run_batch
 from assay.pipeline.experiment import Experiment, differences, hash_inputs, hash_path
 from assay.pipeline.prompts import folder_names, plan
@@ -60,7 +70,7 @@ if TYPE_CHECKING:
 
 type Decisions = "dict[str, SequentialDecision]"
 """What a sequential rule decided about each arm, by name; nothing if all trials were run."""
-VERDICT, RESOLVED, REPORT = "verdict.json", "resolved.json", "report.html"
+RESOLVED, REPORT = "resolved.json", "report.html"
 _INVALID = 4
 _DEFAULT_K = 5
 _LONGEST_PATH = 1000
@@ -123,7 +133,8 @@ class _Run:
         self._by_key = {arm_key(arm.specs[0]): arm for arm in self.arms}
         self._specs = interleave([arm.specs for arm in self.arms], experiment.seed)
         self._n_reused: dict[str, int] = {}
-        self._left_usd = experiment.budget
+        self._n_before = sum(len(arm.entries) for arm in self.arms)
+        self._earlier_s = _earlier_seconds(self.folder)
         check_startable(self._specs, how.base.concurrency)
 
     def _placed(self, ready: ReadyArm, rows: list[PromptRow]) -> ReadyArm:
@@ -279,12 +290,25 @@ class _Run:
 
     def _budget_left(self) -> float | None:
         budget = self._experiment.budget
-        return None if budget is None else max(0.0, budget - (self._cost() or 0.0))
+        if budget is None:
+            return None
+        costs = [_spent(entry) for entry in self._own_entries]
+        unknown = costs.count(None) * self._bound(budget)
+        return max(0.0, budget - sum(filter(None, costs)) - unknown)
+
+    def _bound(self, budget: float) -> float:
+        """What a trial of unknown cost counts as: the dearest so far, or an even share."""
+        known = [cost for cost in map(_spent, self._own_entries) if cost is not None]
+        return max(known, default=budget / len(self._specs))
+
+    @property
+    def _own_entries(self) -> list[TrialEntry]:
+        """The trials that this run made itself."""
+        return [entry for arm in self.arms for entry in arm.entries if not _is_reused(entry)]
 
     def _cost(self) -> float | None:
         """What the trials of this run cost; None if no agent says it."""
-        own = [entry for arm in self.arms for entry in arm.entries if not _is_reused(entry)]
-        known = [entry.usage.spent_usd for entry in own if entry.usage and entry.usage.cost_usd]
+        known = [cost for cost in map(_spent, self._own_entries) if cost]
         return sum(known) if known else None
 
     @contextmanager
@@ -359,7 +383,13 @@ class _Run:
         left = span(seconds / self._how.base.concurrency)
         self._say(f"Estimate for {counted_noun(n_left, 'more trial')}: {price}, about {left}.")
         budget = self._budget_left()
-        if budget is not None and known and cost > budget and not self._how.smoke:
+        if budget is not None and not known:
+            share = money(self._bound(self._experiment.budget or 0.0))
+            self._say(
+                f"Not all agents say what a trial costs. Where one does not, {share} is counted: the "
+                "dearest trial so far, or an even share of the budget."
+            )
+        elif budget is not None and cost > budget and not self._how.smoke:
             self._ask_to_pass(cost, budget)
 
     def _ask_to_pass(self, cost: float, budget: float) -> None:
@@ -409,6 +439,8 @@ class _Run:
         entries = [entry for arm in self.arms for entry in arm.entries]
         n_reused = sum(map(_is_reused, entries))
         seconds = time.monotonic() - self._began_s
+        if earlier_s := self._earlier_s:
+            seconds = earlier_s + seconds if len(entries) > self._n_before else earlier_s
         own_s = sum(e.duration for e in entries if not _is_reused(e)) / 1000
         return Effort(
             n_trials=len(entries),
@@ -432,6 +464,7 @@ class _Run:
             for reason in proof.reasons:
                 click.echo(f"  {visible_line(reason)}")
             click.echo(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
+            self._say("These trials are not used again. When the cause is mended, run the same command.")
             return
         for words in told.sentences:
             click.echo(visible_line(words))
@@ -513,6 +546,12 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
         return self.decisions.get(pair["runB"])
 
 
+def _spent(entry: TrialEntry) -> float | None:
+    """What a trial cost in dollars; None if its agent does not say it."""
+    usage = entry.usage or None
+    return None if usage is None or usage.cost_usd is UNSET else usage.spent_usd
+
+
 def _is_reused(entry: TrialEntry) -> bool:
     return REUSED in (entry.metadata or {})
 
@@ -560,11 +599,21 @@ def _folder(how: HowToRun, experiment: Experiment, run_id: str) -> Path:
     unfinished = [path for path in earlier if not (path / VERDICT).exists()]
     if unfinished:
         return unfinished[-1]
-    if earlier and not how.fresh:
+    # One that was invalid is left as it is: the cause may be mended, but its trials had it.
+    if earlier and not how.fresh and not is_invalid(earlier[-1]):
         return earlier[-1]
     today = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
     again = f"-{len(earlier) + 1}" if earlier else ""
     return root / f"{today}-{run_id}{again}"
+
+
+def _earlier_seconds(folder: Path) -> float:
+    """How long it took to come to the verdict that is there; nothing if there is none."""
+    try:
+        known = msgspec.json.decode((folder / VERDICT).read_bytes())
+        return float(known["effort"]["seconds"])
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def _token(path: Path) -> str:

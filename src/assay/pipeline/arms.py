@@ -14,6 +14,8 @@ from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResul
 from assay.records.rows import UNREADABLE
 from assay.records.spec import TrialSpec
 
+VERDICT = "verdict.json"
+"""In the folder of a run that has ended."""
 REUSED = "reusedFrom"
 """In the metadata of a trial that an earlier run made: the folder of that run."""
 
@@ -79,6 +81,18 @@ class ArmRows:
         self._rows[arm_key(spec)].add(spec, result)
 
 
+class _Verdict(msgspec.Struct):
+    valid: bool = True
+
+
+def is_invalid(folder: Path) -> bool:
+    """Whether a run ended without a valid verdict: its trials had another set-up than asked for."""
+    try:
+        return not msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict).valid
+    except (OSError, *UNREADABLE):
+        return False
+
+
 class EarlierTrials:
     """Finished trials in a folder of experiments, found by what they were made from."""
 
@@ -102,7 +116,9 @@ class EarlierTrials:
     def _files(self) -> list[Path]:
         own = self._own.resolve()
         files = [*self._root.glob("*/*/*.jsonl"), *self._root.glob("*/*/*.jsonl.partial")]
-        return sorted(file for file in files if file.parent.resolve() != own)
+        folders = {file.parent for file in files}
+        left_out = {one for one in folders if one.resolve() == own or is_invalid(one)}
+        return sorted(file for file in files if file.parent not in left_out)
 
     def _moved(self, entry: TrialEntry, file: Path) -> TrialEntry:
         source = str((entry.metadata or {}).get(REUSED) or file.parent.relative_to(self._root))

@@ -322,7 +322,7 @@ class _Budget[R]:
                 # What they reserve grows with the dearest trial seen meanwhile.
                 reserved = sum(map(self._bound, self._running.values()))
                 left = max_cost - self._spent - reserved
-                if self._bound(spec) <= left or (not self._running and left > 0):
+                if left > 0 and (self._bound(spec) <= left or not self._running):
                     self._running[id(spec)] = spec
                     return True
                 if not self._running:
