@@ -163,7 +163,8 @@ def test_a_control_that_has_the_skill_makes_the_verdict_invalid(ab: Ab, project:
     assert "INVALID" in done.stdout
     assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
     assert "~/.claude/skills/relnotes/SKILL.md" in done.stdout
-    assert len(project.started) == 2, "money was spent after the smoke trials"
+    assert "No trial was run." in done.stdout
+    assert project.started == [], "money was spent on what is known without it"
     verdict = project.verdict()
     assert (verdict["valid"], verdict["verdicts"]) == (False, {"relnotes": "invalid"})
     assert "INVALID (control has the treatment" in (project.run / "verdict.md").read_text()
@@ -249,6 +250,54 @@ def test_what_is_edited_during_the_run_was_not_measured(
     project.write("skills/relnotes/SKILL.md", SKILL)
     assert ab("status", "--check").code == 0
     assert stdout.splitlines()[0] == ab("experiment.toml").stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"files": {".claude/skills/relnotes/SKILL.md": SKILL}}, "control has the treatment"),
+        ({"files": {".claude/skills/relnotes/SKILL.md": "nothing"}}, "relnotes lacks its"),
+        ({"setup": "rm -rf .claude"}, "relnotes lacks its treatment"),
+        ({"setup": "mkdir -p .claude/skills; cp -r $SKILLS/* .claude/skills"}, "control has the"),
+        ({"setup": "mkdir -p .claude/skills/relnotes; touch .claude/skills/relnotes/more"}, ""),
+    ],
+)
+def test_what_prompts_put_into_the_workspace_belongs_to_the_proof(
+    ab: Ab, project: Project, row: dict[str, Any], words: str
+) -> None:
+    if "setup" in row:
+        row = {"setup": row["setup"].replace("$SKILLS", str(project.folder / "skills"))}
+    project.write("prompts.jsonl", json.dumps({"id": "p", "input": "?", "hint": "plum", **row}))
+    done = ab(project.experiment(SKILL_ARMS, k=1))
+    assert done.code == (4 if words else 0), done.stdout
+    assert words in done.stdout
+    if words:
+        assert "by the files or the set-up of prompt p" in done.stdout
+
+
+def test_a_grader_that_fails_is_named_before_the_rest(ab: Ab, project: Project) -> None:
+    grader = "#!/usr/bin/env python3\nimport os\nif not os.path.exists('ok'): raise SystemExit(1)\n"
+    grader += 'print(\'{"pass": true, "score": 1}\')\n'
+    (file := project.write("bad.py", grader.replace("'ok'", f"'{project.folder}/ok'"))).chmod(0o755)
+    project.write_prompts(3)
+    words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
+    done = ab(*words, "-g", file)
+    assert done.code == 1
+    assert "arm control: the grader bad failed: " in done.stderr
+    assert len(project.started) == 2
+    project.write("ok", "")
+    done = ab(*words, "-g", file)
+    assert done.code == 0, done.stderr
+
+
+def test_trials_that_crash_are_said(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
+    crash = "test -d .agents && exit 3; echo plum"
+    words = ("prompts.jsonl", "--shell", crash, "--with", "skill=skills/relnotes", "-k", "1")
+    done = ab(*words, "-g", "contains")
+    assert done.code == 0, done.stderr
+    assert "Warning: 1 of 1 trial of relnotes failed (agent crashed: " in done.stderr
+    assert "3 of 3 trials of relnotes failed (agent crashed: " in done.stdout
 
 
 def test_an_arm_that_lacks_its_skill_is_invalid(ab: Ab, project: Project) -> None:

@@ -12,6 +12,7 @@ from assay.cli.parameters import Size
 from assay.errors import InputError
 from assay.pipeline.arms import entries_in
 from assay.pipeline.experiment import Arm, Experiment
+from assay.pipeline.identity import identity_in
 from assay.pipeline.material import Material, compose, read_skill, skill_body
 from assay.pipeline.prompts import Setting, choose, read_prompts
 from assay.pipeline.proof import Piece, read_piece, skills_in
@@ -45,6 +46,23 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
         """Of prompts whose rows ask for something of their own."""
         made = {prompt.id: self.own.of(prompt).identity for prompt, _ in self.rows}
         return {id_: one for id_, one in made.items() if one is not self.setting.identity}
+
+    def identities_after(self) -> dict[str, Identity]:
+        """Of prompts that put files into the workspace, or run a set-up there: what was there.
+
+        It is read from the workspaces that trials have left.
+        """
+        found: dict[str, Identity] = {}
+        for spec in self.specs:
+            prompt, around = spec.prompt, spec.surroundings
+            place = Path(around.workspace_dir or "", spec.folder)
+            if not (prompt.files or prompt.setup) or prompt.id in found or not place.is_dir():
+                continue
+            identity = self.own.of(prompt).identity
+            if identity is not None:
+                found[prompt.id] = identity_in(identity, spec.agent, around, place)
+                self.bodies.update(_bodies_in(place, found[prompt.id]))
+        return found
 
     @property
     def servers(self) -> list[str]:
@@ -170,9 +188,15 @@ def _bodies(
             places[folder / prompt.workspace] = own.of(prompt).identity
     found: dict[str, str] = {}
     for place, identity in places.items():
-        for path, _, value in skills_in(identity) if identity else ():
-            found[value] = skill_body((place / Path(path).expanduser()).parent)
+        found |= _bodies_in(place, identity)
     return found
+
+
+def _bodies_in(place: Path, identity: Identity | None) -> dict[str, str]:
+    skills = skills_in(identity) if identity else ()
+    return {
+        value: skill_body((place / Path(path).expanduser()).parent) for path, _, value in skills
+    }
 
 
 def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:

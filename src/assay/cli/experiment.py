@@ -171,6 +171,9 @@ class _Run:
         self._say_plan()
         if known := self._decided_earlier():
             return self._conclude(self._proof(), known)
+        proof = self._proof()
+        if not proof.valid and not any(arm.entries for arm in self.arms):
+            return self._refuse(proof)
         self._run(self._specs[: len(self.arms)], "smoke")
         proof = self._proof()
         self._check_smoke()
@@ -343,6 +346,7 @@ class _Run:
                 servers=frozenset(arm.servers),
                 pieces=self._pieces,
                 bodies=arm.bodies,
+                after=arm.identities_after(),
             )
             found.append(gather(facts, entries_in(arm.output)))
         return found
@@ -364,6 +368,24 @@ class _Run:
                 first = broken[0]
                 msg = f"arm {arm.name}: {first.cause}: {first.message}"
                 raise InputError(msg, hint=_remedy(str(first.cause), arm))
+
+            if ungraded := _all_ungraded(entries):
+                grader, why = ungraded
+                msg = f"arm {arm.name}: the grader {grader} failed: {why}"
+                raise InputError(msg, hint="nothing more was started; mend it and run this again")
+        for line in self._failures():
+            self._say(f"Warning: {line}")
+
+    def _failures(self) -> Iterator[str]:
+        """Say of each arm if half of its trials or more failed, or could not be graded."""
+        for arm in self.arms:
+            entries = arm.entries
+            failed = [f"{e.failure.cause.words}: {e.failure.message}" for e in entries if e.failure]
+            graders = [next(iter(e.grader_failures.items())) for e in entries if e.grader_failures]
+            failed += [f"the grader {name} failed: {why}" for name, why in graders]
+            if failed and 2 * len(failed) >= len(entries):
+                common = max(failed, key=failed.count)
+                yield f"{len(failed)} of {counted_noun(len(entries), 'trial')} of {arm.name} failed ({common})"
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
@@ -403,6 +425,15 @@ class _Run:
             raise click.exceptions.Exit(1)
         hint = "raise the budget, lower -k or --limit, or use --yes to run until it is spent"
         raise InputError(words, hint=hint)
+
+    def _refuse(self, proof: ArmsProof) -> int:
+        """End before the first trial, because no trial could make the verdict valid."""
+        told = _Told(proof=proof, pairs=[], spent=self._effort(), decisions={}, margin=0.0)
+        self._write_verdict(told)
+        with whole_output(self.folder / "verdict.md", overwrite=True) as out:
+            out.write(f"{proof.verdict}\n".encode())
+        self._say_verdict(told)
+        return _INVALID
 
     def _conclude(self, proof: ArmsProof, decisions: "Decisions") -> int:
         """Compare the arms, write verdict and report, print the sentence."""
@@ -463,10 +494,15 @@ class _Run:
             click.echo("INVALID: no verdict, because")
             for reason in proof.reasons:
                 click.echo(f"  {visible_line(reason)}")
+            if not spent.n_trials:
+                click.echo("No trial was run.")
+                return
             click.echo(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
-            self._say("These trials are not used again. When the cause is mended, run the same command.")
+            self._say(
+                "These trials are not used again. When the cause is mended, run the same command."
+            )
             return
-        for words in told.sentences:
+        for words in (*told.sentences, *self._failures()):
             click.echo(visible_line(words))
         click.echo(f"Report: {self.folder / REPORT}")
         click.echo(visible_line(look_first(told.pairs, proof.reasons)))
@@ -498,8 +534,9 @@ class _Run:
         verdict = {
             "name": self._experiment.name,
             "valid": proof.valid,
-            "verdicts": told.codes,
+            "verdicts": told.codes or {arm.name: "invalid" for arm in self.arms[1:]},
             "sentences": told.sentences if proof.valid else [proof.verdict],
+            "failures": list(self._failures()),
             "proof": proof,
             "effort": told.spent,
             "reused": self._n_reused,
@@ -544,6 +581,13 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
 
     def _of(self, pair: dict[str, Any]) -> "SequentialDecision | None":
         return self.decisions.get(pair["runB"])
+
+
+def _all_ungraded(entries: Sequence[TrialEntry]) -> tuple[str, str] | None:
+    """Return a grader and its error if no trial could be graded."""
+    errors = [e.grader_failures or {} for e in entries if not e.failure and e.pass_ is UNSET]
+    named = [next(iter(each.items())) for each in errors if each]
+    return named[0] if named and len(named) == len(entries) else None
 
 
 def _spent(entry: TrialEntry) -> float | None:

@@ -52,6 +52,8 @@ class ArmFacts(msgspec.Struct, kw_only=True):
     """What all arms name, by its path."""
     bodies: dict[str, str] = {}
     """Hash of the body of each skill that the agent can read, by the hash of its folder."""
+    after: dict[str, Identity] = {}
+    """Of prompts that change the workspace before the agent starts: what a trial left there."""
     n_trials: int = 0
     models: set[str] = msgspec.field(default_factory=set)
     versions: set[str] = msgspec.field(default_factory=set)
@@ -131,6 +133,7 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
             for pair in _variants(control, arm)
             for reason in (*_treatments(asked, *pair), *_unasked(asked, *pair))
         ]
+        found += _changed_by_prompts(asked, control, arm)
         reasons += found
         rest = "nothing else" if not found else "and more than that, or less (see below)"
         who = "arms differ" if len(arms) == 1 else f"{arm.name} differs from {control.name}"
@@ -156,6 +159,25 @@ def _variants(control: ArmFacts, arm: ArmFacts) -> Iterator[tuple[ArmFacts, ArmF
             msgspec.structs.replace(control, identity=one),
             msgspec.structs.replace(arm, identity=other),
         )
+
+
+def _changed_by_prompts(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    """Yield treatments that the files or the set-up of a prompt brought or took away.
+
+    The agent may have written to its workspace since: only what it cannot have done counts.
+    """
+    skills = [one for one in asked if one.kind == "skill"]
+    given = [one for one in asked if one.kind == "instructions"]
+    for prompt_id in control.after.keys() & arm.after.keys():
+        pair = (
+            msgspec.structs.replace(control, identity=control.after[prompt_id]),
+            msgspec.structs.replace(arm, identity=arm.after[prompt_id]),
+        )
+        reasons = [*_treatments(skills, *pair)]
+        reasons += [one for one in _treatments(given, *pair) if " has the treatment: " in one]
+        for reason in reasons[:1]:
+            yield f"{reason}, by the files or the set-up of prompt {prompt_id}"
+            return
 
 
 def _with_hash(asked: Difference, arm: ArmFacts, control: ArmFacts) -> str:
@@ -203,7 +225,8 @@ def _skill(
     if own is None:
         return
     name = own.name
-    if own.hash not in [value for _, key, value in has.offered_skills if key == name]:
+    offered = {value for _, key, value in has.offered_skills if key == name}
+    if own.hash not in offered and own.body not in {has.bodies.get(value) for value in offered}:
         yield f"{has.name} lacks its treatment: its agent is not offered the skill {name}"
     sets = has.listed.get("skills", [])
     n_without = sum(name not in _short(names) for names in sets)
@@ -221,9 +244,11 @@ def _copies(own: Piece, instead: Piece | None, lacks: ArmFacts) -> Iterator[str]
     # A new description above the same body is another version of the skill, and no copy of it.
     by_body = own.body and not (instead and instead.body == own.body)
     for path, name, value in lacks.offered_skills:
-        if instead and (name, value) == (instead.name, instead.hash):
+        body = lacks.bodies.get(value)
+        # Running a skill's scripts may leave files in its folder, which change its hash.
+        if instead and name == instead.name and value != own.hash and body == instead.body:
             continue
-        same = by_body and lacks.bodies.get(value) == own.body
+        same = by_body and body == own.body
         if name == own.name or value == own.hash or same:
             yield path
 
