@@ -578,6 +578,57 @@ class TestStatus:
         assert done.code == 4
         assert json.loads(done.stdout)[0]["status"] == "invalid"
 
+    def test_a_clone_is_judged_as_the_original_is(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(1)
+        for text in ("1", "2"):
+            project.write("skills/relnotes/SKILL.md", SKILL + text)
+            assert ab(project.experiment(SKILL_ARMS, k=1)).code == 0
+        runs = [run / "verdict.json" for run in project.runs]
+        for newest in runs:  # whichever was written last by the clone
+            for run in runs:
+                os.utime(run, (1, 2 if run == newest else 1))
+            assert ab("status", "--check").code == 0
+
+    @pytest.mark.parametrize(
+        ("row", "grader", "file"),
+        [
+            ({}, "command:python3 check.py", "check.py"),
+            ({}, "json-schema:sch.json", "sch.json"),
+            ({"graders": ["command:python3 check.py"]}, None, "check.py"),
+            ({"expect": {"command": "python3 check.py"}}, None, "check.py"),
+        ],
+    )
+    def test_files_of_graders_belong_to_a_verdict(
+        self, ab: Ab, project: Project, row: dict[str, Any], grader: str | None, file: str
+    ) -> None:
+        project.write("check.py", "print(1)\n")
+        project.write("sch.json", '{"type": "string"}')
+        project.write("prompts.jsonl", json.dumps({"id": "p", "input": "?", **row}) + "\n")
+        words = ("prompts.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "-k", "1")
+        words += ("-g", grader) if grader else ()
+        assert ab(*words).code == 0
+        assert ab("status", "--check").code == 0
+        before = (project.folder / file).read_text()
+        project.write(file, before.replace("1", "2").replace("string", "number"))
+        done = ab("status", "--check")
+        assert done.code == 3
+        assert f"{file} has changed" in done.stdout
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_first_trial(
+    ab: Ab, project: Project
+) -> None:
+    project.write("shop/real/x", "")
+    (project.folder / "shop" / "link").symlink_to("real")
+    row = {"id": "q", "input": "?", "hint": "plum", "workspace": "shop", "files": {"link/x": "y"}}
+    text = (project.folder / "prompts.jsonl").read_text()
+    project.write("prompts.jsonl", text + json.dumps(row) + "\n")
+    words = ("prompts.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "-g", "contains")
+    done = ab(*words)
+    assert done.code == 1
+    assert 'prompts.jsonl:9: "files": link/x: link is a link in its workspace' in done.stderr
+    assert project.started == []
+
 
 class TestUntilDecided:
     def test_a_clear_case_ends_early_and_the_same_command_repeats_it(

@@ -83,7 +83,7 @@ def _names(root: Path) -> list[str]:
 
 def _judge(folder: Path) -> dict[str, Any]:
     """Judge the newest verdict of an experiment."""
-    found = sorted(folder.glob(f"*/{_VERDICT}"), key=lambda path: path.stat().st_mtime)
+    found = sorted(folder.glob(f"*/{_VERDICT}"), key=_ended)
     if not found:
         return _row(folder.name, "no verdict", "no run of it has ended", _NOT_JUDGED)
     try:
@@ -98,6 +98,19 @@ def _judge(folder: Path) -> dict[str, Any]:
     if not verdict.valid:
         return _row(folder.name, "invalid", words, _NOT_JUDGED)
     return _row(folder.name, "up to date", f"{words} ({found[-1].parent})", 0)
+
+
+class _End(msgspec.Struct):
+    ended: str = ""
+
+
+def _ended(path: Path) -> tuple[str, float]:
+    """When a verdict was made. In a clone all files are of the same time."""
+    try:
+        known = msgspec.json.decode(path.read_bytes(), type=_End).ended
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        known = ""
+    return known, path.stat().st_mtime
 
 
 def _row(name: str, status: str, words: str, code: int) -> dict[str, Any]:

@@ -41,7 +41,13 @@ from assay.pipeline.arms import (
     is_invalid,
 )
 from assay.pipeline.batch import Batch, check_startable, run_batch
-from assay.pipeline.experiment import Experiment, differences, hash_inputs, hash_path
+from assay.pipeline.experiment import (
+    Experiment,
+    differences,
+    files_of_grader,
+    hash_inputs,
+    hash_path,
+)
 from assay.pipeline.prompts import folder_names, plan
 from assay.pipeline.proof import ArmFacts, gather, prove
 from assay.pipeline.resume import Resume
@@ -73,7 +79,6 @@ type Decisions = "dict[str, SequentialDecision]"
 RESOLVED, REPORT = "resolved.json", "report.html"
 _INVALID = 4
 _DEFAULT_K = 5
-_LONGEST_PATH = 1000
 
 
 class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -385,7 +390,8 @@ class _Run:
             failed += [f"the grader {name} failed: {why}" for name, why in graders]
             if failed and 2 * len(failed) >= len(entries):
                 common = max(failed, key=failed.count)
-                yield f"{len(failed)} of {counted_noun(len(entries), 'trial')} of {arm.name} failed ({common})"
+                n = f"{len(failed)} of {counted_noun(len(entries), 'trial')}"
+                yield f"{n} of {arm.name} failed ({common})"
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
@@ -408,8 +414,8 @@ class _Run:
         if budget is not None and not known:
             share = money(self._bound(self._experiment.budget or 0.0))
             self._say(
-                f"Not all agents say what a trial costs. Where one does not, {share} is counted: the "
-                "dearest trial so far, or an even share of the budget."
+                f"Not all agents say what a trial costs. Where one does not, {share} is counted: "
+                "the dearest trial so far, or an even share of the budget."
             )
         elif budget is not None and cost > budget and not self._how.smoke:
             self._ask_to_pass(cost, budget)
@@ -533,6 +539,7 @@ class _Run:
         proof = told.proof
         verdict = {
             "name": self._experiment.name,
+            "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
             "valid": proof.valid,
             "verdicts": told.codes or {arm.name: "invalid" for arm in self.arms[1:]},
             "sentences": told.sentences if proof.valid else [proof.verdict],
@@ -614,11 +621,14 @@ def _remedy(cause: str, arm: ReadyArm) -> str:
 
 def _named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
     """Hash the user's files that prompts name."""
-    found: list[str] = []
+    found: list[Path] = []
     for prompt, _ in rows:
-        found += [prompt.workspace or "", *prompt.graders]
-    paths = {str(folder / name) for name in found if name and len(name) < _LONGEST_PATH}
-    named = {path: hash_path(Path(path)) for path in sorted(paths)}
+        found += [folder / prompt.workspace] if prompt.workspace else []
+        for grader in prompt.graders:
+            found += files_of_grader(grader, folder)
+        if prompt.expect is not None and prompt.expect.command:
+            found += files_of_grader(f"command:{prompt.expect.command}", folder)
+    named = {str(path): hash_path(path) for path in sorted(set(found))}
     return {path: value for path, value in named.items() if value}
 
 

@@ -139,6 +139,7 @@ class Experiment(
 _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
+_LONGEST_PATH = 1000
 _PATHS = ("template", "instructions", "mcp")
 
 
@@ -393,14 +394,23 @@ def hash_path(path: Path) -> str:
 
 def _inputs(experiment: Experiment) -> list[str]:
     named: list[str | None] = [experiment.prompts]
-    named += [grader.removeprefix("serve:") for grader in experiment.graders]
+    for grader in experiment.graders:
+        named += map(str, files_of_grader(grader, Path()))
     for name in experiment.arms:
         arm = experiment.resolved(name)
         named += [arm.agent, arm.template, arm.instructions, arm.mcp, *arm.skills]
         # A program of a command line is part of the set-up, if it is a file here.
         named += (arm.simple or arm.shell or "").split()
-    there = [path for path in named if path and len(path) < 1000 and Path(path).exists()]
+    there = [path for path in named if path and len(path) < _LONGEST_PATH and Path(path).exists()]
     return list(dict.fromkeys(str(Path(path)) for path in there))
+
+
+def files_of_grader(text: str, folder: Path) -> list[Path]:
+    """Return the files that a grader is made of: its own, its schema, scripts of its command."""
+    _, colon, rest = text.partition(":")
+    words = [text, rest, *rest.replace('"', " ").replace("'", " ").split()] if colon else [text]
+    paths = [folder / word for word in words if word and len(word) < _LONGEST_PATH]
+    return list(dict.fromkeys(path for path in paths if os.path.isfile(path)))  # noqa: PTH113
 
 
 def with_treatment(

@@ -166,6 +166,7 @@ class RowSettings:
         if not template.is_dir():
             msg = f'"workspace": {template} is not a folder'
             raise InputError(msg, hint="it is found from the folder of the prompt file")
+        _check_files(prompt, template)
         return msgspec.structs.replace(
             around, workspace_template=self._copy_of(template.resolve())
         ), template
@@ -173,6 +174,21 @@ class RowSettings:
     def _copy_of(self, template: Path) -> str:
         name = f"template-{self._shared.run_token}-{len(self._templates) + 1}"
         return self._templates.setdefault(template, str(private_root() / name))
+
+
+def _check_files(prompt: Prompt, template: Path) -> None:
+    """Refuse files below something in the template that is no folder, or a link to one."""
+    for path in prompt.files:
+        place = template
+        for part in path.split("/")[:-1]:
+            place /= part
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                what = "a link" if place.is_symlink() else "a file"
+                msg = f'"files": {path}: {place.relative_to(template)} is {what} in its workspace'
+                raise InputError(msg, hint="choose another path, or make it a folder there")
+        if (place := template / path).is_dir() and not place.is_symlink():
+            msg = f'"files": {path} is a folder in its workspace'
+            raise InputError(msg, hint="choose another path")
 
 
 @contextmanager
