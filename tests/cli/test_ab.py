@@ -578,6 +578,16 @@ class TestStatus:
         assert done.code == 4
         assert json.loads(done.stdout)[0]["status"] == "invalid"
 
+    def test_a_run_with_other_graders_is_not_about_the_file(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(2)
+        project.experiment(SKILL_ARMS)
+        assert ab("experiment.toml", "-k", "1", "--limit", "1").code == 0
+        done = ab("status", "--check")
+        assert done.code == 3
+        assert "experiment.toml describes another experiment than was run" in done.stdout
+        assert ab("experiment.toml", "-k", "1").code == 0
+        assert ab("status", "--check").code == 0
+
     def test_a_clone_is_judged_as_the_original_is(self, ab: Ab, project: Project) -> None:
         project.write_prompts(1)
         for text in ("1", "2"):

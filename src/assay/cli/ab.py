@@ -160,7 +160,8 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
     experiment = read_experiment(source) if file else _from_options(source, values)
     digest = experiment.digest
     if file:
-        experiment = _changed(experiment, source, values, given)
+        before, experiment = experiment, _changed(experiment, source, values, given)
+        digest = _measured(before, experiment).digest
     how = HowToRun(
         root=root,
         file=file,
@@ -197,6 +198,11 @@ def _changed(
     changes = {key: list(v) if isinstance(v, tuple) else v for key, v in changes.items()}
     changed = msgspec.structs.replace(experiment, **changes)
     return check_experiment(changed, str(path)) if changes else experiment
+
+
+def _measured(before: Experiment, changed: Experiment) -> Experiment:
+    """Return the experiment that a verdict is about: how long it ran is left to the options."""
+    return msgspec.structs.replace(changed, k=before.k, margin=before.margin, effect=before.effect)
 
 
 def _option_name(name: str) -> str:

@@ -122,7 +122,7 @@ def _changes(verdict: _Verdict) -> Iterator[str]:
     if verdict.file is not None:
         try:
             if read_experiment(Path(verdict.file)).digest != verdict.experiment:
-                yield f"{verdict.file} describes another experiment now"
+                yield f"{verdict.file} describes another experiment than was run"
         except AssayError as error:
             yield error.message
     for name, before in verdict.inputs.items():
