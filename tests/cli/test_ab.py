@@ -336,6 +336,9 @@ def test_arms_without_a_difference_are_invalid(ab: Ab, project: Project) -> None
     done = ab(project.experiment("[arms.control]\n[arms.same]\n"))
     assert done.code == 4
     assert "same and control are the same set-up" in done.stdout
+    assert ab(project.folder / "experiment.toml").code == 4
+    assert len(project.runs) == 1
+    assert project.started == []
 
 
 def test_an_agent_that_is_not_logged_in_is_found_before_the_rest(ab: Ab, project: Project) -> None:

@@ -654,7 +654,8 @@ def _folder(how: HowToRun, experiment: Experiment, run_id: str) -> Path:
     if unfinished:
         return unfinished[-1]
     # One that was invalid is left as it is: the cause may be mended, but its trials had it.
-    if earlier and not how.fresh and not is_invalid(earlier[-1]):
+    spoiled = earlier and is_invalid(earlier[-1]) and any(earlier[-1].glob("*.jsonl*"))
+    if earlier and not how.fresh and not spoiled:
         return earlier[-1]
     today = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
     again = f"-{len(earlier) + 1}" if earlier else ""
