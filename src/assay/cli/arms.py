@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import msgspec
 
 from assay import plugins
@@ -152,6 +153,14 @@ def ready_arms(
     return found
 
 
+def _size(text: str) -> int:
+    try:
+        return Size().convert(text, None, None)
+    except click.BadParameter as error:  # it stands in a file, not on the command line
+        msg = f"memory: {error.message}"
+        raise InputError(msg) from error
+
+
 def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:
     """Return the options of `assay trials` that an arm stands for."""
     return msgspec.structs.replace(
@@ -167,7 +176,7 @@ def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:
         isolate=bool(arm.isolate),
         sandbox=arm.sandbox,
         container=arm.container,
-        memory=Size().convert(arm.memory, None, None) if arm.memory else None,
+        memory=_size(arm.memory) if arm.memory else None,
         cpus=arm.cpus,
         timeout=arm.timeout,
         trial_timeout=arm.trial_timeout,

@@ -22,7 +22,7 @@ from assay.cli.options import (
     run_options,
     with_options,
 )
-from assay.cli.output import open_sink, open_stdout, refuse_inputs, whole_output
+from assay.cli.output import echo_folded, open_sink, open_stdout, refuse_inputs, whole_output
 from assay.cli.parameters import InFile, WithSandbox, help_option, margin_option, seed_option
 from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
@@ -444,10 +444,11 @@ class _Trigger:
             if self.options.as_json:
                 out.write(msgspec.json.encode(report).decode() + "\n")
             elif not self.options.quiet:
-                out.writelines(f"{line}\n" for line in (*trigger_lines(report), *self.lines))
+                for line in (*trigger_lines(report), *self.lines):
+                    echo_folded(line)
         invalid = invalid_lines(report)
         for line in invalid:
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
         batch, progress = self._last
         if progress.tally.causes.get(Cause.AUTH):
             self._say_login()
