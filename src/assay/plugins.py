@@ -15,7 +15,7 @@ import msgspec
 
 from assay.errors import InputError, PluginError
 from assay.plugin import Adapter, Benchmark, Executor, Grader
-from assay.records.rows import BOM, UNREADABLE
+from assay.records.rows import BOM, UNREADABLE, explain
 from assay.records.spec import PluginRef
 
 BUILT_IN = {
@@ -305,7 +305,7 @@ def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(value, kinds[key], strict=False)
     except msgspec.ValidationError as error:
-        msg = f"{name}: {key}={value}: {error}"
+        msg = f"{name}: {key}={value}: {key} {explain(error, kinds[key])}"
         raise InputError(msg) from error
 
 

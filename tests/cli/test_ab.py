@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -742,3 +744,77 @@ def test_prompts_may_bring_graders_files_and_workspaces(ab: Ab, project: Project
     done = ab(*args, "--with", "skill=skills/relnotes")
     assert done.code == 4
     assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
+
+
+PROMPTS = ("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1")
+WITH_SKILL = ("--with", "skill=skills/relnotes")
+
+
+def test_quiet_and_json_say_what_a_program_needs(ab: Ab, project: Project) -> None:
+    """A verdict that went well needs no word; one that is invalid is said on stderr."""
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 2, "-q")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 2, "--json")
+    assert json.loads(done.stdout) == project.verdict(), "also of a run that had ended before"
+    blind = {"LIKE_BLIND": "1"}
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 2, "-q", "--fresh", "--name", "blind", env=blind)
+    assert (done.code, done.stdout) == (4, "")
+    assert done.stderr.startswith("INVALID: ")
+
+
+def test_smoke_says_when_no_trial_was_run(ab: Ab, project: Project) -> None:
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 1, "--smoke")
+    assert "The smoke trials went well." in done.stdout
+    assert "1 prompt x 1 trial x 2 arms" in done.stderr
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 1, "--smoke")
+    assert "went well" not in done.stdout
+    assert "of an earlier run" in done.stdout
+    assert len(project.started) == 2
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 1, "--smoke", "-q")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    done = ab(*PROMPTS, *WITH_SKILL, "--limit", 1, "--smoke", "--json")
+    assert json.loads(done.stdout)["smoke"] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--matrix", "agent=demo", "--matrix", "agent=demo:better"], "agent=demo,demo:better"),
+        (["--matrix", "agent=demo,,"], "'agent=demo,,' has an empty value"),
+        (["--matrix", "agent=demo"], "--matrix needs two values or more"),
+        ([*WITH_SKILL, "--name", "../x"], "--name '../x' cannot name a folder"),
+    ],
+)
+def test_a_wrong_command_line_is_wrong_usage(
+    ab: Ab, project: Project, args: list[str], said: str
+) -> None:
+    done = ab("prompts.jsonl", "-s", "demo", "-g", "contains", *args)
+    assert done.code == 2, done
+    assert said in done.stderr
+    assert project.runs == []
+
+
+def test_a_size_in_the_file_is_named_by_its_line(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment(SKILL_ARMS, top="memory = 'lots'"))
+    assert done.code == 1
+    assert "experiment.toml:6: memory: must be a size such as 512M or 4G, not 'lots'" in done.stderr
+    done = ab(project.experiment(SKILL_ARMS, top="memory = '1K'"))
+    assert done.code == 1
+    assert "memory: '1K' is not a size of at least 1M" in done.stderr
+
+
+def test_status_from_another_folder_and_of_a_damaged_verdict(ab: Ab, project: Project) -> None:
+    assert ab(project.experiment(SKILL_ARMS, k=1), "--limit", 2).code == 0
+    below = project.folder / "below"
+    below.mkdir()
+    command = [sys.executable, "-m", "assay", "ab", "status", "-o", "../experiments", "--check"]
+    from_below = subprocess.run(command, cwd=below, capture_output=True, text=True, check=False)
+    assert from_below.returncode == 0, from_below
+    assert from_below.stdout.startswith("mine: up to date: ")
+    project.write("experiments/broken/1/verdict.json", "{")
+    done = ab("status", "--check")
+    first, second = done.stdout.split("\n\n")
+    assert (done.code, first.count("\n"), second.count("\n")) == (4, 0, 1)
+    assert first.startswith("broken: unreadable: experiments/broken/1/verdict.json: ")
+    assert second.startswith("mine: up to date: ")
+    assert ab("status", "--help").stdout.startswith("Usage: assay ab status ")

@@ -114,7 +114,7 @@ def test_trials_of_a_benchmark_resume(run: Any, tmp_path: Path) -> None:
             1,
             "no option 'x'\n  its options are: count, word, fault",
         ),
-        (["--benchmark", "ledger:count=many"], 1, "ledger: count=many: Expected `int`"),
+        (["--benchmark", "ledger:count=many"], 1, "count=many: count must be a whole number"),
         (["--benchmark", "ledger:{count"], 1, "ledger: options that begin with { must be JSON"),
         (
             ["--benchmark", "ledger:fault=raise"],

@@ -275,3 +275,13 @@ def test_a_kind_of_file_is_no_grader(assay, rows, kind) -> None:
     offered = assay("grade", source, "-g", "nosuch").stderr
     assert "contains" in offered
     assert kind.rstrip(":") not in offered
+
+
+@pytest.mark.parametrize("more", [[], ["-g", "contains"]])
+def test_a_filter_that_leaves_no_row_is_said(assay, tmp_path, more) -> None:
+    row = {"id": "a", "input": "q", "output": "Paris", "expect": {"contains": "Paris"}}
+    (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
+    done = assay("grade", "r.jsonl", "--filter", "tags=none", "-o", "graded.jsonl", *more)
+    assert done.code == 1, done
+    assert "r.jsonl: no rows that match the filter" in done.stderr
+    assert not (tmp_path / "graded.jsonl").exists()

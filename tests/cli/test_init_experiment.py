@@ -88,3 +88,38 @@ def test_from_a_skill_to_a_verdict_in_three_commands(
     assert "arms differ in: skill relnotes (" in done.stdout
     assert "relnotes helps: +1.00 (" in done.stdout
     assert done.seconds < 300
+
+
+def test_what_init_writes_can_be_read_whatever_folders_are_called(
+    init: Callable[..., Any], tmp_path: Path
+) -> None:
+    for name in ("a\x1b[31m\x7fred", "control", "_private"):
+        add_skill(tmp_path / "skills", name)
+        head = HEAD.format("red")
+        (tmp_path / "skills" / name / "SKILL.md").write_text(head)
+    found = init("claude")
+    assert len(found["arms"]) == 2
+    text = (tmp_path / "evals" / "experiment.toml").read_text()
+    everything = tomllib.loads(text.replace("\n# [", "\n[").replace("\n# skills", "\nskills"))
+    assert {"control", "control-2", "private"} <= set(everything["arms"])
+    assert "\x1b" not in text
+    paths = [arm["skills"][0] for arm in everything["arms"].values() if "skills" in arm]
+    assert all((tmp_path / "evals" / path).is_dir() for path in paths)
+
+
+def test_a_skill_in_two_places_and_one_that_ab_refuses(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path / ".claude/skills", "relnotes")
+    add_skill(tmp_path / "skills", "relnotes")
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents/skills").symlink_to("../skills")
+    (tmp_path / "skills/bare").mkdir()
+    (tmp_path / "skills/bare/SKILL.md").write_text("---\nname: bare\n---\n")
+    done = assay("init")
+    assert "skills/bare/SKILL.md: the head has no description" in done.stderr
+    text = (tmp_path / "evals" / "experiment.toml").read_text()
+    assert text.count("[arms.relnotes]") == 1
+    assert text.count("[arms.relnotes-2]") == 1
+    assert "[arms.relnotes-3]" not in text
+    assert "bare" not in text

@@ -239,8 +239,11 @@ def test_two_descriptions_are_compared_in_pairs(assay, skills, cases, tmp_path):
     (verdict,) = report["verdicts"]
     assert (verdict["agent"], verdict["code"]) == ("demo-skilled", "worse")
     assert rows_of(tmp_path / "out.candidate.jsonl")["n0"]["passRate"] == 0
-    text = assay("trigger", skills / "relnotes", *args, "--compare", skills / "relnotes", "-q")
-    assert "The versions differ in: nothing that the agent reads" in text.stdout, text
+    for same in ("relnotes", "relnotes/SKILL.md"):  # of the file, the head counts
+        done = assay("trigger", skills / "relnotes", *args, "--compare", skills / same)
+        assert done.code == 1, done
+        assert "this is the same " in done.stderr
+        assert "Loaded" not in done.stderr  # nothing was run
     other = assay("trigger", skills / "relnotes", *args, "--compare", skills / "news")
     assert (other.code, "called 'news', not 'relnotes'" in other.stderr) == (1, True)
 
@@ -420,3 +423,43 @@ def test_a_trial_is_ended_early_in_a_sandbox_too(assay, reader, skills, cases, a
     fire = rows_of(tmp_path / "out.jsonl")["fire"]["trials"][0]
     assert (fire["pass"], fire["metadata"]) == (True, {"endedEarly": True})
     assert "failure" not in fire
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--filter", "nosuch=1"], 1, "cases.jsonl: no cases that match the filter"),
+        (["--optimize", "2", "--compare", "v2.md"], 2, "--optimize and --compare cannot be used"),
+        (["--suggest", "--compare", "v2.md"], 2, "--suggest and --compare cannot be used"),
+        (["-s", ""], 2, "-s '' names no agent. Use -s AGENT or -s AGENT,AGENT."),
+        (["-s", "demo,"], 2, "-s 'demo,' names no agent before or after a comma."),
+        (["-o", "old.jsonl"], 1, "use --resume to run only what is missing, or --overwrite"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(
+    assay, skills, cases, tmp_path, args, code, said
+):
+    given = cases(("a", "Write the release notes", True))
+    (tmp_path / "v2.md").write_text("Use for film reviews.")
+    (tmp_path / "old.jsonl").write_text("{}\n")
+    all_args = ("--cases", given, "-s", "demo:skilled", "-k", 1, *args)
+    done = assay("trigger", skills / "relnotes", *all_args)
+    assert done.code == code, done
+    assert said in " ".join(done.stderr.split())
+    assert "--append" not in done.stderr
+    assert "--simple" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_cases_stand_in_the_order_of_the_file_and_all_outputs_are_named(
+    assay, reader, skills, cases
+):
+    given = cases(("slow", "sleep 0.5; use relnotes; R", True), ("fast", "use relnotes; R", True))
+    args = ("--cases", given, "-k", 1, "-j", 2)
+    done = assay("trigger", skills / "relnotes", *args, "-s", f"{reader()},demo", "-o", "m.jsonl")
+    assert done.stdout.index("slow") < done.stdout.index("fast"), done
+    (last,) = [line for line in done.stderr.splitlines() if " -> " in line]
+    assert last.count(".jsonl") == 2
+    assert "m.demo-steady.jsonl" in last
+    quiet = assay("trigger", skills / "relnotes", *args, "-s", reader(), "-q")
+    assert (quiet.code, quiet.stdout, quiet.stderr) == (0, "", "")

@@ -1,10 +1,14 @@
 """At 80 columns nothing is cut, the verdict comes last, and no name of the files is shown."""
 
+import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from assay.adapters.vendor import KNOWN
+from assay.cli.group import _how_to_go_on
 from assay.cli.tables import draw_markdown, draw_table
 from assay.records.capture import Cause, cause_words
 
@@ -140,3 +145,60 @@ def test_agents_answers_at_once_even_if_an_agent_does_not(
     assert rows[0]["version"] == "7.8.9"
     assert all(row["installed"] and row["version"] is None for row in rows[1:])
     assert took_s < 3  # seconds less than the agents; the figure itself is in RESULTS.md
+
+
+def on_terminal(folder: Path, *args: str) -> list[str]:
+    """Run assay on a terminal of 80 columns; return the lines that it prints."""
+    ours, theirs = os.openpty()
+    env = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    command = [sys.executable, "-m", "assay", *args]
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux tells the end of a terminal
+            while part := os.read(ours, 4096):
+                shown += part
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n").splitlines()
+
+
+def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    words = "relnotes helps: +0.42 (+0.30 to +0.55) in 74 of 200 planned trials, $1.92, 6 minutes"
+    verdict = {"valid": True, "sentences": [words] * 2, "experiment": "x", "inputs": {}}
+    for name in ("first", "second"):
+        path = tmp_path / "experiments" / name / "1" / "verdict.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"name": name, **verdict}))
+    shown = on_terminal(tmp_path, "ab", "status")
+    assert max(map(len, shown)) <= 80
+    assert shown.count("") == 1, "a blank line between two experiments"
+    assert [line[:2] for line in shown].count("  ") == 4, "what goes on is indented"
+    piped = assay("ab", "status").stdout
+    assert [line for line in piped.splitlines() if line] == [
+        f"{name}: up to date: {words} {words} (experiments/{name}/1)"
+        for name in ("first", "second")
+    ]
+    assert " ".join(" ".join(shown).split()) == " ".join(piped.split())
+
+
+def test_errors_are_folded_on_a_terminal(tmp_path: Path) -> None:
+    shown = on_terminal(tmp_path, "ab", "prompts.jsonl", "-s", "demo")
+    assert max(map(len, shown)) <= 80
+    assert "Error: Nothing to compare." in "\n".join(shown)
+    assert any(line.startswith("  ") for line in shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("ab", "run the same command again to go on"),
+        ("capture", "continue with --resume"),
+        ("trigger", "continue with --resume"),
+        ("compare", "Run the same command again."),
+    ],
+)
+def test_what_continues_an_interrupted_command(command: str, said: str) -> None:
+    import_module(f"assay.cli.{command}")
+    assert said in _how_to_go_on([command])

@@ -169,7 +169,7 @@ def test_a_python_grader_sees_exactly_what_it_names(tmp_path) -> None:
     ("line", "said"),
     [
         (b"{", "f:7: not a JSON object"),
-        (b"[]", "f:7: Expected `object`"),
+        (b"[]", "f:7: must be an object"),
         (b'{"id": "a", "input": "i"}', "f:7: .*output"),
         (b'{"id": "a", "input": 3, "output": "x"}', "f:7: .*input"),
         (

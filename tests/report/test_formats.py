@@ -94,10 +94,10 @@ def test_jsonl_leaves_out_only_what_is_around_the_rows():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "Expected `object`"),
+        ("[1]", "must be an object"),
         ('{"a":', "truncated"),
         (b'{"a":"\xff"}', "not UTF-8"),
-        ("[" * 50_000, "nested too deeply|Expected `object`"),
+        ("[" * 50_000, "nested too deeply|must be an object"),
     ],
 )
 def test_jsonl_refuses_what_is_no_row_by_its_line(line: str | bytes, why: str):

@@ -1,5 +1,7 @@
 """assay ab: from a change to a verdict, by an experiment with a control."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from assay.pipeline.experiment import (
     Experiment,
     arm_name,
     check_experiment,
+    is_name,
     read_experiment,
     with_factors,
     with_matrix,
@@ -155,6 +158,9 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
     """
     from assay.cli.experiment import HowToRun, run_experiment  # late: help does not need it
 
+    if values["name"] is not None and not is_name(values["name"]):
+        msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
+        raise click.UsageError(msg)
     file = source if source.suffix == ".toml" else None
     given = {name for name in values if _is_given(ctx, name)}
     experiment = read_experiment(source) if file else _from_options(source, values)
@@ -213,14 +219,13 @@ def _option_name(name: str) -> str:
 def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     """Put the experiment of a command line together."""
     treatments = [_treatment("--with", text) for text in values["treatments"]]
-    axes = dict(_treatment("--matrix", text) for text in values["matrix"])
+    axes = _axes(values["matrix"])
     _check_usage(values, treatments, axes)
     rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
     rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
     rest["prompts"] = str(prompts)
     if axes:
-        lists = {kind: text.split(",") for kind, text in axes.items()}
-        experiment = with_matrix(_common(values), lists, rest)
+        experiment = with_matrix(_common(values), axes, rest)
     elif values["ablate"]:
         from assay.stats.factorial import two_level_design  # late: numpy
 
@@ -231,8 +236,27 @@ def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     return check_experiment(experiment, str(prompts))
 
 
+def _axes(given: Sequence[str]) -> dict[str, list[str]]:
+    """Read the values of each --matrix; refuse what would be run as something else."""
+    axes: dict[str, list[str]] = {}
+    for text in given:
+        kind, value = _treatment("--matrix", text)
+        if kind in axes:
+            together = f"--matrix {kind}={','.join(axes[kind])},{value}"
+            msg = f"--matrix {kind} is given twice. Give all its values at once: {together}"
+            raise click.UsageError(msg)
+        axes[kind] = value.split(",")
+        if "" in axes[kind]:
+            msg = f"--matrix {text!r} has an empty value. The value none leaves the {kind} out."
+            raise click.UsageError(msg)
+    if axes and math.prod(map(len, axes.values())) < 2:
+        msg = "--matrix needs two values or more, as in --matrix agent=claude,codex."
+        raise click.UsageError(msg)
+    return axes
+
+
 def _check_usage(
-    values: dict[str, Any], treatments: list[tuple[str, str]], axes: dict[str, str]
+    values: dict[str, Any], treatments: list[tuple[str, str]], axes: dict[str, list[str]]
 ) -> None:
     msg = ""
     if not treatments and not axes:

@@ -1,7 +1,9 @@
 """assay ab status: is a verdict still about the files in the tree?"""
 
+import contextlib
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import click
 import msgspec
 
 from assay.cli.group import examples
+from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import AssayError, InputError
 from assay.pipeline.experiment import hash_path, read_experiment
+from assay.records.rows import UNREADABLE, explain
 from assay.records.text import visible_line
 
 _STALE, _NOT_JUDGED = 3, 4
@@ -25,6 +29,8 @@ class _Verdict(msgspec.Struct, rename="camel"):
     experiment: str
     inputs: dict[str, str]
     file: str | None = None
+    folder: str = ""
+    """Where assay ab was started, from the folder of the run: the inputs are named from there."""
 
 
 @click.command(
@@ -66,8 +72,10 @@ def status(names: tuple[str, ...], root: Path, *, check: bool, as_json: bool) ->
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
-        for row in rows:
-            click.echo(visible_line(f"{row['name']}: {row['status']}: {row['words']}"))
+        for number, row in enumerate(rows):
+            if number:
+                click.echo()
+            echo_folded(visible_line(f"{row['name']}: {row['status']}: {row['words']}"))
         if not rows:
             click.echo(f"There are no experiments in {root}.")
     codes = {row["code"] for row in rows} or {_NOT_JUDGED}
@@ -88,10 +96,11 @@ def _judge(folder: Path) -> dict[str, Any]:
         return _row(folder.name, "no verdict", "no run of it has ended", _NOT_JUDGED)
     try:
         verdict = msgspec.json.decode(found[-1].read_bytes(), type=_Verdict)
-    except msgspec.MsgspecError as error:
-        msg = f"{found[-1]}: {error}"
-        raise InputError(msg, hint="run the experiment again") from error
-    changed = list(_changes(verdict))
+    except UNREADABLE as error:
+        words = f"{found[-1]}: {explain(error, _Verdict)}; run the experiment again"
+        return _row(folder.name, "unreadable", words, _NOT_JUDGED)
+    with _chdir(found[-1].parent, verdict.folder):
+        changed = list(_changes(verdict))
     words = " ".join(verdict.sentences)
     if changed:
         return _row(folder.name, "stale", f"{'; '.join(changed)} ({found[-1].parent})", _STALE)
@@ -111,6 +120,12 @@ def _ended(path: Path) -> tuple[str, float]:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         known = ""
     return known, path.stat().st_mtime
+
+
+def _chdir(run: Path, started_in: str) -> AbstractContextManager[None]:
+    """Go to the folder in which a run was started; stay here if it is gone or not known."""
+    there = run / started_in
+    return contextlib.chdir(there) if started_in and there.is_dir() else contextlib.nullcontext()
 
 
 def _row(name: str, status: str, words: str, code: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import msgspec
 
 from assay import plugins
@@ -199,6 +200,14 @@ def _bodies_in(place: Path, identity: Identity | None) -> dict[str, str]:
     }
 
 
+def _size(text: str) -> int:
+    try:
+        return Size().convert(text, None, None)
+    except click.BadParameter as error:  # it stands in a file, not on the command line
+        msg = f"memory: {error.message}"
+        raise InputError(msg) from error
+
+
 def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:
     """Return the options of `assay trials` that an arm stands for."""
     return msgspec.structs.replace(
@@ -214,7 +223,7 @@ def _arm_options(base: CaptureOptions, arm: Arm) -> CaptureOptions:
         isolate=bool(arm.isolate),
         sandbox=arm.sandbox,
         container=arm.container,
-        memory=Size().convert(arm.memory, None, None) if arm.memory else None,
+        memory=_size(arm.memory) if arm.memory else None,
         cpus=arm.cpus,
         timeout=arm.timeout,
         trial_timeout=arm.trial_timeout,

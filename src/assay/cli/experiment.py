@@ -27,7 +27,7 @@ from assay.cli.arms import (
 )
 from assay.cli.batch import debug_trace
 from assay.cli.options import CaptureOptions
-from assay.cli.output import open_sink, whole_output
+from assay.cli.output import echo_folded, open_sink, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
 from assay.pipeline.arms import (
@@ -140,6 +140,8 @@ class _Run:
         self._n_reused: dict[str, int] = {}
         self._n_before = sum(len(arm.entries) for arm in self.arms)
         self._earlier_s = _earlier_seconds(self.folder)
+        self._n_smoke = 0
+        """How many smoke trials were started by this command."""
         check_startable(self._specs, how.base.concurrency)
 
     def _placed(self, ready: ReadyArm, rows: list[PromptRow]) -> ReadyArm:
@@ -186,10 +188,22 @@ class _Run:
             return self._conclude(proof, {})
         self._say_estimate()
         if self._how.smoke:
-            click.echo(f"{'; '.join(proof.words)}. The smoke trials went well.")
+            self._say_smoke(proof)
             return 0
         decisions = self._run_all()
         return self._conclude(self._proof(), decisions)
+
+    def _say_smoke(self, proof: ArmsProof) -> None:
+        went = "The smoke trials went well."
+        if not self._n_smoke:
+            went = (
+                "The smoke trials are of an earlier run; none was run now, so that this proves no "
+                "login. --fresh runs them."
+            )
+        if self._how.base.as_json:
+            click.echo(msgspec.json.encode({"smoke": self._n_smoke, "proof": proof}).decode())
+        elif self._how.talks:
+            echo_folded(f"{'; '.join(proof.words)}. {went}")
 
     def _run_all(self) -> "Decisions":
         """Run the rest, or until it is decided; return what was decided about each arm."""
@@ -258,12 +272,13 @@ class _Run:
             asked = ", ".join(one.words for one in differences(control.arm, arm.arm, names))
             self._say(f"{arm.name} against {control.name}: {asked or 'no difference'}")
         n_prompts = len(self.arms[0].specs) // self._k
-        each = f"{counted_noun(n_prompts, 'prompt')} x {self._k} trials x {len(self.arms)} arms"
+        each = f"{counted_noun(n_prompts, 'prompt')} x {counted_noun(self._k, 'trial')}"
+        each += f" x {len(self.arms)} arms"
         self._say(f"{each} = {len(self._specs)} trials, in {self.folder}")
 
     def _say(self, text: str) -> None:
         if self._how.talks:
-            click.echo(visible_line(text), err=True)
+            echo_folded(visible_line(text), err=True)
 
     def _run(
         self, specs: list[TrialSpec], what: str, stopper: "UntilAllDecided | None" = None
@@ -335,7 +350,9 @@ class _Run:
         shown = Progress(len(missing), plain=plain, quiet=base.quiet, as_json=base.as_json)
         shown.expect([spec.prompt.id for spec in missing], each=self._k)
         if missing and what == "smoke":
-            self._say(f"Smoke: {counted_noun(len(missing), 'trial')}, which count.")
+            self._n_smoke = len(missing)
+            count = "counts" if len(missing) == 1 else "count"
+            self._say(f"Smoke: {counted_noun(len(missing), 'trial')}, which {count}.")
         return shown
 
     def _facts(self) -> list[ArmFacts]:
@@ -489,29 +506,31 @@ class _Run:
         )
 
     def _say_verdict(self, told: "_Told") -> None:
-        if not self._how.talks:
-            return
         proof, spent = told.proof, told.spent
+        if not self._how.talks:
+            for reason in () if proof.valid else proof.reasons:
+                echo_folded(visible_line(f"INVALID: {reason}"), err=True)
+            return
         for source, n in sorted(self._n_reused.items()):
             click.echo(f"{counted_noun(n, 'trial')} reused from {source}")
         for line in proof.words:
-            click.echo(visible_line(line))
+            echo_folded(visible_line(line))
         if not proof.valid:
             click.echo("INVALID: no verdict, because")
             for reason in proof.reasons:
-                click.echo(f"  {visible_line(reason)}")
+                echo_folded(f"  {visible_line(reason)}")
             if not spent.n_trials:
                 click.echo("No trial was run.")
                 return
-            click.echo(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
+            echo_folded(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
             self._say(
                 "These trials are not used again. When the cause is mended, run the same command."
             )
             return
         for words in (*told.sentences, *self._failures()):
-            click.echo(visible_line(words))
-        click.echo(f"Report: {self.folder / REPORT}")
-        click.echo(visible_line(look_first(told.pairs, proof.reasons)))
+            echo_folded(visible_line(words))
+        echo_folded(f"Report: {self.folder / REPORT}")
+        echo_folded(visible_line(look_first(told.pairs, proof.reasons)))
         undecided = not told.decisions or not all(d.is_decided for d in told.decisions.values())
         if spent.n_trials < spent.n_planned and undecided:
             self._say("The same command with a higher budget runs the rest.")
@@ -551,10 +570,13 @@ class _Run:
             "decisions": told.decisions,
             "pairs": told.pairs,
             "file": str(self._how.file) if self._how.file else None,
+            "folder": Path(os.path.relpath(Path.cwd(), self.folder)).as_posix(),
             "experiment": self._how.digest,
             "inputs": self._inputs,
         }
         self._write(VERDICT, verdict)
+        if self._how.base.as_json:
+            click.echo(msgspec.json.encode(verdict).decode())
 
     def _write(self, name: str, content: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)

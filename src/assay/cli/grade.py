@@ -142,6 +142,8 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         own.take(source, (prompt for prompt, _ in read_prompts(source)))
     tally = _Tally()
     lines = matching_rows(read_lines(options.rows), options.filters)
+    if options.filters:
+        lines = _some(lines, options)
     if not graders:
         lines = _judged(lines, own, options)
     with open_sink(options.output, mode, guarded=False) as sink:
@@ -156,6 +158,15 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
                 for shown in _shown(row) if options.progress else ():
                     click.echo(shown, err=True)
     return tally
+
+
+def _some(lines: Iterator[tuple[Place, bytes]], options: _Options) -> Iterator[tuple[Place, bytes]]:
+    """Return the rows that match; refuse none before anything is written."""
+    first = next(lines, None)
+    if first is None:
+        msg = f"{options.rows or 'stdin'}: no rows that match the filter"
+        raise InputError(msg)
+    return chain([first], lines)
 
 
 def _judged(

@@ -1,6 +1,7 @@
 """Find and run a sub-command; turn errors into messages and exit codes."""
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -116,10 +117,10 @@ def run_command(args: list[str]) -> int:
     try:
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _print_error("Interrupted. Every finished row is saved; continue with --resume.")
+        _print_error(f"Interrupted. {_how_to_go_on(args)}")
         return 130
     except BrokenPipeError:
         # Python flushes stdout when it exits, which must not fail once more.
@@ -130,6 +131,26 @@ def run_command(args: list[str]) -> int:
             raise
         return _report(error)
     return code if isinstance(code, int) else 0
+
+
+def _show(error: click.ClickException) -> None:
+    """Print what click says of a wrong command line, folded on a terminal."""
+    said = io.StringIO()
+    error.show(said)
+    for line in said.getvalue().splitlines():
+        _print_error(line)
+
+
+def _how_to_go_on(args: list[str]) -> str:
+    """Say what continues a command that was interrupted."""
+    module = sys.modules.get(f"assay.cli.{args[0].replace('-', '_')}") if args else None
+    command = getattr(module, "command", None)
+    options = {name for param in getattr(command, "params", ()) for name in param.opts}
+    if args[:1] == ["ab"]:
+        return "Every finished trial is saved; run the same command again to go on."
+    if command is not None and "--resume" not in options:
+        return "Run the same command again."
+    return "Every finished row is saved; continue with --resume."
 
 
 def _report(error: AssayError | OSError | RuntimeError) -> int:
@@ -177,7 +198,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_error(text: str) -> None:
-    click.echo(_masked(text), err=True)
+    from assay.cli.output import echo_folded  # late: main.py has loaded it before any command
+
+    echo_folded(_masked(text), err=True)
 
 
 def _masked(text: str) -> str:

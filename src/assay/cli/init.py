@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ import click
 from assay import plugins
 from assay.cli.group import examples
 from assay.cli.parameters import OutFolder, help_option
-from assay.errors import OutputError
+from assay.errors import InputError, OutputError
+from assay.pipeline.material import Skill, read_skill
+from assay.records.text import visible, visible_line
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
 
@@ -55,7 +57,7 @@ def command(folder: Path, *, force: bool) -> None:
 
 def write_experiment(path: Path, project: Path, agents: list[str]) -> str:
     """Write an experiment about what a project has; return the question that it answers."""
-    found = [*_treatments(path.parent, project), *_others(agents)]
+    found = [*_with_own_names([*_treatments(path.parent, project), *_others(agents)])]
     name = found[0].lines[0].removeprefix("[arms.").removesuffix("]")
     head = _EXPERIMENT_HEAD.format(question=found[0].question, name=name, agent=agents[0])
     lines = head.splitlines()
@@ -83,13 +85,13 @@ def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
     """Yield what the project has for agents: skills, instructions, MCP servers."""
 
     def value(path: Path) -> str:
-        return json.dumps(os.path.relpath(path.resolve(), folder.resolve()), ensure_ascii=False)
+        text = json.dumps(os.path.relpath(path.resolve(), folder.resolve()), ensure_ascii=False)
+        return visible(text)  # JSON may have characters that TOML wants escaped
 
-    for pattern in _SKILLS:
-        for file in sorted(project.glob(pattern)):
-            name = file.parent.name
-            lines = [f"[arms.{_key(name)}]", f"skills = [{value(file.parent)}]"]
-            yield _Treatment(f"Does the skill {name} help?", lines)
+    for skill in _skills(project):
+        name = skill.folder.name
+        lines = [f"[arms.{_key(name)}]", f"skills = [{value(skill.folder)}]"]
+        yield _Treatment(f"Does the skill {visible_line(name)} help?", lines)
     for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
         if (project / name).is_file():
             lines = [f"[arms.{_key(Path(name).stem.lower())}]"]
@@ -98,6 +100,37 @@ def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
     if (project / ".mcp.json").is_file():
         lines = ["[arms.servers]", f"mcp = {value(project / '.mcp.json')}"]
         yield _Treatment("Do the MCP servers of .mcp.json help?", lines)
+
+
+def _skills(project: Path) -> Iterator[Skill]:
+    """Yield the skills of a project, each folder once; say which ones `assay ab` would refuse."""
+    seen: set[Path] = set()
+    for pattern in _SKILLS:
+        for file in sorted(project.glob(pattern)):
+            folder = file.parent.resolve()
+            if folder in seen:
+                continue
+            seen.add(folder)
+            try:
+                str(folder).encode()  # a name that is not UTF-8 cannot stand in the file
+                yield read_skill(file.parent)
+            except UnicodeEncodeError:
+                click.echo(f"Left out, because its name is not UTF-8: {file.parent}", err=True)
+            except InputError as error:
+                click.echo(f"Left out: {visible_line(error.message)}", err=True)
+
+
+def _with_own_names(found: Iterable[_Treatment]) -> Iterator[_Treatment]:
+    """Number arms whose names were used before: a table of TOML may be given once."""
+    used = {"control"}
+    for one in found:
+        name = wanted = one.lines[0].removeprefix("[arms.").removesuffix("]")
+        number = 1
+        while name in used:
+            number += 1
+            name = f"{wanted}-{number}"
+        used.add(name)
+        yield one._replace(lines=[f"[arms.{name}]", *one.lines[1:]])
 
 
 def _others(agents: list[str]) -> Iterator[_Treatment]:
@@ -112,7 +145,7 @@ def _others(agents: list[str]) -> Iterator[_Treatment]:
 
 def _key(name: str) -> str:
     """A name as a key of TOML, which may name a file, too."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "arm"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:50] or "arm"
 
 
 _EXPERIMENT = "experiment.toml"

@@ -7,8 +7,10 @@ import codecs
 import contextlib
 import io
 import os
+import shutil
 import stat
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -256,6 +258,36 @@ class _VisibleBytes(io.RawIOBase):
     def flush(self) -> None:
         if not self._stream.closed:
             self._stream.flush()
+
+
+def folded(text: str, width: int) -> str:
+    """Break a line at words so that it fits a window; the rest of it is indented.
+
+    A word that does not fit, such as a path, stays whole: it can then be copied.
+    """
+    if len(text) <= width:
+        return text
+    begin = text[: len(text) - len(text.lstrip())]
+    return textwrap.fill(
+        text.lstrip(),
+        max(width, 20),
+        initial_indent=begin,
+        subsequent_indent=f"{begin}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def echo_folded(text: str, *, err: bool = False) -> None:
+    """Print a line: folded on a terminal, whole in a pipe or a file."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is not None and stream.isatty():
+        text = "\n".join(folded(line, _window_width()) for line in text.split("\n"))
+    click.echo(text, err=err)
+
+
+def _window_width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def note_unmasked() -> None:

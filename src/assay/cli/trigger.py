@@ -22,17 +22,19 @@ from assay.cli.options import (
     run_options,
     with_options,
 )
-from assay.cli.output import open_sink, open_stdout, refuse_inputs, whole_output
+from assay.cli.output import echo_folded, open_sink, open_stdout, refuse_inputs, whole_output
 from assay.cli.parameters import InFile, WithSandbox, help_option, margin_option, seed_option
 from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
 from assay.pipeline.batch import run_batch
 from assay.pipeline.material import Material, Skill, compose, read_skill
+from assay.pipeline.prompts import choose
 from assay.pipeline.stages import AskingHost, CaptureTrial, freeze
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.trigger import (
     StopRule,
     beside,
+    in_order,
     installed_skills,
     marker_of,
     read_cases,
@@ -45,7 +47,7 @@ from assay.pipeline.trigger import (
 )
 from assay.plugin import PromptRow
 from assay.records.capture import Capture, Cause
-from assay.records.files import temporary_folder
+from assay.records.files import hash_folder, temporary_folder
 from assay.records.reports import TriggerReport
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun, visible_line
@@ -56,6 +58,7 @@ _N_SUGGESTED = 10
 _ASK_TIMEOUT_S = 600.0
 _CURRENT, _CANDIDATE = "current", "candidate"
 _CANNOT_BE_JUDGED = 4
+_EXISTING = "use --resume to run only what is missing, or --overwrite to replace it"
 
 
 class TriggerOptions(BatchOptions, frozen=True, kw_only=True):
@@ -180,12 +183,13 @@ def command(**values: Any) -> None:
     the measurement is not valid, for instance because no skill was used at all.
     """
     options = TriggerOptions(**values)
+    _check_usage(options)
     skill = read_skill(options.skill_dir)
     agents = _agents(options)
     if options.suggest:
         _suggest(skill, agents, options)
         return
-    cases = read_cases(options.cases)
+    cases = _chosen(options)
     with ExitStack() as stack:
         trigger = _Trigger(options, skill, agents, stack)
         if options.optimize:
@@ -197,10 +201,36 @@ def command(**values: Any) -> None:
         trigger.conclude(report)
 
 
+def _check_usage(options: TriggerOptions) -> None:
+    """Refuse options of which one would be ignored."""
+    ways = {
+        "--suggest": options.suggest,
+        "--optimize": options.optimize is not None,
+        "--compare": options.compare is not None,
+    }
+    given = [name for name, is_given in ways.items() if is_given]
+    if len(given) > 1:
+        msg = f"{given[0]} and {given[1]} cannot be used together."
+        raise click.UsageError(msg)
+
+
+def _chosen(options: TriggerOptions) -> list[PromptRow]:
+    """Return the cases to run; refuse none."""
+    cases = choose(read_cases(options.cases), options.filters, options.limit)
+    if not cases:
+        msg = f"{options.cases or 'stdin'}: no cases that match the filter"
+        raise InputError(msg)
+    return cases
+
+
 def _agents(options: TriggerOptions) -> dict[str, PluginRef]:
     """Return the agents by name."""
     text = options.schema or ""
     parts = [text] if Path(text).is_file() else [part.strip() for part in text.split(",")]
+    if not all(parts):
+        msg = f"-s {text!r} names no agent{' before or after a comma' if len(parts) > 1 else ''}. "
+        msg += "Use -s AGENT or -s AGENT,AGENT."
+        raise click.UsageError(msg)
     if len(parts) > 1 and (options.model or options.agent_args or options.mcp):
         msg = "--model, --agent-arg and --mcp are for one agent. Run the agents one by one."
         raise click.UsageError(msg)
@@ -230,7 +260,9 @@ class _ArmBatch(CommandBatch):
         *,
         keeps: bool,
     ) -> None:
-        self._cases, self._keeps = cases, keeps
+        self._cases = cases
+        self.targets = [options.output] if keeps else []
+        """The outputs that are named at the end: those of all arms that run together."""
         source = PluginRef(name="prompts", options={"path": str(options.cases or "stdin")})
         super().__init__(options, agent, source, graders=[grader], k=options.k)
 
@@ -239,7 +271,7 @@ class _ArmBatch(CommandBatch):
 
     @property
     def _target(self) -> str:
-        return super()._target if self._keeps else ""
+        return ", ".join(map(str, self.targets))
 
 
 class _Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -334,8 +366,12 @@ class _Trigger:
             for arm in arms
             if uses_skills(read_fires(arm.output, arm.agent, self.skill.name))
         }
+        order = [prompt.id for prompt, _ in cases]
         runs = [
-            read_fires(arm.output, arm.agent, self.skill.name, works=arm.agent in self._using)
+            in_order(
+                read_fires(arm.output, arm.agent, self.skill.name, works=arm.agent in self._using),
+                order,
+            )
             for arm in arms
         ]
         several = len(versions) > 1
@@ -371,6 +407,7 @@ class _Trigger:
 
     def _run(self, arms: Sequence[_Arm]) -> None:
         first = arms[0].batch
+        first.targets = [target for arm in arms for target in arm.batch.targets]
         work = CaptureTrial(
             [self._grader],
             self.options.retries,
@@ -406,11 +443,12 @@ class _Trigger:
         with open_stdout() as out:
             if self.options.as_json:
                 out.write(msgspec.json.encode(report).decode() + "\n")
-            else:
-                out.writelines(f"{line}\n" for line in (*trigger_lines(report), *self.lines))
+            elif not self.options.quiet:
+                for line in (*trigger_lines(report), *self.lines):
+                    echo_folded(line)
         invalid = invalid_lines(report)
         for line in invalid:
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
         batch, progress = self._last
         if progress.tally.causes.get(Cause.AUTH):
             self._say_login()
@@ -438,7 +476,9 @@ def _open_rows(arms: Sequence[_Arm]) -> Iterator[_ArmRows]:
         rows: dict[str, TrialRows] = {}
         for arm in arms:
             mode, resume = arm.batch.mode, arm.batch.resume
-            sink = stack.enter_context(open_sink(arm.output, mode, kind="trials", resume=resume))
+            sink = stack.enter_context(
+                open_sink(arm.output, mode, _EXISTING, kind="trials", resume=resume)
+            )
             opened = stack.enter_context(TrialRows(sink, arm.output, mode, resume))
             rows[arm.batch.batch.run_token] = opened
         yield _ArmRows(rows)
@@ -468,11 +508,16 @@ def _compare(trigger: _Trigger, cases: list[PromptRow]) -> TriggerReport:
     assert path is not None
     if path.is_dir():
         other = read_skill(path)
+        is_same = hash_folder(path) == hash_folder(skill.folder)
         if other.name != skill.name:
             msg = f"{path}: the skill is called {other.name!r}, not {skill.name!r}"
             raise InputError(msg, hint="two versions of one skill are compared; give both one name")
     else:
         other = with_description(skill, read_description(path), trigger.folder / "candidate")
+        is_same = other.description == skill.description
+    if is_same:
+        msg = f"{path}: this is the same {'skill' if path.is_dir() else 'description'}"
+        raise InputError(msg, hint="--compare needs another version of the skill")
     report = trigger.run(cases, {_CURRENT: skill, _CANDIDATE: other})
     return _judged(trigger, report)
 

@@ -140,6 +140,7 @@ _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
 _LONGEST_PATH = 1000
+_SIZE = re.compile(r"\d+(\.\d+)?[KMGT]?(i?B)?", re.IGNORECASE | re.ASCII)
 _PATHS = ("template", "instructions", "mcp")
 
 
@@ -201,11 +202,19 @@ class _File:
 
     def converted[T](self, content: dict[str, Any], kind: type[T], table: str) -> T:
         try:
-            return msgspec.convert(content, kind)
+            found = msgspec.convert(content, kind)
+            if isinstance(found, Arm) and not _SIZE.fullmatch(found.memory or "1M"):
+                said = f"must be a size such as 512M or 4G, not {found.memory!r}"
+                msg = f"{self.place(table, 'memory')}: memory{_in(table)}: {said}"
+                raise InputError(msg)
+            return found
         except msgspec.ValidationError as error:
-            what, _, where = str(error).partition(" - at `$")
-            key = re.split(r"[.\[`]", where.lstrip(".") + "`")[0]
-            msg = f"{self.place(table, key)}: {key or 'the file'}{_in(table)}: {_plain(what)}"
+            from assay.records.problems import problem_in  # late: only for an error
+
+            problem = problem_in(error, kind)
+            key = re.split(r"[.\[]", problem.field)[0]
+            words = problem.words.replace("an object", "a table")  # as TOML calls it
+            msg = f"{self.place(table, key)}: {problem.field or 'the file'}{_in(table)}: {words}"
             raise InputError(msg) from error
 
     def place(self, table: str, key: str) -> str:
@@ -224,12 +233,6 @@ class _File:
 
 def _in(table: str) -> str:
     return f" in [{table}]" if table else ""
-
-
-def _plain(text: str) -> str:
-    """Say in words of TOML what msgspec says in words of JSON."""
-    text = text.replace("`", "").replace("object", "table").replace("| null", "")
-    return re.sub(r"\s+,", ",", text[:1].lower() + text[1:])
 
 
 def _tables(file: _File, arms: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -255,7 +258,7 @@ def check_experiment(experiment: Experiment, where: str) -> Experiment:
         msg = f"{where}: an experiment needs two arms or more, and has {', '.join(names) or 'none'}"
         raise InputError(msg, hint="the control may be empty: [arms.control]")
     for name in (experiment.name, *names):
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             msg = f"{where}: {name!r} cannot name a file; use letters, digits, - and _"
             raise InputError(msg)
     if experiment.control not in names:
@@ -267,6 +270,11 @@ def check_experiment(experiment: Experiment, where: str) -> Experiment:
     for name in names:
         _check_arm(experiment.resolved(name), f"{where}: arm {name}")
     return experiment
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name an experiment or an arm, and so a folder or a file."""
+    return bool(_NAME.fullmatch(text))
 
 
 def _check_arm(arm: Arm, where: str) -> None:

@@ -261,7 +261,7 @@ class RowGraders:
                 msgspec.json.encode({"id": "row", "input": "", **fields}), type=Prompt
             )
         except UNREADABLE as error:
-            msg = f"{place}: {explain(error)}"
+            msg = f"{place}: {explain(error, Prompt)}"
             raise InputError(msg) from error
         named = [f"graders[{n}]" for n, text in enumerate(prompt.graders) if not _is_pure(text)]
         if prompt.expect is not None and prompt.expect.command:

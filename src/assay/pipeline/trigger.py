@@ -299,6 +299,13 @@ def read_fires(path: Path, agent: str, skill: str, *, works: bool = False) -> Tr
     )
 
 
+def in_order(run: TriggerRun, ids: Sequence[str]) -> TriggerRun:
+    """Return a run whose cases stand as these ids do; trials end in any order."""
+    places = {id_: place for place, id_ in enumerate(ids)}
+    cases = sorted(run.cases, key=lambda case: places.get(case.id, len(places)))
+    return msgspec.structs.replace(run, cases=cases)
+
+
 def _case_fires(row: _Row) -> CaseFires:
     known = [trial for trial in row.trials if trial.fired is not None]
     should = row.metadata.get(SHOULD_TRIGGER) is True

@@ -84,8 +84,7 @@ def decode_line[T](
     try:
         return decoder.decode(line)
     except UNREADABLE as error:
-        msg = f"{place}: {explain(error)}"
-        raise InputError(msg, hint=hint) from error
+        raise _refusal(place, error, decoder.type, hint) from error
 
 
 def decode_row[T](
@@ -96,8 +95,7 @@ def decode_row[T](
     try:
         record = msgspec.convert(row, kind)
     except UNREADABLE as error:
-        msg = f"{place}: {explain(error)}"
-        raise InputError(msg, hint=hint) from error
+        raise _refusal(place, error, kind, hint) from error
     known = _field_names(kind)
     return record, {name: value for name, value in row.items() if name not in known}
 
@@ -111,15 +109,28 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
     return line[:-1] + b"," + msgspec.json.encode(more)[1:] if more else line
 
 
-def explain(error: Exception) -> str:
-    """Describe what is wrong with a row that did not decode."""
+def _refusal(place: Place, error: Exception, kind: Any, hint: str) -> InputError:
+    """Return the error for a row; a hint that shows a row helps only with the fields it shows."""
+    if isinstance(error, msgspec.ValidationError):
+        from assay.records.problems import problem_in  # late: only for an error
+
+        problem = problem_in(error, kind)
+        shows = "missing" in problem.words or not problem.field or f'"{problem.field}"' in hint
+        return InputError(f"{place}: {problem}", hint=hint if shows else "")
+    return InputError(f"{place}: {explain(error)}", hint=hint)
+
+
+def explain(error: Exception, kind: Any = None) -> str:
+    """Describe what is wrong with a row that did not decode as a record of some kind."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8: {error.reason} at byte {error.start} of a string"
     text = str(error)
     if isinstance(error, msgspec.ValidationError):
-        return text.replace("Object missing required field", "missing field")
+        from assay.records.problems import problem_in  # late: only for an error
+
+        return str(problem_in(error, kind))
     return f"not a JSON object: {text}"
 
 

@@ -97,6 +97,11 @@ def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
     if not prompt.turns:
         msg = f'{place}: "input" is an empty list; a prompt needs at least one turn'
         raise InputError(msg)
+    for number, turn in enumerate(prompt.turns):
+        if not turn.strip():
+            field = "input" if isinstance(prompt.input, str) else f"input[{number}]"
+            msg = f'{place}: "{field}" is empty; a prompt needs what a user would write'
+            raise InputError(msg)
     if prompt.timeout is not None and prompt.timeout <= 0:
         msg = f'{place}: "timeout" is {prompt.timeout}; it must be more than 0 ms'
         raise InputError(msg)

@@ -124,7 +124,7 @@ class _Pages:
         try:
             change = msgspec.json.decode(body, type=_LabelRequest)
         except UNREADABLE as error:
-            return PlainTextResponse(explain(error), 400)
+            return PlainTextResponse(explain(error, _LabelRequest), 400)
         return _json(self._service.set_label(change.runs, change.number, change.label))
 
 
@@ -132,7 +132,7 @@ def _query(request: Request) -> Query:
     try:
         return msgspec.convert(dict(request.query_params), Query, strict=False)
     except msgspec.ValidationError as error:
-        raise _BadRequest(str(error)) from error
+        raise _BadRequest(explain(error, Query)) from error
 
 
 def _runs(request: Request) -> str:

@@ -1,0 +1,133 @@
+"""What is wrong with a value that did not decode, in words for the person who wrote it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+_KINDS = {
+    "bool": "true or false",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_GIVEN = {**_KINDS, "int": "a number", "float": "a decimal number"}
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
+_WHERE = re.compile(r" - at (`key` in )?`\$\.?(.*)`$", re.DOTALL)
+_WRONG_KIND = re.compile(r"Expected `(.+)`, got `(.+)`$")
+_OUT_OF_RANGE = re.compile(r"Expected `(.+)` (>=|<=|>|<) (\S+)$")
+_NAMED = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`$", re.DOTALL)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and the field that it is wrong with."""
+
+    field: str
+    """As in expect.contains or graders[1]; empty for the whole value."""
+    words: str
+    """What is to be said behind the name of the field, as in: must be text, not a number."""
+    is_about_name: bool = False
+    """Whether the field is missing or unknown; the words then say which it is."""
+
+    def __str__(self) -> str:
+        return (
+            self.words if self.is_about_name or not self.field else f'"{self.field}" {self.words}'
+        )
+
+
+def problem_in(error: msgspec.ValidationError, kind: Any = None) -> Problem:
+    """Put an error of msgspec into words; kind is what was to be decoded, if that is known."""
+    text = str(error)
+    found = _WHERE.search(text)
+    path = found[2].replace("[...]", "") if found else ""
+    what = text[: found.start()] if found else text
+    whose = "has a key that " if found and found[1] else ""
+    if named := _NAMED.match(what):
+        return _about_name(named[1], path, kind, is_missing="missing" in what)
+    if what.startswith("Invalid enum value"):
+        values = _values(_type_at(kind, path))
+        if values:
+            return Problem(path, f"must be one of: {', '.join(values)}")
+    return Problem(path, f"{whose}{_words(what)}")
+
+
+def _about_name(name: str, path: str, kind: Any, *, is_missing: bool) -> Problem:
+    full = f"{path}.{name}" if path else name
+    if is_missing:
+        return Problem(full, f"missing field `{name}`{f' in "{path}"' if path else ''}", True)
+    from difflib import get_close_matches  # late: only for a wrong name
+
+    known = _field_names(_type_at(kind, path))
+    close = get_close_matches(name, known, n=1)
+    begin = f"{path}." if path else ""
+    more = f"; the fields are: {', '.join(known)}" if known else ""
+    more = f'; did you mean "{begin}{close[0]}"?' if close else more
+    return Problem(full, f'unknown field "{full}"{more}', True)
+
+
+def _words(what: str) -> str:
+    if found := _WRONG_KIND.match(what):
+        given = _GIVEN.get(found[2], found[2])
+        return f"must be {_listed(found[1])}, not {given}"
+    if found := _OUT_OF_RANGE.match(what):
+        bound = found[3].removesuffix(".0")
+        return f"must be {_listed(found[1])} {_BOUNDS[found[2]]} {bound}"
+    return f"{what[:1].lower()}{what[1:]}".replace("`", "")
+
+
+def _listed(kinds: str) -> str:
+    """As in: text, a list or an object. null is not worth a word: such a field is left out."""
+    names = [name for name in kinds.split(" | ") if name != "null"] or ["null"]
+    if "float" in names:
+        names = [name for name in names if name != "int"]
+    said = [_KINDS.get(name, name) for name in names]
+    return " or ".join(filter(None, (", ".join(said[:-1]), said[-1])))
+
+
+def _type_at(kind: Any, path: str) -> Iterator[inspect.Type]:
+    """Yield what may stand at a path in a value of some kind; nothing if that is not known."""
+    if kind is None:
+        return
+    found: Iterable[inspect.Type] = _members(inspect.type_info(kind))
+    for part in filter(None, re.split(r"[.\[\]]+", path)):
+        found = [
+            member for one in found for inner in _below(one, part) for member in _members(inner)
+        ]
+    yield from found
+
+
+def _below(kind: inspect.Type, part: str) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.StructType):
+        yield from (field.type for field in kind.fields if field.encode_name == part)
+    elif isinstance(kind, inspect.ListType):
+        yield kind.item_type
+    elif isinstance(kind, inspect.DictType):
+        yield kind.value_type
+
+
+def _members(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _field_names(kinds: Iterable[inspect.Type]) -> list[str]:
+    return [
+        field.encode_name
+        for kind in kinds
+        if isinstance(kind, inspect.StructType)
+        for field in kind.fields
+    ]
+
+
+def _values(kinds: Iterable[inspect.Type]) -> list[str]:
+    found: list[Any] = []
+    for kind in kinds:
+        if isinstance(kind, inspect.LiteralType):
+            found += kind.values
+        elif isinstance(kind, inspect.EnumType):
+            found += [member.value for member in kind.cls]
+    return [str(value) for value in found]
