@@ -208,7 +208,7 @@ def test_a_run_that_measured_nothing_keeps_its_rows_and_exits_1(
     assert done.code == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("Nothing was measured")]
     assert len(lines) == 1
-    assert "spawn" in lines[0]
+    assert "agent did not start" in lines[0]
     assert "Exec format error" in lines[0]
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert failures(rows) == {"spawn": 2 * (2 if k else 1)}

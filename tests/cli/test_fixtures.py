@@ -125,7 +125,7 @@ def test_files_that_exist_are_replaced_only_when_asked(assay, made):
 
 def test_secrets_are_masked(assay, made):
     text = (made / "r.jsonl").read_text()
-    (made / "r.jsonl").write_text(text.replace("42", "42 hunter2-secret-9!"))
+    (made / "r.jsonl").write_text(text.replace('"output":"42', '"output":"42 hunter2-secret-9!'))
     words = ["fixtures", "r.jsonl", "-g", "contains:42", "-o", "fx", "--id", "sum"]
     assert assay(*words, env={"DEPLOY_TOKEN": "hunter2-secret-9!"}).code == 0
     for name in ("trials.jsonl", "prompts.jsonl"):

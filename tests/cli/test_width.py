@@ -144,7 +144,7 @@ def test_agents_answers_at_once_even_if_an_agent_does_not(
     rows = json.loads(done.stdout)
     assert rows[0]["version"] == "7.8.9"
     assert all(row["installed"] and row["version"] is None for row in rows[1:])
-    assert took_s < 3  # seconds less than the agents; the figure itself is in RESULTS.md
+    assert took_s < 10  # seconds less than the agents; the figure itself is in RESULTS.md
 
 
 def on_terminal(folder: Path, *args: str) -> list[str]:

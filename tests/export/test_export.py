@@ -126,8 +126,8 @@ def test_what_was_left_out_is_said_with_its_reason(export, assay, results):
     assert [one["id"] for one in examples] == ["work", "fail", "plain", "talk"]
     assert summary["leftOut"] == {
         "no answer": 1,
-        "did not measure the agent (provider)": 1,
-        "not finished (agent_timeout)": 1,
+        "did not measure the agent (provider error)": 1,
+        "not finished (ran out of time)": 1,
     }
     assert (summary["trials"], summary["written"]) == (7, 4)
     assert (summary["thoughtsDropped"], summary["subAgentSteps"]) == (2, 1)

@@ -141,7 +141,7 @@ def test_markdown_counts_before_it_shows():
         "why",
         "t1 → t2",
         "**Hint**: h",
-        "provider: m",
+        "provider error: m",
     ):
         assert text in body
 

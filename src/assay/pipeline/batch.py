@@ -308,7 +308,7 @@ class _Budget[R]:
 
     def notes(self) -> Iterator[str]:
         """Say what was assumed."""
-        if self._unknown:
+        if sum(self._unknown):
             n, total = len(self._unknown), sum(self._unknown)
             yield (
                 f"The cost of {counted_noun(n, 'trial')} is not known; --max-cost counted "

@@ -60,7 +60,7 @@ function readTerm(negated, name, givenOp, quoted, bare) {
 }
 
 /** Splits a text into words: letters and digits, in lower case. */
-export function splitWords(text) {
+function splitWords(text) {
   return text.toLowerCase().match(WORD) ?? [];
 }
 
