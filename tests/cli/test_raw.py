@@ -72,7 +72,7 @@ BROKEN = {
     "no row with the id": {"id": "b", "raw": "out.raw/segment-1@0"},
     "names no raw streams": {"id": "a"},
     "removed or damaged": {"id": "a", "raw": "out.raw/segment-1@3"},
-    "Expected `str`": {"id": "a", "raw": 3},
+    "must be text": {"id": "a", "raw": 3},
 }
 
 

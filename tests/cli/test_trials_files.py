@@ -256,7 +256,7 @@ def test_a_trials_file_is_not_held_in_memory(assay, tmp_path) -> None:
     [
         ({**ROW, "trials": [{"trialNum": 1}]}, "missing field `output`"),
         ({**ROW, "trials": []}, "`trials` is empty"),
-        ({**ROW, "trials": 7}, "Expected `array"),
+        ({**ROW, "trials": 7}, "must be a list"),
     ],
 )
 def test_a_trial_that_cannot_be_read_is_named(assay, tmp_path, row, said) -> None:

@@ -87,7 +87,7 @@ def test_arguments_of_an_arm_are_added_and_may_repeat_a_word(folder: Path) -> No
             'agent = "claude"\nsandbox = "yes"',
             "HERE/experiment.toml:4: sandbox: must be one of: network, no-network",
         ),
-        ('agent = "claude"', 'agent = "claude"\nk = 0', "4: k: must be a whole number of at"),
+        ('agent = "claude"', 'agent = "claude"\nk = 0', "4: k: must be a number of at least 1"),
         ('agent = "claude"', 'agent = "claude"\nbudget = "1"', "4: budget: must be a number, not"),
         ("\n[arms.control]\n", "\n", "needs two arms or more, and has relnotes"),
         ('agent = "claude"', 'agent = "claude"\ncontrol = "base"', "the control 'base' is no arm"),

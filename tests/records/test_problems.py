@@ -27,7 +27,7 @@ class Thing(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
         ({"share": -1}, '"share" must be a number of at least 0'),
         ({"share": 2}, '"share" must be a number below 1'),
         ({"count": 1.5}, '"count" must be a whole number, not a decimal number'),
-        ({"count": 0}, '"count" must be a whole number of at least 1'),
+        ({"count": 0}, '"count" must be a number of at least 1'),
         (
             {"allThings": [{}, {"flag": 1}]},
             '"allThings[1].flag" must be true or false, not a number',

@@ -76,7 +76,7 @@ def test_score_columns_come_with_a_grade_in_the_very_last_row():
 def test_a_row_without_timing_is_named_with_its_field():
     with pytest.raises(InputError, match=r"^r:2: missing field `timing`"):
         convert("csv", plain(), {"id": "b", "input": "q", "output": "o"})
-    with pytest.raises(InputError, match=r"^r:1: .*\$.timing"):
+    with pytest.raises(InputError, match=r"^r:1: missing field `total` in \"timing\""):
         convert("csv", plain(timing={"start": 1}))
 
 

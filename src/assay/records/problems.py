@@ -20,7 +20,7 @@ _GIVEN = {**_KINDS, "int": "a number", "float": "a decimal number"}
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 _WHERE = re.compile(r" - at (`key` in )?`\$\.?(.*)`$", re.DOTALL)
 _WRONG_KIND = re.compile(r"Expected `(.+)`, got `(.+)`$")
-_OUT_OF_RANGE = re.compile(r"Expected `(.+)` (>=|<=|>|<) (\S+)$")
+_OUT_OF_RANGE = re.compile(r"Expected `(int|float)` (>=|<=|>|<) (\S+)$")
 _NAMED = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`$", re.DOTALL)
 
 
@@ -76,7 +76,8 @@ def _words(what: str) -> str:
         return f"must be {_listed(found[1])}, not {given}"
     if found := _OUT_OF_RANGE.match(what):
         bound = found[3].removesuffix(".0")
-        return f"must be {_listed(found[1])} {_BOUNDS[found[2]]} {bound}"
+        # msgspec names the kind that was given here, not the one that is wanted.
+        return f"must be a number {_BOUNDS[found[2]]} {bound}"
     return f"{what[:1].lower()}{what[1:]}".replace("`", "")
 
 
