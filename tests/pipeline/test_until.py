@@ -93,10 +93,34 @@ def test_what_was_not_measured_leaves_a_pass_open(plan: Callable):
 
 
 def test_trials_of_an_earlier_run_count(plan: Callable):
-    earlier = [(1, f"p{i}", True) for i in range(40)]
-    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier)
-    assert stopper.begin(plan(40, 2)) == []
+    earlier = [(1, f"p{i}", 1, True) for i in range(40)]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(40, 2))
+    missing = [spec for spec in plan(40, 2) if spec.number == 2]
+    assert stopper.begin(missing) == []
     assert stopper.decision.outcome == "pass"
+
+
+def test_what_hung_when_a_run_was_interrupted_is_waited_for_when_it_goes_on(plan: Callable):
+    """All others passed; but those that hang, and fail, are just those that are missing."""
+    specs = plan(40, 2)
+    order = UntilDecided(gate, baseline=BASELINE).begin(specs)
+    hung = {spec.prompt.id for spec in order[5:20]}
+    earlier = [(1, s.prompt.id, s.number, True) for s in specs if s.prompt.id not in hung]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=specs)
+    missing = stopper.begin([spec for spec in specs if spec.prompt.id in hung])
+    assert stopper.n_trials == 5
+    assert {spec.prompt.id for spec in missing} == hung
+    for spec in missing:
+        if stopper.add(spec, result(False)):
+            break
+    assert stopper.finish().outcome == "fail"
+
+
+def test_trials_outside_the_plan_do_not_count(plan: Callable):
+    earlier = [(1, f"p{i}", 1, True) for i in range(12, 40)]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(12, 1))
+    assert len(stopper.begin(plan(12, 1))) == 12
+    assert stopper.n_trials == 0
 
 
 @pytest.mark.parametrize(

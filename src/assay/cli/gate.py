@@ -11,6 +11,7 @@ from assay.compare.pairs import align, differences
 from assay.compare.report import check_health
 from assay.compare.runs import Run, load_run
 from assay.errors import InputError
+from assay.pipeline.arms import entries_in
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.until import Earlier, UntilDecided, has_passed
 from assay.records.spec import TrialSpec
@@ -35,7 +36,7 @@ class TrialsGate:
     def __init__(
         self, against: Path, output: Path, margin: float, specs: Sequence[TrialSpec]
     ) -> None:
-        self._output, self._margin = output, margin
+        self._output, self._margin, self._specs = output, margin, specs
         self._baseline = load_run(against.stem, against, detect_kind(against), "category")
         self._stopper: UntilDecided | None = None
         self._check(against, {spec.prompt.id for spec in specs})
@@ -46,7 +47,10 @@ class TrialsGate:
         counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
         tallies = {id_: tally for id_, tally in zip(run.ids, counts, strict=True) if tally[1]}
         self._stopper = UntilDecided(
-            self._decide, baseline=tallies, earlier=lambda: self._earlier(rows)
+            self._decide,
+            baseline=tallies,
+            earlier=lambda: self._earlier(rows),
+            plan=self._specs,
         )
         return self._stopper
 
@@ -96,13 +100,9 @@ class TrialsGate:
             raise click.exceptions.Exit(_UNDECIDED)
 
     def _earlier(self, rows: TrialRows) -> Iterator[Earlier]:
-        """Yield the trials that finished before this run."""
-        for prompt_id, entry in rows.open_entries():
-            yield 1, prompt_id, has_passed(entry)
-        if (run := self._load()) is None:
-            return
-        for number, passed in zip(run.prompt.tolist(), run.passed.tolist(), strict=True):
-            yield 1, run.ids[number], None if np.isnan(passed) else bool(passed)
+        """Yield the trials that finished before this run; the last of the same number counts."""
+        for prompt_id, entry in (*entries_in(self._output), *rows.open_entries()):
+            yield 1, prompt_id, entry.trial_num, has_passed(entry)
 
     def _load(self) -> Run | None:
         if not self._output.is_file() or self._output.stat().st_size == 0:
