@@ -196,10 +196,10 @@ class _Run:
         from assay.pipeline.until import UntilDecided, has_passed  # late: numpy
         from assay.stats.sequential import decide_effect
 
-        def decide(seen: Any, bounds: Any, is_last: bool) -> "SequentialDecision":
+        def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
             effect, n_judged = self._experiment.effect, len(self.arms) - 1
             return decide_effect(
-                seen, effect=effect, is_last=is_last, bounds=bounds, n_judged=n_judged
+                seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
             )
 
         def earlier() -> Iterator[tuple[int, str, int, bool | None]]:

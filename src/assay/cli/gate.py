@@ -16,9 +16,9 @@ from assay.pipeline.trials import TrialRows
 from assay.pipeline.until import Earlier, UntilDecided, has_passed
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun, visible_line
-from assay.stats.rates import Bounds
 from assay.stats.sequential import (
     FEWEST_UNITS,
+    ExtremeLooks,
     Look,
     SequentialDecision,
     decide_gate,
@@ -76,8 +76,10 @@ class TrialsGate:
         line = visible_line(f"{against}: {outcome} ({words}); {use.words}")
         return _CODES.get(outcome, _UNDECIDED), line
 
-    def _decide(self, look: Look, bounds: Bounds | None, is_last: bool) -> SequentialDecision:
-        return decide_gate(look, margin=self._margin, bounds=bounds, is_last=is_last)
+    def _decide(
+        self, look: Look, extremes: ExtremeLooks | None, is_last: bool
+    ) -> SequentialDecision:
+        return decide_gate(look, margin=self._margin, extremes=extremes, is_last=is_last)
 
     def _check(self, path: Path, planned: set[str]) -> None:
         """Refuse what can never be decided before an agent is started for it."""

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,15 +27,19 @@ from assay.compare.pairs import (
     align,
     compare_pairs,
     count_clusters,
+    count_out_of_turn,
     differences,
+    extreme_looks_at_pair,
+    extremes_of_pair,
     look_at_pair,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import ArmsProof, counted
+from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
-from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
+from assay.stats.sequential import SequentialDecision, decide_gate, describe_use
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _FEWEST_RANKED = 3
@@ -72,8 +75,7 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
-    look: Callable[[Pair], Look]
-    """Return what the sequential rule needs to know of a pair."""
+    aligned: Aligned
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; the report shows what was found."""
@@ -93,9 +95,14 @@ class Comparison(msgspec.Struct):
         self.sections["gate"] = []
         for pair in judged:
             decision = decide_gate(
-                self.look(pair), margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
+                look_at_pair(self.aligned, pair),
+                margin=margin,
+                extremes=extreme_looks_at_pair(self.aligned, pair),
+                n_judged=len(judged),
             )
             outcome, words = str(decision.outcome), decision.words
+            if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
+                words += f"; {_absent_words(pair, n_absent)}"
             if unhealthy := self._unhealthy(pair):
                 outcome, words = "cannot-judge", unhealthy
             use = describe_use(decision, self.sections["health"][pair.run_b]["graded"])
@@ -144,7 +151,7 @@ class Comparison(msgspec.Struct):
                 margin=margin,
                 adjusted_p=pair.adjusted_p,
                 n_judged=len(judged),
-                bounds=pair.gate_bounds,
+                extremes=extremes_of_pair(self.aligned, pair, "first"),
             )
             unhealthy = self._unhealthy(pair)
             if unhealthy and result.outcome != "cannot-judge":
@@ -219,7 +226,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
-        look=partial(look_at_pair, aligned),
+        aligned=aligned,
     )
 
 
@@ -362,6 +369,14 @@ def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
     against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
     words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
     return {"code": decision.outcome, "words": words}
+
+
+def _absent_words(pair: Pair, n_absent: int) -> str:
+    prompts = counted_noun(n_absent, "prompt")
+    return (
+        f"{prompts} of {pair.run_a} that {pair.run_b} lacks count as lost until they have run, "
+        "because those it has did not come in the random order of trials --until decided"
+    )
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -5,17 +5,22 @@ counts only when all that were to start before it have finished, and prompts com
 has nothing to do with the file, where they may be sorted by what they are about.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from assay.records.capture import Capture, TrialEntry
 from assay.records.spec import TrialSpec
-from assay.stats.rates import Bounds, bound_difference
-from assay.stats.sequential import Look, SequentialDecision, look_at_rates
+from assay.stats.sequential import (
+    ExtremeLooks,
+    Look,
+    SequentialDecision,
+    look_at_extremes,
+    look_at_rates,
+    turn_of,
+)
 
-type Decide = Callable[[Look, Bounds | None, bool], SequentialDecision]
+type Decide = Callable[[Look, ExtremeLooks | None, bool], SequentialDecision]
 """Takes a look, what trials that were not measured leave open, and whether it is the last look."""
 type Earlier = tuple[int, str, int, bool | None]
 """A finished trial: its arm, its prompt, its number, and whether it passed; None if it was not
@@ -120,8 +125,7 @@ class UntilDecided:
     def _turn(self, spec: TrialSpec) -> tuple[bool, int, bytes, int]:
         prompt_id = spec.prompt.id
         unknown = self._baseline is not None and prompt_id not in self._baseline
-        shuffled = hashlib.sha256(prompt_id.encode("utf-8", "surrogatepass")).digest()
-        return unknown, spec.number, shuffled, self._arm_of(spec)
+        return unknown, spec.number, turn_of(prompt_id), self._arm_of(spec)
 
     def _key(self, spec: TrialSpec) -> _Key:
         return self._arm_of(spec), spec.prompt.id, spec.number
@@ -149,14 +153,14 @@ class UntilDecided:
     def _look(self, *, is_last: bool) -> None:
         arms = [(self._passed[arm], self._measured[arm]) for arm in (0, 1)]
         both = (self._finished > 0).all(axis=0)
-        bounds = None
+        extremes = None
         if (self._measured < self._finished).any() and both.any():
             sides = [
                 (*(counts[both] for counts in arms[arm]), self._finished[arm, both])
                 for arm in (0, 1)
             ]
-            bounds = bound_difference(sides[0], sides[1])
-        self.decision = self._decide(look_at_rates(arms[0], arms[1]), bounds, is_last)
+            extremes = look_at_extremes(sides[0], sides[1])
+        self.decision = self._decide(look_at_rates(arms[0], arms[1]), extremes, is_last)
         self._is_over = self.decision.is_decided
 
 
