@@ -782,3 +782,20 @@ def test_the_sequential_rule_is_for_regressions(
     done = assay("compare", run("a.jsonl", 9, 9), run("b.jsonl", 9, 9), *options)
     assert done.code == 2
     assert "--fail-on regression" in done.stderr
+
+
+@pytest.mark.parametrize("gate", [SEQUENTIAL, ("--fail-on", "regression", "--margin", "0.1")])
+def test_a_gate_compares_like_with_like(assay: Callable, run: Callable, gate: tuple[str, ...]):
+    a, b = run("a.jsonl", 100, 100), run("b.jsonl", 100, 100)
+    assert assay("compare", a, b, *gate).code == 0
+    rows = [json.loads(line) for line in b.read_text().splitlines()]
+    other = [row | {"input": "trivial"} for row in rows]
+    done = assay("compare", a, write(b, other), *gate)
+    assert done.code == 4
+    assert "a gate compares like with like, but a and b have different inputs" in done.stderr
+    for path, version in ((a, "1"), (b, "2")):
+        graded = [row | {"grades": {"g": row["score"] | {"version": version}}} for row in rows]
+        write(path, graded)
+    done = assay("compare", a, b, *gate)
+    assert done.code == 4
+    assert "like with like, but grader g differs: a: 1; b: 2" in done.stderr

@@ -175,3 +175,43 @@ def test_what_can_never_be_decided_is_refused_before_it_costs_anything(
     assert done.code == 1
     assert "has 4 of 60 prompts, and at least 6 are needed" in done.stderr
     assert not (tmp_path / "starts").exists()
+
+
+def test_other_graders_or_inputs_are_no_regression_test(
+    trials: Callable, assay: Callable, base: Path, tmp_path: Path
+):
+    rows_of_base = [json.loads(line) for line in base.read_text().splitlines()]
+    for row in rows_of_base:
+        for trial in row["trials"]:
+            trial["grades"] = {"contains": {"pass": True, "score": 1.0, "version": "0"}}
+    base.write_text("".join(json.dumps(row) + "\n" for row in rows_of_base))
+    done = trials(GOOD)
+    assert done.code == 4, done.stderr
+    assert "cannot be judged (a gate compares like with like, but grader contains" in done.stderr
+    assert "differs: base: 0; this run: 1" in done.stderr
+    for row in rows_of_base:
+        row["input"] = "trivial"
+        for trial in row["trials"]:
+            del trial["grades"]
+    base.write_text("".join(json.dumps(row) + "\n" for row in rows_of_base))
+    done = trials(GOOD)
+    assert done.code == 4, done.stderr
+    assert "60 prompts (p0, p1, p2, p3, p4, …) have another input" in done.stderr
+    assert not (tmp_path / "starts").exists()
+
+
+def test_prompts_that_the_plan_lacks_are_named(
+    trials: Callable, sixty: Path, base: Path, tmp_path: Path
+):
+    lines = sixty.read_text().splitlines(keepends=True)
+    sixty.write_text("".join(lines[:50]))
+    done = trials(GOOD)
+    assert done.code == 4
+    assert "10 prompts (p50, p51, p52, p53, p54, …) of " in done.stderr
+    assert not (tmp_path / "starts").exists()
+    sixty.write_text("".join(lines[:57]))
+    done = trials(GOOD)
+    assert done.code == 0, done.stderr
+    assert "note: 3 prompts (p57, p58, p59) of " in done.stderr
+    sixty.write_text("".join(lines))
+    assert trials(GOOD, "--limit", 50, "--overwrite").code == 0

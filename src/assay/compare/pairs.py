@@ -1,6 +1,6 @@
 """Align several runs by prompt, and compare every two of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import combinations
 from typing import Any, Literal
@@ -99,6 +99,32 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
         if run.health.n_repeated
     ]
     return notes
+
+
+def unlike(aligned: Aligned, a: int, b: int) -> list[str]:
+    """Name what keeps a gate from comparing two runs: other prompts, or other graders.
+
+    Where one run lacks prompts that bring their own graders, it lacks versions of these, too.
+    """
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    found = _different_inputs(align([run_a, run_b]))
+    if set(run_a.ids) == set(run_b.ids):
+        return found + _different_graders([run_a, run_b])
+    return found + unlike_graders(run_a, run_b.label, run_b.graders)
+
+
+def unlike_graders(run: Run, label: str, graders: Mapping[str, Set[str]]) -> list[str]:
+    """Name graders of some prompts of a run that are not those of the run."""
+    if not run.graders or not graders:
+        return []  # rows of other tools do not say who graded them
+    if not run.graders.keys() & graders.keys():
+        return ["graders differ: " + _list({run.label: [*run.graders], label: [*graders]})]
+    return [
+        f"grader {name} differs: "
+        + _list(_shortened({run.label: sorted(run.graders[name]), label: sorted(graders[name])}))
+        for name in sorted(run.graders.keys() & graders.keys())
+        if not run.graders[name] & graders[name]
+    ]
 
 
 def _different_inputs(aligned: Aligned) -> list[str]:

@@ -32,6 +32,7 @@ from assay.compare.pairs import (
     extreme_looks_at_pair,
     extremes_of_pair,
     look_at_pair,
+    unlike,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
@@ -43,6 +44,7 @@ from assay.stats.sequential import SequentialDecision, decide_gate, describe_use
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _FEWEST_RANKED = 3
+NOT_ALIKE = "a gate compares like with like, but "
 type Judge = Callable[[Aligned], Totals]
 """A user's own strategy."""
 
@@ -103,8 +105,8 @@ class Comparison(msgspec.Struct):
             outcome, words = str(decision.outcome), decision.words
             if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
                 words += f"; {_absent_words(pair, n_absent)}"
-            if unhealthy := self._unhealthy(pair):
-                outcome, words = "cannot-judge", unhealthy
+            if refused := self._unhealthy(pair) or self._unlike(pair):
+                outcome, words = "cannot-judge", refused
             use = describe_use(decision, self.sections["health"][pair.run_b]["graded"])
             self.sections["gate"].append(
                 {"gate": "regression", "runA": pair.run_a, "runB": pair.run_b}
@@ -141,6 +143,12 @@ class Comparison(msgspec.Struct):
         unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
         return f"the measurement of {' and '.join(unhealthy)} is unhealthy" if unhealthy else None
 
+    def _unlike(self, pair: Pair) -> str | None:
+        """Say why the runs are no measurements of the same thing; None if they are."""
+        labels = self.sections["meta"]["runs"]
+        found = unlike(self.aligned, labels.index(pair.run_a), labels.index(pair.run_b))
+        return NOT_ALIKE + "; ".join(found) if found else None
+
     def _judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Yield the outcome of each; what is unhealthy cannot be judged."""
         judged = self._judged_pairs()
@@ -153,9 +161,11 @@ class Comparison(msgspec.Struct):
                 n_judged=len(judged),
                 extremes=extremes_of_pair(self.aligned, pair, "first"),
             )
-            unhealthy = self._unhealthy(pair)
-            if unhealthy and result.outcome != "cannot-judge":
-                yield pair, "cannot-judge", unhealthy
+            refused = self._unhealthy(pair)
+            if unlike := self._unlike(pair):
+                yield pair, "cannot-judge", unlike
+            elif refused and result.outcome != "cannot-judge":
+                yield pair, "cannot-judge", refused
             else:
                 yield pair, result.outcome, result.words
 
