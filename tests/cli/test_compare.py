@@ -799,3 +799,14 @@ def test_a_gate_compares_like_with_like(assay: Callable, run: Callable, gate: tu
     done = assay("compare", a, b, *gate)
     assert done.code == 4
     assert "like with like, but grader g differs: a: 1; b: 2" in done.stderr
+
+
+@pytest.mark.parametrize(("n_passed_a", "code"), [(50, "better"), (100, "same"), (97, "not-worse")])
+def test_a_pass_does_not_call_a_gain_the_same(
+    assay: Callable, run: Callable, n_passed_a: int, code: str
+):
+    a, b = run("a.jsonl", 100, n_passed_a), run("b.jsonl", 100, 100)
+    done = assay("compare", a, b, *SEQUENTIAL)
+    assert done.code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["verdict"][0]["code"] == told["pairs"][0]["verdict"]["code"] == code

@@ -134,3 +134,11 @@ def test_trials_outside_the_plan_do_not_count(plan: Callable):
 )
 def test_what_counts(trial: Capture, passed: bool | None):
     assert has_passed(trial) is passed
+
+
+def test_a_gate_ends_when_nothing_can_be_measured(plan: Callable):
+    stopper = UntilDecided(gate, baseline=BASELINE)
+    order = stopper.begin(plan(40, 8))
+    ends = [stopper.add(spec, result(None, Cause.AUTH)) for spec in order[:20]]
+    assert ends == [False] * 19 + [True]
+    assert stopper.finish().outcome == "undecided"

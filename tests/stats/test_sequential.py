@@ -7,12 +7,14 @@ import pytest
 from scipy import stats
 
 from assay.stats.planning import Difficulty
+from assay.stats.rates import make_interval
 from assay.stats.sequential import (
     ERROR,
     ExtremeLooks,
     Look,
     _last_boundary,
     _line,
+    _range,
     _t_of_z,
     decide_effect,
     decide_gate,
@@ -202,3 +204,9 @@ def test_a_look_after_each_prompt_makes_no_more_errors(loss, wrong):
                 break
         n_wrong += decided.outcome == wrong
     assert n_wrong / n_repeats <= ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / n_repeats)
+
+
+def test_limits_are_not_rounded_onto_the_margin():
+    assert _range(make_interval(-0.09996, 0.05, 0.9, ""), 0.1) == "-0.09996 to +0.05000"
+    assert _range(make_interval(-0.3, -0.0004, 0.9, ""), 0.1) == "-0.3000 to -0.0004"
+    assert _range(make_interval(-0.3, 0.2, 0.9, ""), 0.1) == "-0.300 to +0.200"

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from assay.compare.columns import detect_kind
+from assay.compare.decided import keep_decision
 from assay.compare.pairs import align, differences, unlike, unlike_graders
 from assay.compare.report import NOT_ALIKE, check_health
 from assay.compare.runs import Run, load_run
@@ -93,9 +94,16 @@ class TrialsGate:
             outcome, words = "undecided", f"the measurement is unhealthy: {'; '.join(problems)}"
         elif fresh is not None and (found := unlike(align(runs), 0, 1)):
             outcome, words = "undecided", NOT_ALIKE + "; ".join(found)
+        elif fresh is not None and decision.is_decided:
+            n_trials = self._stopper.n_trials
+            keep_decision(self._baseline.path, self._output, self._margin, decision, n_trials)
         use = describe_use(decision, self._stopper.n_trials)
         against = f"regression against {self._baseline.label}"
-        line = visible_line(f"{against}: {outcome} ({words}); {use.words}")
+        line = f"{against}: {outcome} ({words}); {use.words}"
+        if fresh is not None and (n_more := fresh.health.n_trials - self._stopper.n_trials) > 0:
+            others = counted_noun(n_more, "other trial")
+            line += f"; {others} that ran at the same time are in the file, not in the decision"
+        line = visible_line(line)
         return _CODES.get(outcome, _UNDECIDED), line
 
     def _decide(

@@ -28,6 +28,7 @@ measured."""
 type _Key = tuple[int, str, int]
 """Arm, prompt and number of a trial."""
 _FRESH = 1
+_HOPELESS = 20
 
 
 class UntilDecided:
@@ -138,11 +139,20 @@ class UntilDecided:
             self._passed[place] += passed
 
     def _look_at_all(self) -> None:
-        """Look; end the plan if every prompt has had its turn and repeats would add nothing."""
+        """Look; end the plan if every prompt has had its turn and repeats would add nothing, or if
+        nothing can be measured."""
         self._look(is_last=False)
-        if self.decision.repeats_are_idle and not self._is_over and self._is_whole_round():
+        if self._is_over:
+            return
+        idle = self.decision.repeats_are_idle and self._is_whole_round()
+        if idle or self._is_hopeless():
             self._look(is_last=True)
             self._is_over = True
+
+    def _is_hopeless(self) -> bool:
+        """Whether so many trials without one measured show that none will be: no key, no quota."""
+        n = self._finished[_FRESH].sum()
+        return bool(n >= _HOPELESS and not self._measured[_FRESH].any())
 
     def _is_whole_round(self) -> bool:
         counts = self._finished

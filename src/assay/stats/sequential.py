@@ -410,10 +410,24 @@ def _nothing(
     return SequentialDecision(outcome=outcome, words=words, n_units=seen.n_units)
 
 
+def _range(interval: Interval, margin: float) -> str:
+    """Write an interval with so many digits that no limit seems to be the margin, or zero."""
+    digits = 3
+    limits = ((interval.low, -margin), (interval.high, 0.0))
+    while digits < _MOST_DIGITS and any(
+        limit != line and round(limit, digits) == round(line, digits) for limit, line in limits
+    ):
+        digits += 1
+    return f"{interval.low:+.{digits}f} to {interval.high:+.{digits}f}"
+
+
+_MOST_DIGITS = 6
+
+
 def _gate_words(
     outcome: SequentialOutcome, interval: Interval, margin: float, worst: Look | None
 ) -> str:
-    lies = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f} at every look"
+    lies = f"the difference lies in {_range(interval, margin)} at every look"
     if worst is not None:
         return (
             f"a loss of {margin:g} is ruled out where it was measured, but not if all that was not "

@@ -18,7 +18,8 @@ _MOST_ROUNDS = 100
 _MOST_GUESSES = 12
 _MOST_MORE_PROMPTS = 10_000
 """Nobody has more prompts than this to add."""
-type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
+type VerdictCode = Literal["better", "worse", "same", "not-worse", "not-enough-data"]
+"""not-worse is a passed gate that leaves open whether B is better."""
 
 
 class Verdict(msgspec.Struct, frozen=True, rename="camel"):
