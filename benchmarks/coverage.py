@@ -32,13 +32,14 @@ from assay.stats.means import (
 from assay.stats.paired import (
     PairedDifference,
     compare_amounts,
+    compare_extremes,
     compare_rates,
     score_difference_interval,
 )
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
-from assay.stats.rates import bound_difference, rate_interval, wilson_interval
+from assay.stats.rates import rate_interval, wilson_interval
 from assay.stats.sequential import (
     Look,
     SequentialDecision,
@@ -368,8 +369,8 @@ def study_missing(settings: Settings) -> Study:
             a = settings.rng.binomial(1, 0.97, n)
             b = settings.rng.binomial(1, 0.97, n) * measured
             pair = compare_rates((a, ones), (b, measured), seed=1)
-            bounds = bound_difference((a, ones, ones), (b, measured, ones))
-            outcome = judge_gate("regression", pair, margin=margin, bounds=bounds).outcome
+            extremes = compare_extremes((a, ones, ones), (b, measured, ones))
+            outcome = judge_gate("regression", pair, margin=margin, extremes=extremes).outcome
             passes += outcome == "pass"
         study.points[n, margin] = passes / settings.n_null_pairs
     return study

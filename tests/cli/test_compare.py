@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from assay.cli.group import run_command
+from assay.stats.sequential import turn_of
 
 
 def capture(id_: str, score: float | None, **more: Any) -> dict[str, Any]:
@@ -704,6 +705,15 @@ def test_compare_loads_only_what_it_needs(run: Callable, tmp_path: Path):
     assert done.stdout == "[]\n"
 
 
+def first_in_turn(path: Path, n: int, n_passed: int) -> Path:
+    """Keep the prompts that trials --until decided starts first; so many of them pass."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = sorted(rows, key=lambda row: turn_of(row["id"]))[:n]
+    for row in kept[n_passed:]:
+        row["score"] = {"pass": False, "score": 0.0}
+    return write(path, kept)
+
+
 SEQUENTIAL = ("--fail-on", "regression", "--sequential", "--margin", "0.1")
 
 
@@ -714,7 +724,7 @@ SEQUENTIAL = ("--fail-on", "regression", "--sequential", "--margin", "0.1")
 def test_a_growing_run_can_be_judged_after_every_batch(
     assay: Callable, run: Callable, n: int, n_passed: int, outcome: str, code: int
 ):
-    a, b = run("a.jsonl", 200, 200), run("b.jsonl", n, n_passed)
+    a, b = run("a.jsonl", 200, 200), first_in_turn(run("b.jsonl", 200, 200), n, n_passed)
     done = assay("compare", a, b, *SEQUENTIAL)
     assert done.code == code, done.stderr
     told = json.loads(done.stdout)
@@ -741,13 +751,26 @@ def test_a_growing_run_can_be_judged_after_every_batch(
 
 
 def test_what_was_not_measured_withholds_a_sequential_pass(assay: Callable, run: Callable):
-    a, b = run("a.jsonl", 200, 200), run("b.jsonl", 100, 100)
+    a, b = run("a.jsonl", 200, 200), first_in_turn(run("b.jsonl", 200, 200), 100, 100)
+    assert assay("compare", a, b, *SEQUENTIAL).code == 0
     rows = [json.loads(line) for line in b.read_text().splitlines()]
     for row in rows[:9]:
         del row["score"]
-    margin = (*SEQUENTIAL[:-1], "0.085")
-    assert assay("compare", a, write(b, rows), *margin).code == 4
-    assert assay("compare", a, write(b, rows[9:]), *margin).code == 0
+    done = assay("compare", a, write(b, rows), *SEQUENTIAL)
+    assert done.code == 4
+    assert "if all that was not measured had failed: the difference would be -0.090" in done.stderr
+
+
+def test_prompts_in_the_order_of_the_file_pass_only_when_all_have_run(
+    assay: Callable, run: Callable
+):
+    """Forty prompts would fail: they are the last of the file, and have not run yet."""
+    a, b = run("a.jsonl", 100, 100), run("b.jsonl", 60, 60)
+    done = assay("compare", a, b, *SEQUENTIAL)
+    assert done.code == 4
+    assert "40 prompts of a that b lacks count as lost until they have run" in done.stderr
+    assert assay("compare", a, run("b.jsonl", 100, 100), *SEQUENTIAL).code == 0
+    assert assay("compare", a, run("b.jsonl", 60, 20), *SEQUENTIAL).code == 3
 
 
 @pytest.mark.parametrize(
@@ -760,3 +783,31 @@ def test_the_sequential_rule_is_for_regressions(
     done = assay("compare", run("a.jsonl", 9, 9), run("b.jsonl", 9, 9), *options)
     assert done.code == 2
     assert "--fail-on regression" in done.stderr
+
+
+@pytest.mark.parametrize("gate", [SEQUENTIAL, ("--fail-on", "regression", "--margin", "0.1")])
+def test_a_gate_compares_like_with_like(assay: Callable, run: Callable, gate: tuple[str, ...]):
+    a, b = run("a.jsonl", 100, 100), run("b.jsonl", 100, 100)
+    assert assay("compare", a, b, *gate).code == 0
+    rows = [json.loads(line) for line in b.read_text().splitlines()]
+    other = [row | {"input": "trivial"} for row in rows]
+    done = assay("compare", a, write(b, other), *gate)
+    assert done.code == 4
+    assert "a gate compares like with like, but a and b have different inputs" in done.stderr
+    for path, version in ((a, "1"), (b, "2")):
+        graded = [row | {"grades": {"g": row["score"] | {"version": version}}} for row in rows]
+        write(path, graded)
+    done = assay("compare", a, b, *gate)
+    assert done.code == 4
+    assert "like with like, but grader g differs: a: 1; b: 2" in done.stderr
+
+
+@pytest.mark.parametrize(("n_passed_a", "code"), [(50, "better"), (100, "same"), (97, "not-worse")])
+def test_a_pass_does_not_call_a_gain_the_same(
+    assay: Callable, run: Callable, n_passed_a: int, code: str
+):
+    a, b = run("a.jsonl", 100, n_passed_a), run("b.jsonl", 100, 100)
+    done = assay("compare", a, b, *SEQUENTIAL)
+    assert done.code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["verdict"][0]["code"] == told["pairs"][0]["verdict"]["code"] == code

@@ -175,3 +175,74 @@ def test_what_can_never_be_decided_is_refused_before_it_costs_anything(
     assert done.code == 1
     assert "has 4 of 60 prompts, and at least 6 are needed" in done.stderr
     assert not (tmp_path / "starts").exists()
+
+
+def test_other_graders_or_inputs_are_no_regression_test(
+    trials: Callable, assay: Callable, base: Path, tmp_path: Path
+):
+    rows_of_base = [json.loads(line) for line in base.read_text().splitlines()]
+    for row in rows_of_base:
+        for trial in row["trials"]:
+            trial["grades"] = {"contains": {"pass": True, "score": 1.0, "version": "0"}}
+    base.write_text("".join(json.dumps(row) + "\n" for row in rows_of_base))
+    done = trials(GOOD)
+    assert done.code == 4, done.stderr
+    assert "cannot be judged (a gate compares like with like, but grader contains" in done.stderr
+    assert "differs: base: 0; this run: 1" in done.stderr
+    for row in rows_of_base:
+        row["input"] = "trivial"
+        for trial in row["trials"]:
+            del trial["grades"]
+    base.write_text("".join(json.dumps(row) + "\n" for row in rows_of_base))
+    done = trials(GOOD)
+    assert done.code == 4, done.stderr
+    assert "60 prompts (p0, p1, p2, p3, p4, …) have another input" in done.stderr
+    assert not (tmp_path / "starts").exists()
+
+
+def test_prompts_that_the_plan_lacks_are_named(
+    trials: Callable, sixty: Path, base: Path, tmp_path: Path
+):
+    lines = sixty.read_text().splitlines(keepends=True)
+    sixty.write_text("".join(lines[:50]))
+    done = trials(GOOD)
+    assert done.code == 4
+    assert "10 prompts (p50, p51, p52, p53, p54, …) of " in done.stderr
+    assert not (tmp_path / "starts").exists()
+    sixty.write_text("".join(lines[:57]))
+    done = trials(GOOD)
+    assert done.code == 0, done.stderr
+    assert "note: 3 prompts (p57, p58, p59) of " in done.stderr
+    sixty.write_text("".join(lines))
+    assert trials(GOOD, "--limit", 50, "--overwrite").code == 0
+
+
+def test_compare_repeats_what_the_last_look_decided(
+    trials: Callable, assay: Callable, base: Path, tmp_path: Path
+):
+    """Sixty prompts pass at the last look only; one more look would say: go on."""
+    assert trials(GOOD, margin=0.06).code == 0
+    new = tmp_path / "new.jsonl"
+    gate = ("--fail-on", "regression", "--sequential", "--margin")
+    done = assay("compare", base, new, *gate, 0.06)
+    assert done.code == 0, done.stderr
+    assert "60 trials used" in done.stderr
+    assert assay("compare", base, new, *gate, 0.061).code == 4
+    new.write_text("".join(new.read_text().splitlines(keepends=True)[::-1]))
+    assert assay("compare", base, new, *gate, 0.06).code == 4
+
+
+def test_what_ran_beside_the_decision_is_told(trials: Callable):
+    done = trials(f"sleep 0.1; {BROKEN}", "-j", 8)
+    assert "that ran at the same time are in the file, not in the decision" in done.stderr
+
+
+def test_a_budget_that_ends_leaves_the_gate_open_and_the_rows_in_the_file(
+    assay: Callable, sixty: Path, base: Path, tmp_path: Path
+):
+    words = ("-g", "contains", "-k", 2, "-o", tmp_path / "new.jsonl", "--margin", 0.1)
+    until = ("--until", "decided", "--against", base, "--max-cost", 0.001)
+    done = assay("trials", sixty, "-s", "demo", *words, *until)
+    assert done.code == 4, done.stderr
+    assert "Stopped at --max-cost" in done.stderr
+    assert rows(tmp_path)

@@ -8,8 +8,7 @@ import pytest
 from assay.pipeline.until import UntilDecided, has_passed
 from assay.records.capture import Capture, Cause, Failure, Grade, Timing
 from assay.records.spec import Prompt, TrialSpec
-from assay.stats.rates import Bounds
-from assay.stats.sequential import Look, SequentialDecision, decide_gate
+from assay.stats.sequential import ExtremeLooks, Look, SequentialDecision, decide_gate
 
 
 def result(passed: bool | None, cause: Cause | None = None) -> Capture:
@@ -41,8 +40,8 @@ def plan(spec: Callable[..., TrialSpec]) -> Callable[[int, int], list[TrialSpec]
     return make
 
 
-def gate(look: Look, bounds: Bounds | None, is_last: bool) -> SequentialDecision:
-    return decide_gate(look, margin=0.3, bounds=bounds, is_last=is_last)
+def gate(look: Look, extremes: ExtremeLooks | None, is_last: bool) -> SequentialDecision:
+    return decide_gate(look, margin=0.3, extremes=extremes, is_last=is_last)
 
 
 BASELINE = {f"p{i}": (5, 5) for i in range(40)}
@@ -89,14 +88,38 @@ def test_what_was_not_measured_leaves_a_pass_open(plan: Callable):
     for i, spec in enumerate(order):
         stopper.add(spec, result(None, Cause.PROVIDER) if i % 2 else result(True))
     assert stopper.finish().outcome == "undecided"
-    assert "what was not measured" in stopper.decision.words
+    assert "all that was not measured had failed" in stopper.decision.words
 
 
 def test_trials_of_an_earlier_run_count(plan: Callable):
-    earlier = [(1, f"p{i}", True) for i in range(40)]
-    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier)
-    assert stopper.begin(plan(40, 2)) == []
+    earlier = [(1, f"p{i}", 1, True) for i in range(40)]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(40, 2))
+    missing = [spec for spec in plan(40, 2) if spec.number == 2]
+    assert stopper.begin(missing) == []
     assert stopper.decision.outcome == "pass"
+
+
+def test_what_hung_when_a_run_was_interrupted_is_waited_for_when_it_goes_on(plan: Callable):
+    """All others passed; but those that hang, and fail, are just those that are missing."""
+    specs = plan(40, 2)
+    order = UntilDecided(gate, baseline=BASELINE).begin(specs)
+    hung = {spec.prompt.id for spec in order[5:20]}
+    earlier = [(1, s.prompt.id, s.number, True) for s in specs if s.prompt.id not in hung]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=specs)
+    missing = stopper.begin([spec for spec in specs if spec.prompt.id in hung])
+    assert stopper.n_trials == 5
+    assert {spec.prompt.id for spec in missing} == hung
+    for spec in missing:
+        if stopper.add(spec, result(False)):
+            break
+    assert stopper.finish().outcome == "fail"
+
+
+def test_trials_outside_the_plan_do_not_count(plan: Callable):
+    earlier = [(1, f"p{i}", 1, True) for i in range(12, 40)]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(12, 1))
+    assert len(stopper.begin(plan(12, 1))) == 12
+    assert stopper.n_trials == 0
 
 
 @pytest.mark.parametrize(
@@ -111,3 +134,11 @@ def test_trials_of_an_earlier_run_count(plan: Callable):
 )
 def test_what_counts(trial: Capture, passed: bool | None):
     assert has_passed(trial) is passed
+
+
+def test_a_gate_ends_when_nothing_can_be_measured(plan: Callable):
+    stopper = UntilDecided(gate, baseline=BASELINE)
+    order = stopper.begin(plan(40, 8))
+    ends = [stopper.add(spec, result(None, Cause.AUTH)) for spec in order[:20]]
+    assert ends == [False] * 19 + [True]
+    assert stopper.finish().outcome == "undecided"

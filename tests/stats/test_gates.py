@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.stats.paired import compare_rates
-from assay.stats.rates import Bounds
+from assay.stats.paired import Extremes, compare_extremes, compare_rates
 from assay.stats.verdict import judge_difference, judge_gate
 
 
@@ -110,12 +109,39 @@ def test_several_runs_share_one_chance_of_a_wrong_pass():
     assert (alone.outcome, among_many.outcome) == ("pass", "cannot-judge")
 
 
+def missing(n: int, n_missing: int) -> Extremes | None:
+    """What is open if all prompts passed in both runs, but of the first ones B has no trial."""
+    ones = np.ones(n, dtype=np.int64)
+    measured = (np.arange(n) >= n_missing).astype(np.int64)
+    return compare_extremes((ones, ones, ones), (measured, measured, ones))
+
+
 def test_what_was_not_measured_can_withhold_a_pass():
     pair = compare(0, 0, 191)
-    missing = Bounds(low=-0.09, high=0.0, n_not_measured=9)
-    found = judge_gate("regression", pair, margin=0.05, bounds=missing)
+    many, few = missing(200, 18), missing(200, 2)
+    found = judge_gate("regression", pair, margin=0.05, extremes=many)
     assert found.outcome == "cannot-judge"
     assert "-0.090" in found.words
-    assert judge_difference(pair, margin=0.05, bounds=missing).code == "not-enough-data"
-    few = Bounds(low=-0.02, high=0.0, n_not_measured=2)
-    assert judge_gate("regression", pair, margin=0.05, bounds=few).outcome == "pass"
+    assert judge_difference(pair, margin=0.05, extremes=many).code == "not-enough-data"
+    assert judge_gate("regression", pair, margin=0.05, extremes=few).outcome == "pass"
+    assert missing(200, 0) is None
+
+
+def test_a_pass_holds_with_the_missing_trials_as_failures():
+    """Nine of 100 lost is not within 0.1 for certain: nor if the nine were not measured."""
+    failed = compare(9, 0, 91)
+    assert judge_gate("regression", failed, margin=0.1).outcome == "cannot-judge"
+    found = judge_gate("regression", compare(0, 0, 91), margin=0.1, extremes=missing(100, 9))
+    assert found.outcome == "cannot-judge"
+
+
+def test_losses_that_are_not_measured_pass_as_rarely_as_others():
+    rng, n, margin, passes = np.random.default_rng(2), 100, 0.1, 0
+    ones = np.ones(n, dtype=np.int64)
+    for broken in rng.random((1000, n)) < margin:
+        b = (~broken).astype(np.int64)
+        pair = compare_rates((ones, ones), (b, b), seed=1)
+        extremes = compare_extremes((ones, ones, ones), (b, b, ones))
+        outcome = judge_gate("regression", pair, margin=margin, extremes=extremes).outcome
+        passes += outcome == "pass"
+    assert passes / 1000 <= 0.025 + 3 * (0.025 * 0.975 / 1000) ** 0.5

@@ -75,3 +75,10 @@ def test_a_baseline_that_saw_prompts_once_gives_a_wider_interval():
             found.append(interval.high - interval.low)
         widths[many] = np.mean(found)
     assert widths[1] > 1.5 * widths[20]
+
+
+def test_a_margin_that_trials_refuses_promises_nothing():
+    n = np.full(30, 8)
+    refused = simulate_pooled_gate(Difficulty(0.8, 0.5), n, n, margin=0.05, difference=0.05)
+    assert (refused.good_passes, refused.bad_fails, refused.good_trials) == (0.0, 0.0, 0.0)
+    assert "30 prompts can never show that a loss of 0.05 is absent" in refused.words

@@ -7,16 +7,19 @@ import pytest
 from scipy import stats
 
 from assay.stats.planning import Difficulty
-from assay.stats.rates import Bounds
+from assay.stats.rates import make_interval
 from assay.stats.sequential import (
     ERROR,
+    ExtremeLooks,
     Look,
     _last_boundary,
     _line,
+    _range,
     _t_of_z,
     decide_effect,
     decide_gate,
     describe_use,
+    look_at_extremes,
     look_at_rates,
     smallest_margin,
 )
@@ -84,13 +87,43 @@ def test_successes_that_are_rare_are_not_missed_at_once():
 
 def test_what_was_not_measured_withholds_a_pass():
     look = Look(100, 0.0, 0.1)
-    assert decide_gate(look, margin=0.1, bounds=Bounds(-0.05, 0.05, 5)).outcome == "pass"
-    hidden = decide_gate(look, margin=0.1, bounds=Bounds(-0.2, 0.2, 20))
+    few = ExtremeLooks(Look(101, -0.01, 0.1), look)
+    assert decide_gate(look, margin=0.1).outcome == "pass"
+    assert decide_gate(Look(150, 0.0, 0.1), margin=0.1, extremes=few).outcome == "pass"
+    hidden = decide_gate(look, margin=0.1, extremes=ExtremeLooks(Look(120, -0.2, 0.2), look))
     assert hidden.outcome == "go-on"
     assert "-0.200" in hidden.words
-    assert (
-        decide_effect(Look(200, 0.0, 0.1), effect=0.1, bounds=Bounds(-0.2, 0, 9)).outcome != "same"
-    )
+    alike = Look(200, 0.0, 0.1)
+    for worst, best in ((-0.2, 0.0), (0.0, 0.2)):
+        cases = ExtremeLooks(Look(200, worst, 0.1), Look(200, best, 0.1))
+        assert decide_effect(alike, effect=0.1, extremes=cases).outcome != "same"
+    assert decide_effect(alike, effect=0.1, extremes=ExtremeLooks(alike, alike)).outcome == "same"
+
+
+def test_nothing_missing_leaves_nothing_open():
+    n = np.ones(30, dtype=np.int64)
+    assert look_at_extremes((2 * n, 3 * n, 3 * n), (n, n, n)) is None
+    worst, best = look_at_extremes((2 * n, 2 * n, 4 * n), (0 * n, n, 2 * n))
+    assert (worst.difference, best.difference) == (-1.0, 0.0)
+
+
+@pytest.mark.parametrize(("n", "margin"), [(50, 0.12), (100, 0.08), (30, 0.18)])
+def test_losses_that_are_not_measured_pass_no_more_often_than_others(n: int, margin: float):
+    """The agent loses the margin, and every trial that it would lose ends as a provider failure."""
+    rng, size, passes = np.random.default_rng(1), 150, 0
+    ones = np.ones(n, dtype=np.int64)
+    for broken in rng.random((size, n)) < margin:
+        passed = (~broken).astype(np.int64)
+        for seen in (*range(n // 2, n, 5), n):
+            b = passed[:seen], passed[:seen]
+            a = (8 * ones)[:seen], (8 * ones)[:seen]
+            extremes = look_at_extremes((*a, a[1]), (*b, ones[:seen]))
+            look = look_at_rates(a, b)
+            decided = decide_gate(look, margin=margin, extremes=extremes, is_last=seen == n)
+            if decided.is_decided:
+                break
+        passes += decided.outcome == "pass"
+    assert passes / size <= 0.05 + 2 * (0.05 * 0.95 / size) ** 0.5
 
 
 def test_the_last_look_decides_what_the_others_leave_open():
@@ -171,3 +204,9 @@ def test_a_look_after_each_prompt_makes_no_more_errors(loss, wrong):
                 break
         n_wrong += decided.outcome == wrong
     assert n_wrong / n_repeats <= ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / n_repeats)
+
+
+def test_limits_are_not_rounded_onto_the_margin():
+    assert _range(make_interval(-0.09996, 0.05, 0.9, ""), 0.1) == "-0.09996 to +0.05000"
+    assert _range(make_interval(-0.3, -0.0004, 0.9, ""), 0.1) == "-0.3000 to -0.0004"
+    assert _range(make_interval(-0.3, 0.2, 0.9, ""), 0.1) == "-0.300 to +0.200"

@@ -310,7 +310,7 @@ def _show(sections: dict[str, Any], file: TextIO) -> None:
             draw_table(console, title, header, rows)
     for line in (*flip_lines(sections), *advice_lines(sections)):
         console.print(line, style="dim", overflow="fold")
-    colours = {"better": "green", "worse": "red", "same": "cyan"}
+    colours = {"better": "green", "worse": "red", "same": "cyan", "not-worse": "cyan"}
     for code, text in verdict_lines(sections):
         console.print(text, style=f"bold {colours.get(code, 'yellow')}", overflow="fold")
 

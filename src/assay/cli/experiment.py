@@ -233,21 +233,23 @@ class _Run:
         from assay.pipeline.until import UntilDecided, has_passed  # late: numpy
         from assay.stats.sequential import decide_effect
 
-        def decide(seen: Any, bounds: Any, is_last: bool) -> "SequentialDecision":
+        def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
             effect, n_judged = self._experiment.effect, len(self.arms) - 1
             return decide_effect(
-                seen, effect=effect, is_last=is_last, bounds=bounds, n_judged=n_judged
+                seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
             )
 
-        def earlier() -> Iterator[tuple[int, str, bool | None]]:
+        def earlier() -> Iterator[tuple[int, str, int, bool | None]]:
             for number, arm in enumerate((self.arms[0], self._by_key[key])):
                 for prompt_id, entry in entries_in(arm.output):
-                    yield number, prompt_id, has_passed(entry)
+                    yield number, prompt_id, entry.trial_num, has_passed(entry)
 
         def arm_of(spec: TrialSpec) -> int:
             return int(arm_key(spec) == key)
 
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, keep_order=True)
+        own = (next(iter(self._by_key)), key)
+        specs = [spec for spec in self._specs if arm_key(spec) in own]
+        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, keep_order=True)
 
     def _decided_earlier(self) -> "Decisions":
         """What an earlier run of this command decided; a second look at the same trials must not

@@ -1,23 +1,28 @@
 """The gate of `assay trials --until decided`: what it compares with, what it says at the end."""
 
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 import numpy as np
 
 from assay.compare.columns import detect_kind
-from assay.compare.pairs import align, differences
-from assay.compare.report import check_health
+from assay.compare.decided import keep_decision
+from assay.compare.pairs import align, differences, unlike, unlike_graders
+from assay.compare.report import NOT_ALIKE, check_health
 from assay.compare.runs import Run, load_run
 from assay.errors import InputError
+from assay.pipeline.arms import entries_in
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.until import Earlier, UntilDecided, has_passed
-from assay.records.spec import TrialSpec
+from assay.records.spec import Prompt, TrialSpec
 from assay.records.text import counted_noun, visible_line
-from assay.stats.rates import Bounds
+from assay.run.workspace import our_secrets
 from assay.stats.sequential import (
     FEWEST_UNITS,
+    ExtremeLooks,
     Look,
     SequentialDecision,
     decide_gate,
@@ -27,18 +32,30 @@ from assay.stats.sequential import (
 
 _CODES = {"pass": 0, "fail": 3}
 _UNDECIDED = 4
+_MOST_ABSENT = 0.1
+"""Of the baseline's prompts, what the plan may lack."""
+_FEW_IDS = 5
 
 
 class TrialsGate:
     """Compares fresh trials with an earlier run, after every one of them."""
 
     def __init__(
-        self, against: Path, output: Path, margin: float, specs: Sequence[TrialSpec]
+        self,
+        against: Path,
+        output: Path,
+        margin: float,
+        specs: Sequence[TrialSpec],
+        *,
+        chosen: bool = False,
     ) -> None:
-        self._output, self._margin = output, margin
+        """chosen: the user asked for a part of the prompts."""
+        self._output, self._margin, self._specs = output, margin, specs
         self._baseline = load_run(against.stem, against, detect_kind(against), "category")
         self._stopper: UntilDecided | None = None
+        self._chosen = chosen
         self._check(against, {spec.prompt.id for spec in specs})
+        self._check_alike(against)
 
     def stopper(self, rows: TrialRows) -> UntilDecided:
         """Return what ends the batch; rows has the trials of an interrupted run."""
@@ -46,7 +63,10 @@ class TrialsGate:
         counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
         tallies = {id_: tally for id_, tally in zip(run.ids, counts, strict=True) if tally[1]}
         self._stopper = UntilDecided(
-            self._decide, baseline=tallies, earlier=lambda: self._earlier(rows)
+            self._decide,
+            baseline=tallies,
+            earlier=lambda: self._earlier(rows),
+            plan=self._specs,
         )
         return self._stopper
 
@@ -55,6 +75,11 @@ class TrialsGate:
         return self._stopper is not None and (
             self._stopper.finish().is_decided or self._stopper.is_over
         )
+
+    def finish(self) -> None:
+        """Take the last look if every planned trial has finished."""
+        if self._stopper is not None:
+            self._stopper.finish()
 
     def conclude(self) -> tuple[int, str]:
         """Return the exit code, and what was found, what it took and what it saved."""
@@ -67,13 +92,24 @@ class TrialsGate:
         outcome, words = str(decision.outcome), decision.words
         if fresh is not None and (problems := _problems(fresh)):
             outcome, words = "undecided", f"the measurement is unhealthy: {'; '.join(problems)}"
+        elif fresh is not None and (found := unlike(align(runs), 0, 1)):
+            outcome, words = "undecided", NOT_ALIKE + "; ".join(found)
+        elif fresh is not None and decision.is_decided:
+            n_trials = self._stopper.n_trials
+            keep_decision(self._baseline.path, self._output, self._margin, decision, n_trials)
         use = describe_use(decision, self._stopper.n_trials)
         against = f"regression against {self._baseline.label}"
-        line = visible_line(f"{against}: {outcome} ({words}); {use.words}")
+        line = f"{against}: {outcome} ({words}); {use.words}"
+        if fresh is not None and (n_more := fresh.health.n_trials - self._stopper.n_trials) > 0:
+            others = counted_noun(n_more, "other trial")
+            line += f"; {others} that ran at the same time are in the file, not in the decision"
+        line = visible_line(line)
         return _CODES.get(outcome, _UNDECIDED), line
 
-    def _decide(self, look: Look, bounds: Bounds | None, is_last: bool) -> SequentialDecision:
-        return decide_gate(look, margin=self._margin, bounds=bounds, is_last=is_last)
+    def _decide(
+        self, look: Look, extremes: ExtremeLooks | None, is_last: bool
+    ) -> SequentialDecision:
+        return decide_gate(look, margin=self._margin, extremes=extremes, is_last=is_last)
 
     def _check(self, path: Path, planned: set[str]) -> None:
         """Refuse what can never be decided before an agent is started for it."""
@@ -95,19 +131,59 @@ class TrialsGate:
             )
             raise click.exceptions.Exit(_UNDECIDED)
 
+    def _check_alike(self, path: Path) -> None:
+        """Refuse other prompts and other graders than those of the baseline: exit code 4."""
+        run = self._baseline
+        inputs = {id_: int(value) for id_, value in zip(run.ids, run.inputs, strict=True)}
+        prompts = {spec.prompt.id: spec.prompt for spec in self._specs}
+        changed = [
+            id_
+            for id_, prompt in prompts.items()
+            if inputs.get(id_, fingerprint(prompt)) != fingerprint(prompt)
+        ]
+        problems = unlike_graders(run, "this run", _planned_graders(self._specs))
+        if changed:
+            problems.append(f"{_named(changed)} have another input in {path}")
+        absent = [id_ for id_, n in zip(run.ids, run.n_measured, strict=True) if n]
+        absent = [id_ for id_ in absent if id_ not in prompts]
+        if absent and not self._chosen:
+            words = f"{_named(absent)} of {path} are not in the plan"
+            click.echo(visible_line(f"note: {words}"), err=True)
+            if len(absent) > _MOST_ABSENT * len(run.ids):
+                problems.append(words)
+        if problems:
+            words = f"regression against {run.label}: cannot be judged ({NOT_ALIKE}"
+            click.echo(visible_line(f"{words}{'; '.join(problems)})"), err=True)
+            raise click.exceptions.Exit(_UNDECIDED)
+
     def _earlier(self, rows: TrialRows) -> Iterator[Earlier]:
-        """Yield the trials that finished before this run."""
-        for prompt_id, entry in rows.open_entries():
-            yield 1, prompt_id, has_passed(entry)
-        if (run := self._load()) is None:
-            return
-        for number, passed in zip(run.prompt.tolist(), run.passed.tolist(), strict=True):
-            yield 1, run.ids[number], None if np.isnan(passed) else bool(passed)
+        """Yield the trials that finished before this run; the last of the same number counts."""
+        for prompt_id, entry in (*entries_in(self._output), *rows.open_entries()):
+            yield 1, prompt_id, entry.trial_num, has_passed(entry)
 
     def _load(self) -> Run | None:
         if not self._output.is_file() or self._output.stat().st_size == 0:
             return None
         return load_run("fresh", self._output, "trials", "category")
+
+
+def fingerprint(prompt: Prompt) -> int:
+    """Return the same number of an input as the columns of a file have."""
+    return zlib.crc32(msgspec.json.encode(our_secrets().mask_record(prompt).input))
+
+
+def _planned_graders(specs: Sequence[TrialSpec]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for spec in specs:
+        for name, version in (spec.identity.graders if spec.identity else {}).items():
+            found.setdefault(name, set()).add(version)
+    return found
+
+
+def _named(ids: Sequence[str]) -> str:
+    """Count prompts, and name the first ones."""
+    more = ", …" if len(ids) > _FEW_IDS else ""
+    return f"{counted_noun(len(ids), 'prompt')} ({', '.join(ids[:_FEW_IDS])}{more})"
 
 
 def _problems(run: Run) -> list[str]:

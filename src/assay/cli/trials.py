@@ -110,7 +110,8 @@ def command(ctx: click.Context, /, **values: Any) -> None:
         stopper = gate.stopper(rows) if gate else None
         place = planned.place()
         progress = run_batch(planned.batch, work, rows, planned.show, place, stopper)
-        if gate and gate.is_over():
+        if gate:  # also if the money ran out: what was graded can be reported
+            gate.finish()
             rows.settle()
     if gate:
         _conclude(planned, progress, gate)
@@ -160,7 +161,9 @@ def _open_gate(options: TrialsOptions, planned: CommandBatch) -> "TrialsGate | N
         raise click.UsageError(msg)
     from assay.cli.gate import TrialsGate  # late: numpy
 
-    return TrialsGate(options.against, options.output, options.margin, planned.batch.specs)
+    chosen = bool(options.filters) or options.limit is not None
+    specs = planned.batch.specs
+    return TrialsGate(options.against, options.output, options.margin, specs, chosen=chosen)
 
 
 def _conclude(planned: CommandBatch, progress: Progress, gate: "TrialsGate") -> None:
@@ -173,7 +176,7 @@ def _conclude(planned: CommandBatch, progress: Progress, gate: "TrialsGate") -> 
     code, line = gate.conclude()
     if planned.tells(code):
         click.echo(line, err=True)
-    if code not in (0, 3):
-        code = failed or code
+    # A gate that could not be judged says so, whatever kept it from being judged.
+    code = code or failed
     if code:
         raise click.exceptions.Exit(code)

@@ -1,9 +1,9 @@
 """Align several runs by prompt, and compare every two of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -11,10 +11,23 @@ import numpy as np
 from assay.compare.columns import Floats, Ints
 from assay.compare.runs import Run
 from assay.stats.means import N_RESAMPLES
-from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
+from assay.stats.paired import (
+    Extremes,
+    PairedDifference,
+    compare_amounts,
+    compare_extremes,
+    compare_rates,
+    compare_scores,
+)
 from assay.stats.planning import advise_on_difference
 from assay.stats.rates import Bounds, bound_difference
-from assay.stats.sequential import Look, look_at_rates
+from assay.stats.sequential import (
+    ExtremeLooks,
+    Look,
+    look_at_extremes,
+    look_at_rates,
+    turn_of,
+)
 from assay.stats.significance import adjust_holm, chance_of_drop
 from assay.stats.verdict import Verdict, judge_difference
 
@@ -86,6 +99,32 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
         if run.health.n_repeated
     ]
     return notes
+
+
+def unlike(aligned: Aligned, a: int, b: int) -> list[str]:
+    """Name what keeps a gate from comparing two runs: other prompts, or other graders.
+
+    Where one run lacks prompts that bring their own graders, it lacks versions of these, too.
+    """
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    found = _different_inputs(align([run_a, run_b]))
+    if set(run_a.ids) == set(run_b.ids):
+        return found + _different_graders([run_a, run_b])
+    return found + unlike_graders(run_a, run_b.label, run_b.graders)
+
+
+def unlike_graders(run: Run, label: str, graders: Mapping[str, Set[str]]) -> list[str]:
+    """Name graders of some prompts of a run that are not those of the run."""
+    if not run.graders or not graders:
+        return []  # rows of other tools do not say who graded them
+    if not run.graders.keys() & graders.keys():
+        return ["graders differ: " + _list({run.label: [*run.graders], label: [*graders]})]
+    return [
+        f"grader {name} differs: "
+        + _list(_shortened({run.label: sorted(run.graders[name]), label: sorted(graders[name])}))
+        for name in sorted(run.graders.keys() & graders.keys())
+        if not run.graders[name] & graders[name]
+    ]
 
 
 def _different_inputs(aligned: Aligned) -> list[str]:
@@ -207,7 +246,7 @@ def compare_pairs(
     pairs = [_compare(aligned, a, b, seed, n_resamples) for a, b in every_two]
     if growing:
         for pair, (a, b) in zip(pairs, combinations(range(len(aligned.runs)), 2), strict=True):
-            pair.bounds = pair.gate_bounds = _bounds_of_shared(aligned, a, b)
+            pair.bounds = pair.gate_bounds = _bounds(aligned, a, b, "both")
     for name, field in (("adjusted_p", "pass_rate"), ("adjusted_p_score", "score")):
         tested = [p for p in pairs if getattr(p, field).p_value is not None]
         adjusted = adjust_holm([getattr(p, field).p_value for p in tested])
@@ -219,7 +258,7 @@ def compare_pairs(
             margin=margin,
             adjusted_p=pair.adjusted_p,
             names=(pair.run_a, pair.run_b),
-            bounds=pair.bounds,
+            extremes=extremes_of_pair(aligned, pair, "both" if growing else "either"),
         )
     return pairs
 
@@ -245,8 +284,8 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
             equal_trials=bool(np.array_equal(tallies_a[1], tallies_b[1])),
             clusters=None if clusters is None else clusters[scored],
         ),
-        bounds=_bounds(aligned, a, b, new_prompts=True),
-        gate_bounds=_bounds(aligned, a, b, new_prompts=False),
+        bounds=_bounds(aligned, a, b, "either"),
+        gate_bounds=_bounds(aligned, a, b, "first"),
         advice=_advice(tallies_a, tallies_b),
         amounts=_amounts(
             run_a, run_b, in_a, in_b, partial(compare_amounts, seed=seed, n_resamples=n_resamples)
@@ -258,10 +297,15 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
     )
 
 
+type _Tallies = tuple[Ints, Ints, Ints]
+"""Passes, measured and planned trials of each prompt."""
+type Which = Literal["either", "first", "both"]
+"""Prompts of either run, of the first, or that both have."""
+
+
 def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
     """Return what the sequential rule needs to know of two runs."""
-    labels = [run.label for run in aligned.runs]
-    a, b = labels.index(pair.run_a), labels.index(pair.run_b)
+    a, b = _columns(aligned, pair)
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     _, in_a, in_b = aligned.both(a, b)
     return look_at_rates(
@@ -271,28 +315,67 @@ def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
     )
 
 
-def _bounds(aligned: Aligned, a: int, b: int, *, new_prompts: bool) -> Bounds | None:
-    """Bound the difference over all prompts of both runs, or over those of the first run."""
+def extreme_looks_at_pair(aligned: Aligned, pair: Pair) -> ExtremeLooks | None:
+    """Return what the sequential rule has to know of what was not measured.
+
+    Prompts that B lacks are still to come, if those it has are the first in an order that tells
+    nothing. Otherwise they count as lost.
+    """
+    which: Which = "first" if count_out_of_turn(aligned, pair) else "both"
+    sides, clusters = _sides(aligned, *_columns(aligned, pair), which)
+    return look_at_extremes(*sides, clusters) if sides[0][2].size else None
+
+
+def count_out_of_turn(aligned: Aligned, pair: Pair) -> int:
+    """Return how many prompts of A B lacks, unless all that it has come before them in turn."""
+    a, b = _columns(aligned, pair)
+    run_a, where = aligned.runs[a], aligned.where
+    measured = np.flatnonzero((where[:, a] >= 0) & (run_a.n_measured[where[:, a]] > 0))
+    has = where[measured, b] >= 0
+    if has.all():
+        return 0
+    order = sorted(range(len(measured)), key=lambda i: turn_of(aligned.ids[measured[i]]))
+    in_turn = has[order]
+    return 0 if in_turn[: int(has.sum())].all() else int((~has).sum())
+
+
+def extremes_of_pair(aligned: Aligned, pair: Pair, which: Which) -> Extremes | None:
+    """Return the comparison if all that was not measured of these prompts had gone one way."""
+    a, b = _columns(aligned, pair)
+    if not aligned.runs[a].n_measured.any() or not aligned.runs[b].n_measured.any():
+        return None
+    sides, clusters = _sides(aligned, a, b, which)
+    return compare_extremes(*sides, clusters) if sides[0][2].size else None
+
+
+def _columns(aligned: Aligned, pair: Pair) -> tuple[int, int]:
+    labels = [run.label for run in aligned.runs]
+    return labels.index(pair.run_a), labels.index(pair.run_b)
+
+
+def _bounds(aligned: Aligned, a: int, b: int, which: Which) -> Bounds | None:
+    """Bound the difference over some of the prompts."""
+    if which != "both" and not all(aligned.runs[i].n_measured.any() for i in (a, b)):
+        return None
+    sides, _ = _sides(aligned, a, b, which)
+    return bound_difference(*sides) if sides[0][2].size else None
+
+
+def _sides(
+    aligned: Aligned, a: int, b: int, which: Which
+) -> tuple[tuple[_Tallies, _Tallies], Ints | None]:
+    """Return both runs as _planned does, over some of the prompts, and the prompts' clusters."""
     run_a, run_b = aligned.runs[a], aligned.runs[b]
-    if not run_a.n_measured.any() or not run_b.n_measured.any():
-        return None
     here = aligned.where[:, [a, b]] >= 0
-    chosen = here.any(axis=1) if new_prompts else here[:, 0]
-    sides = [
-        _planned(run, aligned.where[chosen, column]) for run, column in ((run_a, a), (run_b, b))
-    ]
-    return bound_difference(sides[0], sides[1])
+    chosen = {"either": here.any(axis=1), "first": here[:, 0], "both": here.all(axis=1)}[which]
+    in_a, in_b = aligned.where[chosen, a], aligned.where[chosen, b]
+    clusters = None
+    if run_a.clusters is not None and run_b.clusters is not None:
+        clusters = np.where(in_a >= 0, run_a.clusters[in_a], run_b.clusters[in_b])
+    return (_planned(run_a, in_a), _planned(run_b, in_b)), clusters
 
 
-def _bounds_of_shared(aligned: Aligned, a: int, b: int) -> Bounds | None:
-    """Bound the difference over the prompts that both runs have."""
-    shared, in_a, in_b = aligned.both(a, b)
-    if not shared.size:
-        return None
-    return bound_difference(_planned(aligned.runs[a], in_a), _planned(aligned.runs[b], in_b))
-
-
-def _planned(run: Run, where: Ints) -> tuple[Ints, Ints, Ints]:
+def _planned(run: Run, where: Ints) -> _Tallies:
     """Return passes, measured and planned trials; a prompt that is missing was not measured."""
     here, most = where >= 0, int(run.k.max())
     passed, measured = (

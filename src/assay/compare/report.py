@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 from assay.compare import describe
 from assay.compare.builds import builds_section, read_builds
 from assay.compare.columns import Kind, detect_kind
+from assay.compare.decided import kept_decision
 from assay.compare.head_to_head import (
     Totals,
     capture_prompts,
@@ -28,18 +28,24 @@ from assay.compare.pairs import (
     align,
     compare_pairs,
     count_clusters,
+    count_out_of_turn,
     differences,
+    extreme_looks_at_pair,
+    extremes_of_pair,
     look_at_pair,
+    unlike,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.setup import ArmsProof, counted
+from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
-from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
-from assay.stats.verdict import GateName, Outcome, judge_gate
+from assay.stats.sequential import SequentialDecision, decide_gate, describe_use
+from assay.stats.verdict import GateName, Outcome, VerdictCode, judge_gate
 
 _FEWEST_RANKED = 3
+NOT_ALIKE = "a gate compares like with like, but "
 type Judge = Callable[[Aligned], Totals]
 """A user's own strategy."""
 
@@ -72,8 +78,7 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
-    look: Callable[[Pair], Look]
-    """Return what the sequential rule needs to know of a pair."""
+    aligned: Aligned
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; the report shows what was found."""
@@ -92,30 +97,45 @@ class Comparison(msgspec.Struct):
         judged, found = self._judged_pairs(), list[tuple[Pair, str, str]]()
         self.sections["gate"] = []
         for pair in judged:
-            decision = decide_gate(
-                self.look(pair), margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
-            )
+            decision, n_trials = self._decision(pair, margin, len(judged))
             outcome, words = str(decision.outcome), decision.words
-            if unhealthy := self._unhealthy(pair):
-                outcome, words = "cannot-judge", unhealthy
-            use = describe_use(decision, self.sections["health"][pair.run_b]["graded"])
+            if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
+                words += f"; {_absent_words(pair, n_absent)}"
+            if refused := self._unhealthy(pair) or self._unlike(pair):
+                outcome, words = "cannot-judge", refused
+            use = describe_use(decision, n_trials)
             self.sections["gate"].append(
                 {"gate": "regression", "runA": pair.run_a, "runB": pair.run_b}
                 | {"outcome": outcome, "words": words}
                 | {"sequential": msgspec.to_builtins(use)}
             )
-            self._replace_verdict(pair, decision)
+            self._replace_verdict(pair, decision, margin)
             found.append((pair, outcome, words))
         self.sections["notes"].append(
             "intervals and p-values of the tables hold for one look; the gate holds at every look"
         )
         return found
 
-    def _replace_verdict(self, pair: Pair, decision: SequentialDecision) -> None:
+    def _decision(self, pair: Pair, margin: float, n_judged: int) -> tuple[SequentialDecision, int]:
+        """Return what trials --until decided found of these very files, or look now."""
+        first, second = (self._run(label).path for label in (pair.run_a, pair.run_b))
+        if n_judged == 1 and (kept := kept_decision(first, second, margin)):
+            return kept.decision, kept.n_trials
+        decision = decide_gate(
+            look_at_pair(self.aligned, pair),
+            margin=margin,
+            extremes=extreme_looks_at_pair(self.aligned, pair),
+            n_judged=n_judged,
+        )
+        return decision, self.sections["health"][pair.run_b]["graded"]
+
+    def _run(self, label: str) -> Run:
+        return next(run for run in self.aligned.runs if run.label == label)
+
+    def _replace_verdict(self, pair: Pair, decision: SequentialDecision, margin: float) -> None:
         """Put the sequential decision in place of a verdict that looking often would spoil."""
-        codes = {"pass": "same", "fail": "worse"}
         words = f"{decision.outcome}: {decision.words}"
-        code = codes.get(decision.outcome, "not-enough-data")
+        code = _code_of(decision, margin)
         new = {"code": code, "words": words, "nMorePrompts": None}
         for shown in (*self.sections["verdict"], *self.sections["pairs"]):
             if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
@@ -134,6 +154,12 @@ class Comparison(msgspec.Struct):
         unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
         return f"the measurement of {' and '.join(unhealthy)} is unhealthy" if unhealthy else None
 
+    def _unlike(self, pair: Pair) -> str | None:
+        """Say why the runs are no measurements of the same thing; None if they are."""
+        labels = self.sections["meta"]["runs"]
+        found = unlike(self.aligned, labels.index(pair.run_a), labels.index(pair.run_b))
+        return NOT_ALIKE + "; ".join(found) if found else None
+
     def _judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Yield the outcome of each; what is unhealthy cannot be judged."""
         judged = self._judged_pairs()
@@ -144,11 +170,13 @@ class Comparison(msgspec.Struct):
                 margin=margin,
                 adjusted_p=pair.adjusted_p,
                 n_judged=len(judged),
-                bounds=pair.gate_bounds,
+                extremes=extremes_of_pair(self.aligned, pair, "first"),
             )
-            unhealthy = self._unhealthy(pair)
-            if unhealthy and result.outcome != "cannot-judge":
-                yield pair, "cannot-judge", unhealthy
+            refused = self._unhealthy(pair)
+            if unlike := self._unlike(pair):
+                yield pair, "cannot-judge", unlike
+            elif refused and result.outcome != "cannot-judge":
+                yield pair, "cannot-judge", refused
             else:
                 yield pair, result.outcome, result.words
 
@@ -219,7 +247,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
-        look=partial(look_at_pair, aligned),
+        aligned=aligned,
     )
 
 
@@ -362,6 +390,26 @@ def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
     against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
     words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
     return {"code": decision.outcome, "words": words}
+
+
+def _code_of(decision: SequentialDecision, margin: float) -> VerdictCode:
+    """A pass rules out a loss; whether there is a gain, or none, is told by its interval."""
+    interval = decision.interval
+    if decision.outcome == "fail":
+        return "worse"
+    if decision.outcome != "pass" or interval is None:
+        return "not-enough-data"
+    if interval.low > 0.0:
+        return "better"
+    return "same" if interval.high < margin else "not-worse"
+
+
+def _absent_words(pair: Pair, n_absent: int) -> str:
+    prompts = counted_noun(n_absent, "prompt")
+    return (
+        f"{prompts} of {pair.run_a} that {pair.run_b} lacks count as lost until they have run, "
+        "because those it has did not come in the random order of trials --until decided"
+    )
 
 
 _MOST_NOT_MEASURED = 0.10

@@ -5,21 +5,30 @@ counts only when all that were to start before it have finished, and prompts com
 has nothing to do with the file, where they may be sorted by what they are about.
 """
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from assay.records.capture import Capture, TrialEntry
 from assay.records.spec import TrialSpec
-from assay.stats.rates import Bounds, bound_difference
-from assay.stats.sequential import Look, SequentialDecision, look_at_rates
+from assay.stats.sequential import (
+    ExtremeLooks,
+    Look,
+    SequentialDecision,
+    look_at_extremes,
+    look_at_rates,
+    turn_of,
+)
 
-type Decide = Callable[[Look, Bounds | None, bool], SequentialDecision]
+type Decide = Callable[[Look, ExtremeLooks | None, bool], SequentialDecision]
 """Takes a look, what trials that were not measured leave open, and whether it is the last look."""
-type Earlier = tuple[int, str, bool | None]
-"""A finished trial: its arm, its prompt, and whether it passed; None if it was not measured."""
+type Earlier = tuple[int, str, int, bool | None]
+"""A finished trial: its arm, its prompt, its number, and whether it passed; None if it was not
+measured."""
+type _Key = tuple[int, str, int]
+"""Arm, prompt and number of a trial."""
 _FRESH = 1
+_HOPELESS = 20
 
 
 class UntilDecided:
@@ -32,20 +41,22 @@ class UntilDecided:
         baseline: Mapping[str, tuple[int, int]] | None = None,
         earlier: Callable[[], Iterable[Earlier]] = tuple,
         arm_of: Callable[[TrialSpec], int] = lambda spec: _FRESH,
+        plan: Sequence[TrialSpec] | None = None,
         keep_order: bool = False,
     ) -> None:
         """baseline has (passes, measured trials) of each prompt of arm 0, if no trial of it runs.
 
-        earlier is asked once for the trials that finished before this run. keep_order: the trials
-        are in the order in which they should start.
+        earlier is asked once for the trials that finished before this run; those that the plan
+        lacks do not count. plan has all trials; without it, they are those that are missing.
+        keep_order: it has them in the order in which they should start.
         """
-        self._keep_order = keep_order
+        self._plan, self._keep_order = plan, keep_order
         self._decide, self._earlier, self._arm_of = decide, earlier, arm_of
         self._baseline = baseline
         self._number: dict[str, int] = {}
         self._passed = self._measured = self._finished = np.zeros((2, 0), dtype=np.int64)
-        self._place: dict[tuple[int, str, int], int] = {}
-        self._waiting: dict[int, Earlier] = {}
+        self._place: dict[_Key, int] = {}
+        self._waiting: dict[int, tuple[int, str, bool | None]] = {}
         self._n_counted, self._is_over = 0, False
         self.decision = decide(Look(0), None, False)
         """Of the last look, or of the one that decided."""
@@ -57,27 +68,24 @@ class UntilDecided:
         return int(of_arms[_FRESH] if self._baseline is not None else of_arms.sum())
 
     def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
-        """Count what finished earlier; return the trials in the order in which they should start:
-        each prompt once before any twice, the arms of a prompt one after the other.
+        """Return the trials in the order in which they should start: each prompt once before any
+        twice, the arms of a prompt one after the other.
+
+        What finished earlier counts at its place in this order, as if it finished now: of an
+        interrupted run the trials that hung are missing, and nothing behind them counts before
+        they have been run.
         """
-        earlier = list(self._earlier())
-        ids = dict.fromkeys(
-            [*(spec.prompt.id for spec in missing), *(id_ for _, id_, _ in earlier)]
-        )
-        self._number = {id_: n for n, id_ in enumerate(ids)}
-        self._passed, self._measured, self._finished = np.zeros((3, 2, len(ids)), dtype=np.int64)
-        for id_, (passed, measured) in (self._baseline or {}).items():
-            if (n := self._number.get(id_)) is not None:
-                self._passed[0, n], self._measured[0, n] = passed, measured
-                self._finished[0, n] = measured
-        for trial in earlier:
-            self._count(*trial)
-        if earlier:
-            self._look_at_all()
-        order = missing if self._keep_order else sorted(missing, key=self._turn)
-        order = [] if self._is_over else order
+        specs = missing if self._plan is None else self._plan
+        order = specs if self._keep_order else sorted(specs, key=self._turn)
+        self._prepare(dict.fromkeys(spec.prompt.id for spec in specs))
         self._place = {self._key(spec): place for place, spec in enumerate(order)}
-        return order
+        to_run = {self._key(spec) for spec in missing}
+        for arm, prompt_id, number, passed in self._earlier():
+            key = arm, prompt_id, number
+            if key in self._place and key not in to_run:
+                self._waiting[self._place[key]] = arm, prompt_id, passed
+        self._count_in_turn()
+        return [] if self._is_over else [spec for spec in order if self._key(spec) in to_run]
 
     def add(self, spec: TrialSpec, result: Capture) -> bool:
         """Count a finished trial as soon as those before it have finished, and look."""
@@ -86,10 +94,7 @@ class UntilDecided:
             spec.prompt.id,
             has_passed(result),
         )
-        while not self._is_over and self._n_counted in self._waiting:
-            self._count(*self._waiting.pop(self._n_counted))
-            self._n_counted += 1
-            self._look_at_all()
+        self._count_in_turn()
         return self._is_over
 
     @property
@@ -103,13 +108,27 @@ class UntilDecided:
             self._look(is_last=True)
         return self.decision
 
+    def _prepare(self, ids: Iterable[str]) -> None:
+        self._number = {id_: n for n, id_ in enumerate(ids)}
+        counts = np.zeros((3, 2, len(self._number)), dtype=np.int64)
+        self._passed, self._measured, self._finished = counts
+        for id_, (passed, measured) in (self._baseline or {}).items():
+            if (n := self._number.get(id_)) is not None:
+                self._passed[0, n], self._measured[0, n] = passed, measured
+                self._finished[0, n] = measured
+
+    def _count_in_turn(self) -> None:
+        while not self._is_over and self._n_counted in self._waiting:
+            self._count(*self._waiting.pop(self._n_counted))
+            self._n_counted += 1
+            self._look_at_all()
+
     def _turn(self, spec: TrialSpec) -> tuple[bool, int, bytes, int]:
         prompt_id = spec.prompt.id
         unknown = self._baseline is not None and prompt_id not in self._baseline
-        shuffled = hashlib.sha256(prompt_id.encode("utf-8", "surrogatepass")).digest()
-        return unknown, spec.number, shuffled, self._arm_of(spec)
+        return unknown, spec.number, turn_of(prompt_id), self._arm_of(spec)
 
-    def _key(self, spec: TrialSpec) -> tuple[int, str, int]:
+    def _key(self, spec: TrialSpec) -> _Key:
         return self._arm_of(spec), spec.prompt.id, spec.number
 
     def _count(self, arm: int, prompt_id: str, passed: bool | None) -> None:
@@ -120,11 +139,20 @@ class UntilDecided:
             self._passed[place] += passed
 
     def _look_at_all(self) -> None:
-        """Look; end the plan if every prompt has had its turn and repeats would add nothing."""
+        """Look; end the plan if every prompt has had its turn and repeats would add nothing, or if
+        nothing can be measured."""
         self._look(is_last=False)
-        if self.decision.repeats_are_idle and not self._is_over and self._is_whole_round():
+        if self._is_over:
+            return
+        idle = self.decision.repeats_are_idle and self._is_whole_round()
+        if idle or self._is_hopeless():
             self._look(is_last=True)
             self._is_over = True
+
+    def _is_hopeless(self) -> bool:
+        """Whether so many trials without one measured show that none will be: no key, no quota."""
+        n = self._finished[_FRESH].sum()
+        return bool(n >= _HOPELESS and not self._measured[_FRESH].any())
 
     def _is_whole_round(self) -> bool:
         counts = self._finished
@@ -135,14 +163,14 @@ class UntilDecided:
     def _look(self, *, is_last: bool) -> None:
         arms = [(self._passed[arm], self._measured[arm]) for arm in (0, 1)]
         both = (self._finished > 0).all(axis=0)
-        bounds = None
+        extremes = None
         if (self._measured < self._finished).any() and both.any():
             sides = [
                 (*(counts[both] for counts in arms[arm]), self._finished[arm, both])
                 for arm in (0, 1)
             ]
-            bounds = bound_difference(sides[0], sides[1])
-        self.decision = self._decide(look_at_rates(arms[0], arms[1]), bounds, is_last)
+            extremes = look_at_extremes(sides[0], sides[1])
+        self.decision = self._decide(look_at_rates(arms[0], arms[1]), extremes, is_last)
         self._is_over = self.decision.is_decided
 
 

@@ -30,7 +30,13 @@ from assay.stats.means import (
     widen_to_draws,
 )
 from assay.stats.planning import smallest_difference
-from assay.stats.rates import Interval, make_interval, unseen_share, wilson_interval
+from assay.stats.rates import (
+    Interval,
+    extreme_tallies,
+    make_interval,
+    unseen_share,
+    wilson_interval,
+)
 from assay.stats.significance import PermutationTest, flip_test, mcnemar_p
 
 type Estimate = Callable[[Floats], MeanEstimate]
@@ -180,6 +186,41 @@ def compare_rates(
         "passRate", n_left_out, k, interval, variance, test, effects, reach, units, exact_p
     )
     return _record(a, b, numbers)
+
+
+class Extremes(NamedTuple):
+    """The difference if all that was not measured had gone against B, or for it."""
+
+    worst: PairedDifference
+    best: PairedDifference
+
+
+def compare_extremes(
+    run_a: tuple[Ints, Ints, Ints], run_b: tuple[Ints, Ints, Ints], clusters: Ints | None = None
+) -> Extremes | None:
+    """Compare the worst and the best case, for limits only: without tests and effects.
+
+    Each run is (passes, measured, planned trials) of each prompt. None if all were measured.
+    """
+    cases = extreme_tallies(run_a, run_b)
+    if cases is None:
+        return None
+    worst, best = (_for_limits(*case, clusters) for case in cases)
+    return Extremes(worst, best)
+
+
+def _for_limits(
+    run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints], clusters: Ints | None
+) -> PairedDifference:
+    (passes_a, n_a), (passes_b, n_b) = run_a, run_b
+    a, b = passes_a / n_a, passes_b / n_b
+    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
+    units = cluster_differences(b - a, clusters)
+    interval, variance = paired_interval(units, pseudo_size_of_rates(k))
+    none = PermutationTest(math.nan, "none")
+    return _record(
+        a, b, _Numbers("passRate", 0, k, interval, variance, none, (), None, units, None)
+    )
 
 
 def compare_scores(

@@ -5,7 +5,7 @@ import numpy as np
 
 from assay.stats.distributions import Floats, Ints, as_tallies
 from assay.stats.planning import Difficulty, split_rate_variance
-from assay.stats.sequential import SequentialOutcome, decide_gate, look_at_rates
+from assay.stats.sequential import SequentialOutcome, decide_gate, look_at_rates, smallest_margin
 
 _ASSUMED_ICC = 0.5
 _ICCS = (0.05, 0.95)
@@ -86,6 +86,9 @@ def simulate_pooled_gate(
     baseline and fresh have the number of trials of each prompt. The unchanged agent and the one
     that is worse by `difference` take as many builds.
     """
+    smallest = smallest_margin(int(fresh.size))
+    if smallest is None or margin < smallest:
+        return _refused(baseline, fresh, margin, difference, smallest)
     rng = np.random.default_rng(seed)
     good, good_trials = _outcomes(difficulty, (baseline, fresh), (margin, 0.0), n_repeats, rng)
     bad, bad_trials = _outcomes(
@@ -111,6 +114,29 @@ def simulate_pooled_gate(
         bad_stopped=stopped,
         good_trials=good_trials,
         bad_trials=bad_trials,
+        words=words,
+    )
+
+
+def _refused(
+    baseline: Ints, fresh: Ints, margin: float, difference: float, smallest: float | None
+) -> PooledChances:
+    """trials --until decided starts no agent for a margin that so few prompts can never show."""
+    words = (
+        f"{fresh.size} prompts can never show that a loss of {margin:g} is absent, and the gate "
+        f"starts no trial; use a margin of {smallest or 0.5:g} or more, or more prompts"
+    )
+    return PooledChances(
+        n_prompts=int(fresh.size),
+        baseline_trials=float(baseline.mean()),
+        most_trials=int(fresh.sum()),
+        margin=margin,
+        difference=difference,
+        good_passes=0.0,
+        bad_fails=0.0,
+        bad_stopped=1.0,
+        good_trials=0.0,
+        bad_trials=0.0,
         words=words,
     )
 

@@ -154,6 +154,10 @@ def unseen_share(n: int, level: float) -> float:
     return 1.0 - math.pow(1.0 - level, 1.0 / n)
 
 
+type Extreme = tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
+"""Passes and trials of each prompt, of run A and of run B."""
+
+
 class Bounds(msgspec.Struct, frozen=True, rename="camel"):
     """Worst and best case (Manski bounds): certain, but silent about sampling error."""
 
@@ -181,6 +185,21 @@ def bound_difference(
         return None
     low, high = float((low_b - high_a).mean()), float((high_b - low_a).mean())
     return Bounds(low, high, missing_a + missing_b)
+
+
+def extreme_tallies(
+    run_a: tuple[Ints, Ints, Ints], run_b: tuple[Ints, Ints, Ints]
+) -> tuple[Extreme, Extreme] | None:
+    """Return the worst and the best case for B, each as (passes, trials) of A and of B.
+
+    Each run is (passes, measured, planned) of each prompt. None if every trial was measured.
+    """
+    missing_a, missing_b = run_a[2] - run_a[1], run_b[2] - run_b[1]
+    if not missing_a.any() and not missing_b.any():
+        return None
+    worst = (run_a[0] + missing_a, run_a[2]), (run_b[0], run_b[2])
+    best = (run_a[0], run_a[2]), (run_b[0] + missing_b, run_b[2])
+    return worst, best
 
 
 def _extreme_rates(

@@ -25,6 +25,7 @@ rules out a loss assumes at least the variance of a loss in few prompts, as marg
 Limits are widened from the normal to the t distribution. Fewer than FEWEST_UNITS decide nothing.
 """
 
+import hashlib
 import math
 from typing import Literal, NamedTuple
 
@@ -33,7 +34,7 @@ import msgspec
 from assay.records.text import counted_noun
 from assay.stats.distributions import Ints, normal_cdf, normal_quantile
 from assay.stats.paired import cluster_differences, paired_interval, pseudo_size_of_rates
-from assay.stats.rates import Bounds, Interval, make_interval
+from assay.stats.rates import Interval, extreme_tallies, make_interval
 from assay.stats.verdict import require_margin
 
 ERROR = 0.05
@@ -65,6 +66,13 @@ class Look(msgspec.Struct, frozen=True):
     least_variance: float = 0.0
     """What chance between trials makes of it if both arms are alike, as far as A's trials show:
     where few trials of B all fail, the variance seen is too small."""
+
+
+class ExtremeLooks(NamedTuple):
+    """What a look would see if all that was not measured had gone against B, or for it."""
+
+    worst: Look
+    best: Look
 
 
 class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -109,6 +117,15 @@ class SequentialUse(msgspec.Struct, frozen=True, rename="camel"):
     words: str
 
 
+def turn_of(prompt_id: str) -> bytes:
+    """Return what prompts are sorted by before they run, so that their order tells nothing.
+
+    In a file they may be sorted by what they are about, or by how hard they are; what was seen of
+    the first of them then says nothing about the others.
+    """
+    return hashlib.sha256(prompt_id.encode("utf-8", "surrogatepass")).digest()
+
+
 def describe_use(decision: SequentialDecision, n_trials: int) -> SequentialUse:
     """Say what a decision that rests on so many trials has saved."""
     words, fixed = f"{counted_noun(n_trials, 'trial')} used", None
@@ -146,35 +163,53 @@ def look_at_rates(
     return Look(int(units.size), float(differences.mean()), variance, least)
 
 
+def look_at_extremes(
+    run_a: tuple[Ints, Ints, Ints], run_b: tuple[Ints, Ints, Ints], clusters: Ints | None = None
+) -> ExtremeLooks | None:
+    """Return what trials that were not measured leave open; None if all were.
+
+    Each run is (passes, measured trials, planned trials) per prompt.
+    """
+    cases = extreme_tallies(run_a, run_b)
+    if cases is None:
+        return None
+    worst, best = (look_at_rates(*case, clusters) for case in cases)
+    return ExtremeLooks(worst, best)
+
+
 def decide_gate(
     seen: Look,
     *,
     margin: float,
     is_last: bool = False,
-    bounds: Bounds | None = None,
+    extremes: ExtremeLooks | None = None,
     n_judged: int = 1,
 ) -> SequentialDecision:
     """Look at a gate: pass if a loss of the margin is ruled out, fail if no loss is.
 
     is_last: the plan has no more trials; this look is decided with the error that is left, and
-    no look may follow. bounds are what trials that were not measured leave open. n_judged is how
-    many runs are judged together.
+    no look may follow. extremes are what trials that were not measured leave open: a pass must
+    hold in the worst case, too. n_judged is how many runs are judged together.
     """
     require_effect(margin, "margin")
     rule, early = _Rule(seen, margin, is_last), _too_early(seen, is_last)
     if early is not None or seen.difference is None:
         return early or _nothing(seen, is_last)
-    low = seen.difference - rule.reach(ERROR / n_judged, floor=margin * (1.0 - margin))
+    low = rule.gate_low(ERROR / n_judged)
     high = seen.difference + rule.reach(ERROR / n_judged, large=True)
     interval = _interval(low, high, 1.0 - 2.0 * ERROR)
     passes, fails = low > -margin, high < 0.0
     if passes and fails:  # a loss, but a small one: the nearer hypothesis counts
         passes = seen.difference > -0.5 * margin
-    hidden = passes and bounds is not None and bounds.low <= -margin
+    worst = None
+    if passes and extremes is not None:
+        worst_low = _Rule(extremes.worst, margin, is_last).gate_low(ERROR / n_judged)
+        worst = extremes.worst if worst_low <= -margin else None
+    hidden = worst is not None
     outcome: SequentialOutcome = "undecided" if is_last else "go-on"
     if not hidden and (passes or fails):
         outcome = "pass" if passes else "fail"
-    words = _gate_words(outcome, interval, margin, bounds if hidden else None)
+    words = _gate_words(outcome, interval, margin, worst)
     return SequentialDecision(
         outcome=outcome,
         words=words,
@@ -190,7 +225,7 @@ def decide_effect(
     *,
     effect: float,
     is_last: bool = False,
-    bounds: Bounds | None = None,
+    extremes: ExtremeLooks | None = None,
     n_judged: int = 1,
 ) -> SequentialDecision:
     """Look at an experiment: better, worse, or same (no difference as large as the effect).
@@ -203,11 +238,11 @@ def decide_effect(
     if early is not None or seen.difference is None:
         return early or _nothing(seen, is_last)
     error = ERROR / n_judged
-    reach, same = rule.reach(0.5 * error, large=True), rule.reach_of_same(error)
+    reach = rule.reach(0.5 * error, large=True)
     interval = _interval(seen.difference - reach, seen.difference + reach, 1.0 - ERROR)
     outcome: SequentialOutcome = "undecided" if is_last else "go-on"
-    hidden = bounds is not None and not -effect < bounds.low <= bounds.high < effect
-    if abs(seen.difference) + same < effect and not hidden:
+    looks = (_Rule(one, effect, is_last) for one in (seen, *(extremes or ())))
+    if all(one.is_within_effect(error) for one in looks):
         outcome = "same"
     elif reach < abs(seen.difference):
         outcome = "better" if seen.difference > 0.0 else "worse"
@@ -263,7 +298,7 @@ class _Rule:
     """How far from the estimate a hypothesis must lie to be ruled out at this look."""
 
     def __init__(self, seen: Look, effect: float, is_last: bool) -> None:
-        self._n = seen.n_units
+        self._n, self._difference = seen.n_units, seen.difference or 0.0
         self._variance = max(seen.variance or 0.0, seen.least_variance, _LEAST_VARIANCE)
         self._effect, self._is_last = effect, is_last
 
@@ -295,7 +330,15 @@ class _Rule:
             score = min(score, self._score(second, None, floor))
         return self._wider(score, floor)
 
-    def reach_of_same(self, error: float) -> float:
+    def gate_low(self, error: float) -> float:
+        """Return the limit that is held against the margin, also of a loss in few prompts."""
+        return self._difference - self.reach(error, floor=self._floor)
+
+    def is_within_effect(self, error: float) -> bool:
+        """Whether a difference as large as the effect is ruled out on both sides."""
+        return abs(self._difference) + self._reach_of_same(error) < self._effect
+
+    def _reach_of_same(self, error: float) -> float:
         """Of a limit beyond which a difference of the effect is ruled out."""
         scale = math.log(error) / math.log(ERROR)
         floor = self._floor
@@ -367,14 +410,28 @@ def _nothing(
     return SequentialDecision(outcome=outcome, words=words, n_units=seen.n_units)
 
 
+def _range(interval: Interval, margin: float) -> str:
+    """Write an interval with so many digits that no limit seems to be the margin, or zero."""
+    digits = 3
+    limits = ((interval.low, -margin), (interval.high, 0.0))
+    while digits < _MOST_DIGITS and any(
+        limit != line and round(limit, digits) == round(line, digits) for limit, line in limits
+    ):
+        digits += 1
+    return f"{interval.low:+.{digits}f} to {interval.high:+.{digits}f}"
+
+
+_MOST_DIGITS = 6
+
+
 def _gate_words(
-    outcome: SequentialOutcome, interval: Interval, margin: float, hidden: Bounds | None
+    outcome: SequentialOutcome, interval: Interval, margin: float, worst: Look | None
 ) -> str:
-    lies = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f} at every look"
-    if hidden is not None:
+    lies = f"the difference lies in {_range(interval, margin)} at every look"
+    if worst is not None:
         return (
-            f"a loss of {margin:g} is ruled out where it was measured, but what was not measured "
-            f"could hide a difference of {hidden.low:+.3f}"
+            f"a loss of {margin:g} is ruled out where it was measured, but not if all that was not "
+            f"measured had failed: the difference would be {worst.difference or 0.0:+.3f}"
         )
     if outcome == "pass":
         return f"a loss of {margin:g} is ruled out: {lies}"

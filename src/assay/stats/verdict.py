@@ -8,9 +8,9 @@ import numpy as np
 
 from assay.records.text import counted_noun
 from assay.stats.distributions import normal_quantile, two_sided_t
-from assay.stats.paired import PairedDifference, compare_rates
+from assay.stats.paired import Extremes, PairedDifference, compare_rates
 from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, prompts_to_decide
-from assay.stats.rates import Bounds, Interval
+from assay.stats.rates import Interval
 from assay.stats.significance import fewest_prompts
 
 _ALPHA = 0.05
@@ -18,7 +18,8 @@ _MOST_ROUNDS = 100
 _MOST_GUESSES = 12
 _MOST_MORE_PROMPTS = 10_000
 """Nobody has more prompts than this to add."""
-type VerdictCode = Literal["better", "worse", "same", "not-enough-data"]
+type VerdictCode = Literal["better", "worse", "same", "not-worse", "not-enough-data"]
+"""not-worse is a passed gate that leaves open whether B is better."""
 
 
 class Verdict(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,11 +37,11 @@ def judge_difference(
     alpha: float = 0.05,
     adjusted_p: float | None = None,
     names: tuple[str, str] = ("A", "B"),
-    bounds: Bounds | None = None,
+    extremes: Extremes | None = None,
 ) -> Verdict:
     """Judge B against A; pass the Holm-adjusted p when several pairs are judged together.
 
-    bounds are what trials that were not measured leave open.
+    extremes are what trials that were not measured leave open.
     """
     require_margin(margin)
     interval, difference = comparison.interval, comparison.difference
@@ -52,7 +53,7 @@ def judge_difference(
     size = f"{difference:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
     # Equivalence comes first: a difference smaller than the margin is "same" even when it is
     # significant.
-    if enough and _is_within(comparison, margin, alpha, bounds):
+    if enough and _is_within(comparison, margin, alpha, extremes):
         tail = "; a difference is shown, but it is smaller than the margin" if significant else ""
         words = f"{names[1]} is the same as {names[0]} within {margin:g}: {size}{tail}"
         return Verdict("same", words)
@@ -64,12 +65,14 @@ def judge_difference(
 
 
 def _is_within(
-    comparison: PairedDifference, margin: float, alpha: float, bounds: Bounds | None
+    comparison: PairedDifference, margin: float, alpha: float, extremes: Extremes | None
 ) -> bool:
-    limits = margin_limits(comparison, margin, alpha)
-    if limits is None or not -margin < limits[0] <= limits[1] < margin:
-        return False
-    return bounds is None or -margin < bounds.low <= bounds.high < margin
+    """Whether the limits lie within the margin, also if what was not measured went one way."""
+    for case in (comparison, *(extremes or ())):
+        limits = margin_limits(case, margin, alpha)
+        if limits is None or not -margin < limits[0] <= limits[1] < margin:
+            return False
+    return True
 
 
 def margin_limits(
@@ -159,12 +162,13 @@ def judge_gate(
     alpha: float = 0.05,
     adjusted_p: float | None = None,
     n_judged: int = 1,
-    bounds: Bounds | None = None,
+    extremes: Extremes | None = None,
 ) -> GateResult:
     """Judge one gate; the interval of the comparison should have the level 1 - alpha.
 
     n_judged is how many runs are judged together: the chance that any of them passes wrongly is
-    held to alpha / 2. bounds are what trials that were not measured leave open.
+    held to alpha / 2. extremes are what trials that were not measured leave open: a pass must hold
+    in the worst case, too.
     """
     require_margin(margin)
     interval = comparison.interval
@@ -179,21 +183,30 @@ def judge_gate(
     if gate == "regression":
         limits = margin_limits(comparison, margin, alpha / n_judged)
         low = interval.low if limits is None else limits[0]
-        return _judge_regression(interval, low, margin, bounds, significant=p_value <= alpha)
+        worst = extremes.worst if extremes is not None else None
+        if worst is not None and (limits := margin_limits(worst, margin, alpha / n_judged)):
+            worst = worst if limits[0] <= -margin else None
+        return _judge_regression(interval, low, margin, worst, significant=p_value <= alpha)
     better = judge_difference(comparison, margin=margin, alpha=alpha, adjusted_p=p_value)
     return _judge_not_better(interval, margin, better=better.code == "better")
 
 
 def _judge_regression(
-    interval: Interval, low: float, margin: float, bounds: Bounds | None, *, significant: bool
+    interval: Interval,
+    low: float,
+    margin: float,
+    worst: PairedDifference | None,
+    *,
+    significant: bool,
 ) -> GateResult:
+    """worst is the case that withholds a pass, if there is one."""
     seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
     if interval.high < -margin and significant:
         return GateResult("regression", "fail", f"worse by more than {margin:g}: {seen}")
-    if low > -margin and bounds is not None and bounds.low <= -margin:
+    if low > -margin and worst is not None:
         words = (
-            f"not worse by more than {margin:g} where it was measured, but what was not measured "
-            f"could hide a difference of {bounds.low:+.3f}"
+            f"not worse by more than {margin:g} where it was measured, but perhaps if all that was "
+            f"not measured had failed: the difference would be {worst.difference or 0.0:+.3f}"
         )
         return GateResult("regression", "cannot-judge", words)
     if low > -margin:

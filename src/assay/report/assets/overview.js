@@ -135,7 +135,7 @@ function proofView(proof) {
 
 /** The verdict; of several, each names its pair. */
 function verdictView({ code, words, healthy, runA, runB }, isOneOfSeveral) {
-  const clear = healthy !== false && ["better", "worse", "same"].includes(code);
+  const clear = healthy !== false && ["better", "worse", "same", "not-worse"].includes(code);
   const kind = clear ? code : "unclear";
   const text = words ?? "Not judged.";
   const named = text.includes(`${runB} against ${runA}`);

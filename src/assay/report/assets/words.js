@@ -16,6 +16,7 @@ const VERDICTS = {
   better: "better",
   worse: "worse",
   same: "same",
+  "not-worse": "not worse",
   "not-enough-data": "not enough data",
 };
 
