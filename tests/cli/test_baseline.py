@@ -213,6 +213,31 @@ def test_what_was_not_measured_is_left_out_and_an_unhealthy_run_refused(
         assert (target.read_bytes() if target.exists() else None) == kept
 
 
+def test_a_build_that_crashed_in_every_trial_is_no_measurement(
+    assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
+) -> None:
+    baseline, down = tmp_path / "b.jsonl", tmp_path / "down.jsonl"
+    assay("baseline", "add", run("one"), "--to", baseline)
+    before = baseline.read_bytes()
+    rows = rows_of(run("two"))
+    crashed = {"failure": {"cause": "agent_crash", "message": "API Error: 529"}}
+    for row in rows.values():
+        row["trials"] = [{**one, "pass": False, "score": 0, **crashed} for one in row["trials"]]
+    down.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    for target in (baseline, tmp_path / "other.jsonl"):
+        done = assay("baseline", "add", down, "--to", target, "--replace")
+        assert done.code == 1
+        assert "unhealthy (all 16 trials failed alike: agent crashed)" in done.stderr
+    assert baseline.read_bytes() == before
+    for more in ((), ("--sequential",)):
+        gate = ("--fail-on", "regression", "--margin", "0.3", *more)
+        assert assay("compare", baseline, down, *gate).code == 4
+    rows["p0"]["trials"][0] = {**rows["p0"]["trials"][0], "failure": None}
+    down.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    done = assay("baseline", "add", down, "--to", baseline)
+    assert "alike" not in done.stderr, "one trial was answered"
+
+
 @pytest.mark.parametrize("name", ["rows of another harness", "a run in place of a baseline"])
 def test_other_files_are_refused(
     assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path, name: str

@@ -384,7 +384,9 @@ def _check_health(new: _Run) -> None:
     if not health["healthy"]:
         why = "; ".join(health["problems"])
         msg = f"{new.path} is not added: the measurement is unhealthy ({why})"
-        raise InputError(msg, hint="run what is missing with --resume, and add it then")
+        raise InputError(
+            msg, hint="find out why, run what is missing with --resume, and add it then"
+        )
 
 
 def _merged(old: _Pool, dropped: Collection[str], new: _Run | None) -> Iterator[bytes]:
