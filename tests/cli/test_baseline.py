@@ -149,14 +149,37 @@ def test_a_changed_prompt_is_refused_and_a_new_one_is_added(
     rows["new"] = rows.pop("p7") | {"id": "new"}
     changed.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
     short = assay("baseline", "add", changed, "--to", baseline)
-    assert short.code == 1, "one of nine planned prompts is missing: more than a tenth"
-    assert "not measured" in short.stderr
+    assert short.code == 1, "one of eight prompts is missing: more than a tenth"
+    assert "the run lacks 1 of 8 prompts of the baseline: p7" in short.stderr
+    assert "--replace" in short.stderr
     rows["p7"] = rows_of(run("four"))["p7"]
     changed.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
     done = assay("baseline", "add", changed, "--to", baseline)
     assert done.code == 0, done.stderr
     assert "new in the baseline: the prompt new" in done.stderr
     assert rows_of(baseline)["new"]["k"] == 2
+
+
+def test_many_prompts_removed_on_purpose_start_the_baseline_again(
+    assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
+) -> None:
+    baseline = tmp_path / "b.jsonl"
+    assay("baseline", "add", run("one"), "--to", baseline)
+    fewer = tmp_path / "fewer.jsonl"
+    fewer.write_text(
+        "".join(json.dumps(row) + "\n" for row in list(rows_of(run("two")).values())[:6])
+    )
+    done = assay("baseline", "add", fewer, "--to", baseline, "--replace")
+    assert done.code == 0, done.stderr
+    assert f"fewer starts {baseline}: 12 trials" in done.stderr
+    assert "note: the run lacks 2 of 8 prompts of the baseline: p6, p7" in done.stderr
+    assert len(rows_of(baseline)) == 6
+    before = baseline.read_bytes()
+    assert (
+        "nothing was changed"
+        in assay("baseline", "add", fewer, "--to", baseline, "--replace").stderr
+    )
+    assert baseline.read_bytes() == before
 
 
 def test_what_was_not_measured_is_left_out_and_an_unhealthy_run_refused(
@@ -188,6 +211,31 @@ def test_what_was_not_measured_is_left_out_and_an_unhealthy_run_refused(
         assert done.code == 1
         assert "the measurement is unhealthy (50% of the planned trials" in done.stderr
         assert (target.read_bytes() if target.exists() else None) == kept
+
+
+def test_a_build_that_crashed_in_every_trial_is_no_measurement(
+    assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
+) -> None:
+    baseline, down = tmp_path / "b.jsonl", tmp_path / "down.jsonl"
+    assay("baseline", "add", run("one"), "--to", baseline)
+    before = baseline.read_bytes()
+    rows = rows_of(run("two"))
+    crashed = {"failure": {"cause": "agent_crash", "message": "API Error: 529"}}
+    for row in rows.values():
+        row["trials"] = [{**one, "pass": False, "score": 0, **crashed} for one in row["trials"]]
+    down.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    for target in (baseline, tmp_path / "other.jsonl"):
+        done = assay("baseline", "add", down, "--to", target, "--replace")
+        assert done.code == 1
+        assert "unhealthy (all 16 trials failed alike: agent crashed)" in done.stderr
+    assert baseline.read_bytes() == before
+    for more in ((), ("--sequential",)):
+        gate = ("--fail-on", "regression", "--margin", "0.3", *more)
+        assert assay("compare", baseline, down, *gate).code == 4
+    rows["p0"]["trials"][0] = {**rows["p0"]["trials"][0], "failure": None}
+    down.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    done = assay("baseline", "add", down, "--to", baseline)
+    assert "alike" not in done.stderr, "one trial was answered"
 
 
 @pytest.mark.parametrize("name", ["rows of another harness", "a run in place of a baseline"])
@@ -234,6 +282,18 @@ def test_old_builds_are_pruned(
     assert assay("baseline", "prune", baseline, "--older-than", 0).code == 1
     assert assay("baseline", "prune", tmp_path / "none.jsonl", "--keep", 1).code == 1
     assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_of_builds_with_one_date_the_last_that_was_added_is_kept(
+    assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
+) -> None:
+    baseline = tmp_path / "b.jsonl"
+    for name in ("first", "second", "third"):
+        path = run(name)
+        os.utime(path, (1_700_000_000,) * 2)
+        assay("baseline", "add", path, "--to", baseline)
+    done = assay("baseline", "prune", baseline, "--keep", 1)
+    assert done.stderr == "2 builds removed: second, first\n"
 
 
 def test_drift_is_said(assay: Callable[..., Any], tmp_path: Path, run: Callable[..., Path]) -> None:

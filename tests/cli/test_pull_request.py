@@ -159,3 +159,58 @@ def test_cost_says_for_how_many_trials_it_is_known(
     rows = [capture(f"p{n}", passed=True, **(usage if n < 3 else {})) for n in range(8)]
     text = assay("report", write("a", rows), "-f", "markdown").stdout
     assert "- Cost: a $1.5000, known for 3 of 8 trials" in text
+
+
+def _trials(prompt_id: str, *passes: bool) -> Any:
+    entries = [
+        {"trialNum": n, "output": "", "trajectory": [], "duration": 5, "pass": passed,
+         "score": float(passed)}
+        for n, passed in enumerate(passes, 1)
+    ]  # fmt: skip
+    return {"id": prompt_id, "input": "q", "k": len(passes), "trials": entries, "metadata": {}}
+
+
+@pytest.mark.parametrize(
+    ("n_failed", "margin", "code", "sign", "words"),
+    [
+        (0, 0.15, 0, "✅", "Passed: new is not worse than main by 15 points."),
+        (20, 0.15, 3, "❌", "Failed: new is worse than main."),
+        (5, 0.05, 4, "❔", "Not decided: whether new is worse than main by 5 points is open."),
+    ],
+)
+def test_the_comment_says_what_the_sequential_gate_says(
+    assay: Callable[..., Any],
+    write: Callable[..., Path],
+    n_failed: int,
+    margin: float,
+    code: int,
+    sign: str,
+    words: str,
+) -> None:
+    main = write("m", [_trials(f"p{n}", *[n > 0] * 4) for n in range(60)])
+    new = write("n", [_trials(f"p{n}", n > n_failed) for n in range(40)])
+    runs = f"main:{main}", f"new:{new}", "--sequential", "--margin", margin
+    gate = assay("compare", *runs, "--fail-on", "regression", "-f", "table")
+    assert gate.code == code, gate.stderr
+    shown = assay("report", *runs, "-f", "markdown").stdout
+    assert shown.splitlines()[2].startswith(f"{sign} **{words}** Pass rate ")
+    assert " at every look), 40 prompts." in shown
+    for other in ("not enough data", "is the same as", "is better than"):
+        assert other not in shown
+    assert assay("report", *runs[:3], "--margin", 0, "-f", "markdown").code == 2
+
+
+def test_the_rates_of_the_table_add_up_to_the_difference(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    main = write("m", [_trials(f"p{n}", *[n < 30] * 4) for n in range(40)])
+    new = write("n", [_trials(f"p{n}", n > 2) for n in range(30)])
+    runs = f"main:{main}", f"new:{new}", "--sequential", "--margin", "0.2"
+    lines = assay("report", *runs, "-f", "markdown").stdout.splitlines()
+    cells = [line.split(" | ")[:2] for line in lines if line.startswith("| ")]
+    assert cells[1:] == [
+        ["| main", "75.0%"],
+        ["| new", "90.0%"],
+        ["| main, the 30 prompts in both", "100.0%"],
+        ["| new - main", "-10.0 points"],
+    ]

@@ -66,6 +66,14 @@ def test_an_unchanged_agent_passes_before_all_prompts_ran(trials: Callable, tmp_
     assert not (tmp_path / "new.jsonl.partial").exists()
 
 
+def test_an_agent_that_always_crashes_cannot_be_judged(trials: Callable, tmp_path: Path):
+    done = trials('echo "$PROMPT" >> starts; echo "API Error: 529" >&2; exit 1', "-q")
+    assert done.code == 4, done.stderr
+    assert "undecided (the measurement is unhealthy: all " in done.stderr
+    assert "failed alike: agent crashed" in done.stderr
+    assert len(starts(tmp_path)) < 12
+
+
 def test_a_broken_agent_fails_after_a_few_prompts(trials: Callable, tmp_path: Path):
     done = trials(BROKEN, "-q")
     assert done.code == 3

@@ -36,7 +36,7 @@ def grade(output, **given):
 """
 BROKEN_GRADER = "def grade(**given):\n    raise ValueError('no')\n"
 PROGRAMS = ("pip", "npm", "gh")
-EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
+EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)(?: \|\| '(\w*)')?\s*\}\}")
 
 
 @dataclass
@@ -49,8 +49,11 @@ class Runner:
     n_runs: int = 0
     artifacts: list[str] = field(default_factory=list)
 
-    def run(self, event: str, **variables: str) -> "Result":
-        """Run the job for a push to main or a pull request, in a new checkout."""
+    def run(self, event: str, *, attempt: int = 1, keep: str = "", **variables: str) -> "Result":
+        """Run the job for a push to main or a pull request, in a new checkout.
+
+        keep is what a person gave who started it by hand.
+        """
         self.n_runs += 1
         place = self.folder / f"run-{self.n_runs}"
         shutil.copytree(self.folder / "repository", place)
@@ -61,12 +64,14 @@ class Runner:
             "github.event.number": "7",
             "github.event.pull_request.head.repo.full_name": "us/agent",
             "github.repository": "us/agent",
-            "github.run_id": str(self.n_runs),
+            "github.run_id": str(self.n_runs if attempt == 1 else self.n_runs - 1),
+            "github.run_attempt": str(attempt),
+            "inputs.keep": keep,
             "github.token": "",
             "secrets.ANTHROPIC_API_KEY": "",
         }
         summary = place / "summary.md"
-        env = {**self.env, **WORKFLOW["env"], "GITHUB_SHA": f"{self.n_runs:040d}"}
+        env = {**self.env, **_filled(WORKFLOW["env"], facts), "GITHUB_SHA": f"{self.n_runs:040d}"}
         env |= {"GITHUB_ENV": str(place / "env.txt")}
         env |= {"GITHUB_STEP_SUMMARY": str(summary), "AGENT": "evals/agent.json", **variables}
         result = Result(place)
@@ -131,9 +136,9 @@ def _wanted(condition: str, facts: dict[str, str], *, failed: bool) -> bool:
     always = "always()" in condition
     parts = [p.strip() for p in condition.split("&&") if p.strip() not in ("", "always()")]
     for part in parts:
-        left, equal, right = part.partition(" == ")
-        assert equal, part
-        if facts[left] != (right.strip("'") if right.startswith("'") else facts[right]):
+        left, sign, right = part.split(" ")
+        equal = facts[left] == (right.strip("'") if right.startswith("'") else facts[right])
+        if equal != {"==": True, "!=": False}[sign]:
             return False
     return always or not failed
 
@@ -141,7 +146,11 @@ def _wanted(condition: str, facts: dict[str, str], *, failed: bool) -> bool:
 def _filled(value: Any, facts: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: _filled(each, facts) for key, each in value.items()}
-    return EXPRESSION.sub(lambda m: facts[m[1]], value) if isinstance(value, str) else value
+    return (
+        EXPRESSION.sub(lambda m: facts[m[1]] or m[2] or "", value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +219,7 @@ def test_an_unchanged_agent_passes(after_main: Runner) -> None:
     done = after_main.run("pull_request", SALT="the branch")
     assert not done.failed, done.output
     assert done.summary.startswith("## Passed: the agent is not worse by 0.12")
+    assert "✅ **Passed: new is not worse than main by 12 points.**" in done.summary
     _check_summary(done)
     assert after_main.cache == before
     assert after_main.artifacts == ["report.html", "junit.xml", "new.jsonl"]
@@ -224,6 +234,7 @@ def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
     done = after_main.run("pull_request", SALT="the branch", LOSS="30")
     assert done.failed == {"Measure the branch until it is decided": 3}, done.output
     assert done.summary.startswith("## Failed: the agent is worse")
+    assert "❌ **Failed: new is worse than main.**" in done.summary
     _check_summary(done)
     assert after_main.cache == before
     assert done.summary.count("; new: `") == 5, "the five worst prompts, with the reason"
@@ -232,10 +243,27 @@ def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
     )
 
 
+def test_the_margin_follows_the_baseline_and_not_the_prompts_of_the_branch(
+    after_main: Runner,
+) -> None:
+    prompts = after_main.folder / "repository" / "evals" / "prompts.jsonl"
+    all_of_them = prompts.read_text()
+    prompts.write_text("".join(all_of_them.splitlines(keepends=True)[:46]))
+    try:
+        done = after_main.run("workflow_dispatch", SALT="the branch", LOSS="60")
+    finally:
+        prompts.write_text(all_of_them)
+    assert (done.folder / "env.txt").read_text() == "MARGIN=0.12\n"
+    assert done.failed == {"Measure the branch until it is decided": 3}, "by hand on a branch"
+    assert "Post the result as a comment" not in done.steps
+
+
 def _check_summary(done: Result) -> None:
     text = done.summary
     assert "UNHEALTHY" not in text, text
-    assert re.search(r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d \|", text)
+    assert re.search(
+        r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d at every look \|", text
+    )
     assert "- Cost: " in text or "cost" in text.lower()
     chances = re.search(r"unchanged agent, (\d+) pass; .* by 0.1, (\d+) are stopped", text)
     assert chances, text
@@ -252,12 +280,17 @@ def test_more_builds_are_pooled_and_a_new_set_up_starts_again(
     make_runner: Callable[[], Runner],
 ) -> None:
     runner = make_runner()
-    for salt in ("one", "two"):
-        done = runner.run("push", SALT=salt, TRIALS="2")
+    for attempt, salt in enumerate(("one", "two"), 1):
+        done = runner.run("push", attempt=attempt, SALT=salt, TRIALS="2")
         assert not done.failed, done.output
+        # A build is compared with those before it, never with itself.
+        assert ("new - main" in done.summary) == (attempt == 2)
     assert len(runner.cache) == 2
     rows = [json.loads(line) for line in list(runner.cache.values())[-1].splitlines()]
     assert {row["k"] for row in rows} == {4}
+    assert not runner.run("push", keep="1", SALT="two again", TRIALS="2").failed
+    rows = [json.loads(line) for line in list(runner.cache.values())[-1].splitlines()]
+    assert {row["k"] for row in rows} == {2}
     (runner.folder / "repository" / "evals" / "workspace" / "notes.txt").write_text("changed\n")
     done = runner.run("push", SALT="three", TRIALS="2")
     assert not done.failed, done.output

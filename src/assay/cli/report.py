@@ -92,8 +92,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--sequential",
     is_flag=True,
-    help="Runs may have been ended by assay trials --until decided: do not count prompts and "
-    "trials that one of them lacks as not measured. Default: count them.",
+    help="Report what the gate of assay trials --until decided says with this --margin, in place "
+    "of a verdict for complete runs: prompts that a run lacks count as still to come. Default: "
+    "runs are complete.",
 )
 @overwrite_option
 @quiet_option
@@ -105,6 +106,9 @@ def command(**given: Any) -> None:
     Several runs are compared, with the first as the baseline.
     """
     options = _Options(**given)
+    if options.sequential and options.margin == 0.0:
+        msg = "--sequential needs a --margin above 0."
+        raise click.UsageError(msg)
     named = name_runs(options.files, options.labelled)
     style = options.style or _usual_style(options.output)
     output = options.output

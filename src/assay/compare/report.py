@@ -37,6 +37,7 @@ from assay.compare.pairs import (
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
+from assay.records.capture import cause_words
 from assay.records.setup import ArmsProof, counted
 from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
@@ -451,6 +452,9 @@ def _problems(run: Run, planned: int) -> list[str]:
     share = 1 - health.n_graded / max(planned, 1)
     if share > _MOST_NOT_MEASURED:
         problems.append(f"{share:.0%} of the planned trials are not measured")
+    if health.alike:
+        all_trials = counted_noun(health.n_trials, "trial")
+        problems.append(f"all {all_trials} failed alike: {cause_words(health.alike)}")
     if health.n_grader_failures > _MOST_GRADER_FAILURES * health.n_trials:
         problems.append(f"the grader failed on {health.n_grader_failures} trials")
     return problems

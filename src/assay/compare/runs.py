@@ -80,6 +80,9 @@ class Health(msgspec.Struct):
     """Rows whose id came again later: the last one counts."""
     setup_problems: list[SetupProblem] = []
     """Those of most trials first."""
+    alike: str = ""
+    """The cause by which every trial failed without an answer: more likely an outage than the
+    agent."""
 
 
 class Run(msgspec.Struct, dict=True, kw_only=True):
@@ -356,7 +359,17 @@ class _Grades:
             failed=self._by_cause(kept & self._by_agent),
             n_grader_failures=int((broken & kept).sum()),
             n_permission_denials=int(self._trials["denials"][kept].sum()),
+            alike=self._alike(kept),
         )
+
+    def _alike(self, kept: NDArray[np.bool_]) -> str:
+        """Return the cause by which all trials failed; a limit that was set is a result."""
+        causes = np.unique(self._trials["cause"][kept])
+        if kept.sum() < 2 or len(causes) != 1 or (self.score[kept] > 0.0).any():
+            return ""
+        cause = self._causes[int(causes[0])]
+        failed = cause in _AGENT_CAUSES and not self._trials["answered"][kept].any()
+        return cause if failed and cause != Cause.AGENT_LIMIT.value else ""
 
     def _by_cause(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
         counts = np.bincount(self._trials["cause"][chosen], minlength=len(self._causes)).tolist()

@@ -42,12 +42,15 @@ from assay.records.rows import (
     is_trials_row,
     open_rows,
 )
+from assay.records.text import counted_noun
 from assay.stats.drift import Drift
 from assay.stats.pooled import allocate_trials, trial_spread
 
 _SHORT = 16
 _WHOLE = re.compile(rb"(\d)\.0(?=[,}\]])")
 _NAMED = 3
+_MOST_LACKING = 0.1
+"""Of the prompts of a baseline, what a run that is pooled with it may lack."""
 _HINT = "give what `assay trials` or `assay capture` wrote with a grader"
 _DROPPED = ("raw", "workspaceDir")
 """Of a trial: the raw streams and folders stay with the run."""
@@ -79,7 +82,7 @@ def add_build(path: Path, label: str, source: Path, *, replace: bool = False) ->
         if refused and not replace:
             msg = f"{source} cannot be pooled with {path}: {'; '.join(refused)}"
             raise InputError(msg, hint="use --replace to start the baseline again with this run")
-        _check_health(new, None if refused or not old.rows else path)
+        _check_health(new)
         outcome, dropped = ("started", set(old.builds)) if refused else old.place_of(new)
         if outcome != "known":
             journal.rewrite(_merged(old, dropped, new))
@@ -134,7 +137,9 @@ def prune(path: Path, *, keep: int | None, older_than: datetime.timedelta | None
     _Pool(path, must_exist=True)  # before a file is made
     with _writing(path) as journal:
         pool = _Pool(path)
-        newest_first = sorted(pool.builds.values(), key=lambda build: build.date, reverse=True)
+        # Of builds with one date, the one that was added last is the newest.
+        last_first = reversed(pool.builds.values())
+        newest_first = sorted(last_first, key=lambda build: build.date, reverse=True)
         removed = newest_first[keep:] if keep is not None else []
         if older_than is not None:
             limit = _timestamp(datetime.datetime.now(datetime.UTC) - older_than)
@@ -333,7 +338,16 @@ class _Pool:
         if found := differences(self.identity, new.identity):
             return found
         changed = [id_ for id_, spec in new.specs.items() if self.rows.get(id_, spec) != spec]
-        return [f"{_named(changed)} changed"] if changed else []
+        lacks = self._lacked_by(new)
+        many = len(lacks) > _MOST_LACKING * len(self.rows)
+        share = f"{len(lacks)} of {counted_noun(len(self.rows), 'prompt')}"
+        return [
+            *([f"{_named(changed)} changed"] if changed else []),
+            *([f"the run lacks {share} of the baseline: {_listed(lacks)}"] if many else []),
+        ]
+
+    def _lacked_by(self, new: _Run) -> list[str]:
+        return [id_ for id_ in self.rows if id_ not in new.specs]
 
     def place_of(self, new: _Run) -> tuple[str, set[str]]:
         """Return what adding a run means, and which builds it takes the place of."""
@@ -348,27 +362,31 @@ class _Pool:
         """Say how the prompts of a run differ from those that the baseline had."""
         if not self.rows:
             return []
-        missing = [id_ for id_ in self.rows if id_ not in new.specs]
+        missing = self._lacked_by(new)
         more = [id_ for id_ in new.specs if id_ not in self.rows]
         words = {"the run lacks": missing, "new in the baseline:": more}
         return [f"{what} {_named(ids)}" for what, ids in words.items() if ids]
 
 
 def _named(ids: list[str]) -> str:
+    return f"the prompt{'' if len(ids) == 1 else 's'} {_listed(ids)}"
+
+
+def _listed(ids: list[str]) -> str:
     more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-    return f"the prompt{'' if len(ids) == 1 else 's'} {', '.join(ids[:_NAMED])}{more}"
+    return f"{', '.join(ids[:_NAMED])}{more}"
 
 
-def _check_health(new: _Run, baseline: Path | None) -> None:
-    """Refuse a run that is no measurement; one that lacks many prompts of the baseline is none."""
-    runs = [load_run(new.label, new.path, new.kind, "category")]
-    if baseline is not None:
-        runs.append(load_run("baseline", baseline, "trials", "category"))
-    health = check_health(align(runs), 0)
+def _check_health(new: _Run) -> None:
+    """Refuse a run that is no measurement."""
+    run = load_run(new.label, new.path, new.kind, "category")
+    health = check_health(align([run]), 0)
     if not health["healthy"]:
         why = "; ".join(health["problems"])
         msg = f"{new.path} is not added: the measurement is unhealthy ({why})"
-        raise InputError(msg, hint="run what is missing with --resume, and add it then")
+        raise InputError(
+            msg, hint="find out why, run what is missing with --resume, and add it then"
+        )
 
 
 def _merged(old: _Pool, dropped: Collection[str], new: _Run | None) -> Iterator[bytes]:

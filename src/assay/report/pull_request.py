@@ -24,6 +24,7 @@ _MOST_NAME = 80
 _MOST_REASON = 140
 _AROUND_CATEGORIES = 7
 """Lines that the folded table needs besides its rows."""
+_TIE = 1e-9
 _SIGNS = {"better": "✅", "worse": "❌", "same": "🟰"}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|~#$!"})
 _LINKED = re.compile(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", re.IGNORECASE)
@@ -88,6 +89,11 @@ class _Group:
 
     def _verdicts(self) -> Iterator[str]:
         for pair in self._pairs[:_MOST_PAIRS]:
+            if gate := self._gate(pair):
+                sign, words = _gate_headline(pair, gate, self._sections)
+                yield f"{sign} **{plain(words)}** {_difference_text(pair, gate)}"
+                yield ""
+                continue
             verdict = self._verdict(pair)
             sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
             words = plain(_headline(pair, verdict, self._sections))
@@ -97,6 +103,12 @@ class _Group:
             if not health["healthy"]:
                 yield f"⚠️ **{plain(label)}: UNHEALTHY: {plain('; '.join(health['problems']))}**"
                 yield ""
+
+    def _gate(self, pair: dict[str, Any]) -> dict[str, Any] | None:
+        """What the sequential gate says: there is no other verdict then."""
+        both = pair["runA"], pair["runB"]
+        gates: list[dict[str, Any]] = self._sections.get("gate", [])
+        return next((one for one in gates if (one["runA"], one["runB"]) == both), None)
 
     def _verdict(self, pair: dict[str, Any]) -> dict[str, Any]:
         both = pair["runA"], pair["runB"]
@@ -112,9 +124,19 @@ class _Group:
             yield _row(plain(label), _percent(quality.get("passRate")), _percents(ends))
         for pair in self._pairs[:_MOST_PAIRS]:
             name = plain(f"{pair['runB']} - {pair['runA']}")
-            yield _row(name, *_difference_cells(pair))
+            yield from self._shared_rates(pair)
+            yield _row(name, *_difference_cells(pair, self._gate(pair)))
         left_out = len(self._labels) - _MOST_RUNS
         yield f"\nand {counted_noun(left_out, 'more run')} in the report" if left_out > 0 else ""
+
+    def _shared_rates(self, pair: dict[str, Any]) -> Iterator[str]:
+        """Where a run has more prompts than are compared, its rate over those that are."""
+        found = pair["passRate"]
+        for label, mean in ((pair["runA"], found["meanA"]), (pair["runB"], found["meanB"])):
+            rate = ((self._sections.get("quality") or {}).get(label) or {}).get("passRate")
+            if mean is not None and rate is not None and abs(mean - rate) > _TIE:
+                shared = counted_noun(found["nPrompts"], "prompt")
+                yield _row(f"{plain(label)}, the {shared} in both", _percent(mean), "")
 
     def _worst(self) -> Iterator[str]:
         room = MOST_REGRESSIONS
@@ -227,20 +249,43 @@ def _headline(pair: dict[str, Any], verdict: dict[str, Any], sections: dict[str,
     return f"{words}." if verdict["healthy"] else f"UNHEALTHY ({why}): {words}."
 
 
-def _difference_text(pair: dict[str, Any]) -> str:
-    difference, interval = _difference_cells(pair)
+def _gate_headline(
+    pair: dict[str, Any], gate: dict[str, Any], sections: dict[str, Any]
+) -> tuple[str, str]:
+    """The decision of the gate as a sign and a sentence; its numbers follow."""
+    a, b, margin = pair["runA"], pair["runB"], 100 * sections["meta"]["margin"]
+    if gate["outcome"] == "pass":
+        return "✅", f"Passed: {b} is not worse than {a} by {margin:g} points."
+    if gate["outcome"] == "fail":
+        return "❌", f"Failed: {b} is worse than {a}."
+    if gate["outcome"] == "cannot-judge":
+        problems = {run: "; ".join(sections["health"][run]["problems"]) for run in (a, b)}
+        why = ", ".join(f"{run}: {text}" for run, text in problems.items() if text)
+        return "⚠️", f"Cannot be judged: {f'UNHEALTHY ({why})' if why else gate['words']}."
+    return "❔", f"Not decided: whether {b} is worse than {a} by {margin:g} points is open."
+
+
+def _difference_text(pair: dict[str, Any], gate: dict[str, Any] | None = None) -> str:
+    difference, interval = _difference_cells(pair, gate)
     if not interval:
         return "Difference of the pass rate: not measured."
     prompts = counted_noun(pair["passRate"]["nPrompts"], "prompt")
-    return f"Pass rate {difference} (95% interval {interval}), {prompts}."
+    level = "interval" if gate else "95% interval"
+    return f"Pass rate {difference} ({level} {interval}), {prompts}."
 
 
-def _difference_cells(pair: dict[str, Any]) -> tuple[str, str]:
+def _difference_cells(pair: dict[str, Any], gate: dict[str, Any] | None) -> tuple[str, str]:
+    """The difference and its interval: that of the gate, which holds at every look, if it has one.
+
+    One that holds for a single look could seem to contradict what the gate decided.
+    """
     found = pair["passRate"]
-    if found["difference"] is None or found["interval"] is None:
+    interval = gate["sequential"]["interval"] if gate else found["interval"]
+    if found["difference"] is None or interval is None:
         return "not measured", ""
-    low, high = (100 * found["interval"][end] for end in ("low", "high"))
-    return f"{100 * found['difference']:+.1f} points", f"{low:+.1f} to {high:+.1f}"
+    low, high = (100 * interval[end] for end in ("low", "high"))
+    held = " at every look" if gate else ""
+    return f"{100 * found['difference']:+.1f} points", f"{low:+.1f} to {high:+.1f}{held}"
 
 
 def _percent(rate: float | None) -> str:

@@ -62,6 +62,8 @@ def _about(run: OpenRun) -> dict[str, Any]:
 
 def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
     comparison = compare([run.index.run(run.label) for run in shown], options)
+    if options.growing and comparison.pairs and not options.decisions:
+        comparison.judge_at_any_look(options.margin)
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
     return {
