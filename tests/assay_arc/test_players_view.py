@@ -211,7 +211,10 @@ def test_games_whose_tools_were_not_offered_are_told_apart_loudly(
     assert done.code == 1, done.stderr
     assert "tools were not offered" in done.stderr
     assert "mx01-v1" in done.stderr
-    assert "Game: mx01-v1 | not measured: environment failed: the game's tools were not offered" in done.stdout
+    assert (
+        "Game: mx01-v1 | not measured: environment failed: the game's tools were not offered"
+        in done.stdout
+    )
     [run] = (tmp_path / ".arc-agi-benchmarks" / "runs").iterdir()
     for name in ("run-meta.json", "scorecard.json"):
         written = json.loads((run / name).read_text())

@@ -7,6 +7,7 @@ import numpy as np
 
 from assay.compare.columns import Ints
 from assay.compare.runs import Run
+from assay.errors import InputError
 from assay.records.capture import Build
 from assay.records.rows import open_rows
 from assay.stats.drift import Drift, measure_drift
@@ -54,7 +55,10 @@ def read_builds(run: Run) -> Builds | None:
     """Read which build each trial of a run comes from; None if it is no pooled baseline."""
     if run.kind != "trials" or not run.path.is_file():
         return None
-    found = _builds_of_trials(run)
+    try:
+        found = _builds_of_trials(run)
+    except InputError:  # the viewer shows files with damaged rows, too; a baseline has none
+        found = None
     if found is None:
         return None
     builds, number = found

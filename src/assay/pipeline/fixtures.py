@@ -101,7 +101,11 @@ def _why_not(trial: FinishedTrialRow, chosen: Chosen, ids: Sequence[str]) -> str
     if trial.passed is None or trial.score is None:
         return "not graded"
     # Such a verdict follows from the failure, and no grader was asked.
-    return None if trial.is_finished else f"not finished ({trial.failure and trial.failure.cause.words})"
+    return (
+        None
+        if trial.is_finished
+        else f"not finished ({trial.failure and trial.failure.cause.words})"
+    )
 
 
 def _unique_names(trials: Sequence[FinishedTrialRow]) -> list[str]:
