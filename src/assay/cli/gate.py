@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from assay.compare.builds import read_builds
 from assay.compare.columns import detect_kind
 from assay.compare.pairs import align, differences
 from assay.compare.report import check_health
@@ -38,6 +39,7 @@ class TrialsGate:
         self._output, self._margin = output, margin
         self._baseline = load_run(against.stem, against, detect_kind(against), "category")
         self._stopper: UntilDecided | None = None
+        refuse_drift(self._baseline)
         self._check(against, {spec.prompt.id for spec in specs})
 
     def stopper(self, rows: TrialRows) -> UntilDecided:
@@ -108,6 +110,14 @@ class TrialsGate:
         if not self._output.is_file() or self._output.stat().st_size == 0:
             return None
         return load_run("fresh", self._output, "trials", "category")
+
+
+def refuse_drift(run: Run) -> None:
+    """End with exit code 4 if the builds of a baseline do not measure the same."""
+    builds = read_builds(run)
+    if builds is not None and builds.problem:
+        click.echo(visible_line(f"{run.path} cannot be judged against: {builds.problem}"), err=True)
+        raise click.exceptions.Exit(_UNDECIDED)
 
 
 def _problems(run: Run) -> list[str]:
