@@ -62,7 +62,7 @@ def measure_drift(passes: Ints, measured: Ints, clusters: Ints | None = None) ->
 
 def count_alike(passes: Ints, measured: Ints, clusters: Ints | None = None) -> int:
     """Return how many of the newest builds show no drift among each other."""
-    n_builds = measured.shape[1]
+    n_builds = int(measured.shape[1])
     for first in range(n_builds):
         if not measure_drift(passes[:, first:], measured[:, first:], clusters).found:
             return n_builds - first
