@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -317,6 +318,28 @@ def test_drift_is_said(assay: Callable[..., Any], tmp_path: Path, run: Callable[
     assert "DRIFT: the builds do not measure the same, -0." in shown
     table = assay("compare", baseline, tmp_path / "build-5.jsonl", "-f", "table").stdout
     assert "DRIFT" in table.splitlines()[0]
+    _check_that_nothing_is_judged(assay, baseline, tmp_path / "build-5.jsonl")
+
+
+def _check_that_nothing_is_judged(assay: Callable[..., Any], baseline: Path, last: Path) -> None:
+    gate = ("--fail-on", "regression", "--margin", "0.2")
+    done = assay("compare", baseline, last, *gate, "--sequential", "-f", "table")
+    assert done.code == 4, "the baseline is a mean of the past"
+    advice = re.search(r"assay baseline prune --keep (\d)", done.stdout)
+    assert advice, done.stdout
+    planned = assay("plan", "--against", baseline, *gate)
+    assert planned.code == 4
+    assert "cannot be judged against: its builds drift (-0." in planned.stderr
+    prompts = last.with_name("many.jsonl")
+    prompts.write_text("".join(f'{{"id": "p{n}", "input": "q", "hint": "x"}}\n' for n in range(40)))
+    until = ("--until", "decided", "--against", baseline, "--margin", "0.2")
+    output = ("-o", last.with_name("new.jsonl"))
+    tried = assay("trials", prompts, "-s", "demo", "-g", "exact", *until, *output)
+    assert tried.code == 4
+    assert advice[0] in tried.stderr
+    assert assay("baseline", "prune", baseline, "--keep", advice[1]).code == 0
+    assert assay("compare", baseline, last, *gate, "--sequential").code != 4
+    assert assay("plan", "--against", baseline, *gate).code == 0
 
 
 def test_one_writer_and_a_kill_leaves_the_old_file(

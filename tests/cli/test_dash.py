@@ -43,6 +43,7 @@ WRITERS = {name: words for name, (words, _) in READERS.items() if name != "calib
 WRITERS |= {"schemas": ["schemas", "--json"], "schemas list": ["schemas"]}
 WRITERS |= {"schemas name": ["schemas", "CaptureResult"], "plan json": ["plan", "--rate", "0.5"]}
 ARE_NOT_DATA = {
+    ("trigger", "skill_dir"),  # a folder
     ("ab", "source"),  # is read again by the command that continues the run
     ("view", "--labels"),  # grows while the page is open, so it must be a file
 }

@@ -23,7 +23,7 @@ def found(effects, n=50, repeats=200, **given):
 @pytest.mark.parametrize(("rate", "icc", "k"), [(0.8, 0.5, 5), (0.95, 0.2, 1), (0.5, 0.0, 1)])
 def test_builds_that_are_alike_seldom_drift(rate, icc, k):
     share = np.mean([d.found for d in found([0.0] * 10, rate=rate, icc=icc, k=k)])
-    assert share <= 0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5
+    assert share <= 0.01 + 3 * (0.01 * 0.99 / 200) ** 0.5
 
 
 def test_a_steady_fall_is_found_and_measured():

@@ -8,6 +8,7 @@ import click
 import msgspec
 import numpy as np
 
+from assay.compare.builds import read_builds
 from assay.compare.columns import detect_kind
 from assay.compare.decided import keep_decision
 from assay.compare.pairs import align, differences, unlike, unlike_graders
@@ -54,6 +55,7 @@ class TrialsGate:
         self._baseline = load_run(against.stem, against, detect_kind(against), "category")
         self._stopper: UntilDecided | None = None
         self._chosen = chosen
+        refuse_drift(self._baseline)
         self._check(against, {spec.prompt.id for spec in specs})
         self._check_alike(against)
 
@@ -184,6 +186,14 @@ def _named(ids: Sequence[str]) -> str:
     """Count prompts, and name the first ones."""
     more = ", …" if len(ids) > _FEW_IDS else ""
     return f"{counted_noun(len(ids), 'prompt')} ({', '.join(ids[:_FEW_IDS])}{more})"
+
+
+def refuse_drift(run: Run) -> None:
+    """End with exit code 4 if the builds of a baseline do not measure the same."""
+    builds = read_builds(run)
+    if builds is not None and builds.problem:
+        click.echo(visible_line(f"{run.path} cannot be judged against: {builds.problem}"), err=True)
+        raise click.exceptions.Exit(_UNDECIDED)
 
 
 def _problems(run: Run) -> list[str]:

@@ -8,6 +8,7 @@ import click
 import msgspec
 import numpy as np
 
+from assay.cli.gate import refuse_drift
 from assay.cli.group import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import (
@@ -197,6 +198,7 @@ def _plan_against(path: Path, options: _Options) -> None:
     refuse_same_file(path, options.output)
     refuse_existing(options.output, overwrite=options.overwrite)
     run = load_run(path.stem, path, detect_kind(path), "category")
+    refuse_drift(run)
     difficulty, source = difficulty_of(run, options.icc)
     k = options.trials[0] if options.trials else _MOST_FRESH
     measured = run.n_measured[run.n_measured > 0]

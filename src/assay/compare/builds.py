@@ -10,7 +10,7 @@ from assay.compare.runs import Run
 from assay.errors import InputError
 from assay.records.capture import Build
 from assay.records.rows import open_rows
-from assay.stats.drift import Drift, measure_drift
+from assay.stats.drift import Drift, count_alike, measure_drift
 from assay.stats.rates import rate_interval
 
 
@@ -32,6 +32,19 @@ class Builds(msgspec.Struct, frozen=True):
 
     summaries: list[BuildSummary]
     drift: Drift
+    n_alike: int
+    """The newest builds that show no drift among each other."""
+
+    @property
+    def problem(self) -> str:
+        """Say why nothing can be judged against the builds; empty if something can."""
+        if not self.drift.found:
+            return ""
+        change = f"{self.drift.trend or 0.0:+.3f} from the first to the last build"
+        return (
+            f"its builds drift ({change}): keep those that are alike with "
+            f"`assay baseline prune --keep {self.n_alike}`"
+        )
 
     @property
     def words(self) -> str:
@@ -70,7 +83,9 @@ def read_builds(run: Run) -> Builds | None:
     np.add.at(passes, (run.prompt[known], number[known]), run.passed[known].astype(np.int64))
     measured, passes = measured[:, order], passes[:, order]
     summaries = [_summary(builds[n], passes[:, i], measured[:, i]) for i, n in enumerate(order)]
-    return Builds(summaries, measure_drift(passes, measured, run.clusters))
+    drift = measure_drift(passes, measured, run.clusters)
+    n_alike = count_alike(passes, measured, run.clusters) if drift.found else len(builds)
+    return Builds(summaries, drift, n_alike)
 
 
 def _builds_of_trials(run: Run) -> tuple[list[Build], Ints] | None:

@@ -452,6 +452,8 @@ def _problems(run: Run, planned: int) -> list[str]:
     share = 1 - health.n_graded / max(planned, 1)
     if share > _MOST_NOT_MEASURED:
         problems.append(f"{share:.0%} of the planned trials are not measured")
+    if run.builds is not None and run.builds.problem:
+        problems.append(run.builds.problem)
     if health.alike:
         all_trials = counted_noun(health.n_trials, "trial")
         problems.append(f"all {all_trials} failed alike: {cause_words(health.alike)}")

@@ -101,11 +101,9 @@ def _why_not(trial: FinishedTrialRow, chosen: Chosen, ids: Sequence[str]) -> str
     if trial.passed is None or trial.score is None:
         return "not graded"
     # Such a verdict follows from the failure, and no grader was asked.
-    return (
-        None
-        if trial.is_finished
-        else f"not finished ({trial.failure and trial.failure.cause.words})"
-    )
+    if trial.is_finished or trial.failure is None:
+        return None
+    return f"not finished ({trial.failure.cause.words})"
 
 
 def _unique_names(trials: Sequence[FinishedTrialRow]) -> list[str]:

@@ -5,7 +5,8 @@ import numpy as np
 
 from assay.stats.distributions import Floats, Ints, f_tail, t_cdf
 
-_ALPHA = 0.05
+_ALPHA = 0.01
+"""Small, because no gate is judged against a baseline that drifts."""
 _FEWEST_PROMPTS = 6
 _MOST_PERIODS = 8
 """Builds are put together into so many periods; few prompts allow fewer, see _periods."""
@@ -34,7 +35,7 @@ def measure_drift(passes: Ints, measured: Ints, clusters: Ints | None = None) ->
 
     Each prompt is compared with itself, so that builds need not have the same prompts. Prompts (or
     clusters of them) are the units, whatever trials of one build have in common. Drift is found at
-    5 % for both tests together.
+    1 % for both tests together.
     """
     seen = (measured > 0).sum(axis=1) >= 2
     passes, measured = passes[seen], measured[seen]
@@ -57,6 +58,15 @@ def measure_drift(passes: Ints, measured: Ints, clusters: Ints | None = None) ->
         found=found,
         outlier=_outlier(excess) if found else None,
     )
+
+
+def count_alike(passes: Ints, measured: Ints, clusters: Ints | None = None) -> int:
+    """Return how many of the newest builds show no drift among each other."""
+    n_builds = int(measured.shape[1])
+    for first in range(n_builds):
+        if not measure_drift(passes[:, first:], measured[:, first:], clusters).found:
+            return n_builds - first
+    return 1
 
 
 def _trend(
