@@ -526,8 +526,8 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
           "skill=skills/copy", "-g", "contains"), 1,
          "skills/relnotes and skills/copy are both a skill named relnotes"),
         (("prompts.jsonl", "-g", "contains", "--matrix", "model=a,b"), 2, "No agent given"),
-        (("prompts.jsonl", "-s", AGENT, "-g", "contains", "--matrix", "model=a"), 1,
-         "needs two arms or more"),
+        (("prompts.jsonl", "-s", AGENT, "-g", "contains", "--matrix", "model=a"), 2,
+         "needs two values or more"),
         (("prompts.jsonl", "-g", "contains", "--matrix", "agent=a,b", "--with", "model=a"), 2,
          "cannot be used together"),
         (("experiment.toml", "-s", "codex"), 2, "-s describes an arm, which experiment.toml does"),
@@ -804,7 +804,7 @@ def test_a_size_in_the_file_is_named_by_its_line(ab: Ab, project: Project) -> No
 
 
 def test_status_from_another_folder_and_of_a_damaged_verdict(ab: Ab, project: Project) -> None:
-    assert ab(project.experiment(SKILL_ARMS, k=1), "--limit", 2).code == 0
+    assert ab(project.experiment(SKILL_ARMS, top="limit = 2", k=1)).code == 0
     below = project.folder / "below"
     below.mkdir()
     command = [sys.executable, "-m", "assay", "ab", "status", "-o", "../experiments", "--check"]
