@@ -44,6 +44,7 @@ WRITERS |= {"schemas": ["schemas", "--json"], "schemas list": ["schemas"]}
 WRITERS |= {"schemas name": ["schemas", "CaptureResult"], "plan json": ["plan", "--rate", "0.5"]}
 ARE_NOT_DATA = {
     ("trigger", "skill_dir"),  # a folder
+    ("trigger", "--compare"),  # may be a folder
     ("ab", "source"),  # is read again by the command that continues the run
     ("view", "--labels"),  # grows while the page is open, so it must be a file
 }

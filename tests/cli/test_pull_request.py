@@ -187,7 +187,7 @@ def test_the_comment_says_what_the_sequential_gate_says(
     sign: str,
     words: str,
 ) -> None:
-    main = write("m", [_trials(f"p{n}", *[n > 0] * 4) for n in range(60)])
+    main = write("m", [_trials(f"p{n}", *[n > 0] * 4) for n in range(40)])
     new = write("n", [_trials(f"p{n}", n > n_failed) for n in range(40)])
     runs = f"main:{main}", f"new:{new}", "--sequential", "--margin", margin
     gate = assay("compare", *runs, "--fail-on", "regression", "-f", "table")

@@ -52,7 +52,8 @@ def test_what_is_common_stands_once_and_lists_of_an_arm_are_added(folder: Path) 
     assert (control.model, arm.model) == ("sonnet", "sonnet")
     common, relnotes = (str(folder / "skills" / name) for name in ("common", "relnotes"))
     assert (control.skills, arm.skills) == ([common], [common, relnotes])
-    assert differences(control, arm) == [Difference(kind="skill", value=relnotes)]
+    names = {common: "common", relnotes: "relnotes"}
+    assert differences(control, arm, names) == [Difference(kind="skill", value=relnotes)]
 
 
 def test_an_arm_replaces_single_values_and_any_way_to_name_an_agent(folder: Path) -> None:
@@ -60,7 +61,7 @@ def test_an_arm_replaces_single_values_and_any_way_to_name_an_agent(folder: Path
     found = read_experiment(write(folder, text))
     other = found.resolved("other")
     assert (other.agent, other.simple, other.model) == (None, "echo {}", "opus")
-    words = [one.words for one in differences(found.resolved("control"), other)]
+    words = [one.words for one in differences(found.resolved("control"), other, {})]
     assert words == ["agent echo {} (control: claude)", "model opus (control: sonnet)"]
 
 
