@@ -130,7 +130,7 @@ def test_a_run_that_measured_nothing_says_so(
     for words in (("replay", "latest", "ky01"), ("export", "recording", "--games", "ky01")):
         code, said = arc(*words)
         assert code == 1
-        assert "was not measured: world: the game did not start" in said
+        assert "was not measured: environment failed: the game did not start" in said
     assert "no game of it was measured" in arc("replay", "latest", "zz99")[1]
 
 

@@ -386,7 +386,8 @@ def test_session_files_are_kept(assay: Callable, shell_agent: Callable, prompts:
     words = ("-s", schema, "--workspace-dir", "w", "--raw-dir", "raw", "--sandbox")
     row = assay("capture", path, *words, "-o", "out.jsonl")
     assert row.code == 0, row
-    assert (Path(path).parent / "raw/prompt-p0/files/sessions/s.log").read_text() == "kept\n"
+    kept = assay("raw", "p0", "out.jsonl", "--stream", "files/sessions/s.log")
+    assert kept.stdout == "kept\n", kept
 
 
 def test_the_word_after_it_is_not_its_value(
