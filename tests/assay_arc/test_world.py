@@ -277,7 +277,7 @@ def test_a_player_that_ends_the_game_and_goes_has_the_score_it_had(tmp_path, mon
     assert (result["stopReason"], result["steps"], result["won"]) == ("game_killed", 3, False)
     graded = grade_capture(spec, capture, ArcBenchmark().graders())
     assert graded.score.pass_ is False
-    assert "game_killed" in graded.score.reasoning
+    assert "game killed" in graded.score.reasoning
 
 
 FAKE_GEMINI = """#!/bin/sh

@@ -231,7 +231,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
     "a wrong grader": ("grade", "rows.jsonl", "-g", EVIL),
 }
-NO_DATA = {"demo", "init", "mock-model", "skills"}
+NO_DATA = {"ab", "demo", "init", "mock-model", "skills", "trigger"}
 """Commands that print nothing from a file."""
 
 

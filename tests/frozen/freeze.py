@@ -322,7 +322,10 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r'"key":"[0-9a-f]{10}"', '"key":"<key>"'),
         (rf'"changed":{NUMBER}', '"changed":<time>'),
     ],
-    "port": [(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>")],
+    "port": [
+        (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
+        (rf'"now":{NUMBER}', '"now":<time>'),  # of the viewer's clock
+    ],
     "python": [(r"\b3\.\d+\.\d+\b", "<python>")],
 }
 IDENTITY = [

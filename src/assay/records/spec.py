@@ -59,14 +59,19 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of the prompt file."""
     expect: Expect | None = None
     """What the trial must show; becomes graders."""
-    setup: str | None = None
-    """Shell command line that is run in the workspace before the agent starts."""
+    setup: Any = None
+    """Shell command line that is run in the workspace before the agent starts. A row of results,
+    which may be run again, has an object there: what its agent had."""
     files: dict[str, str] = {}
     """Text files to write into the workspace, by their path there."""
     workspace: str | None = None
     """Folder that is copied into the workspace, in place of --workspace-template."""
     tags: Texts = []
     """Labels to filter by."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.setup, dict):
+            msgspec.structs.force_setattr(self, "setup", None)
 
     @property
     def needs_workspace(self) -> bool:
@@ -109,8 +114,9 @@ def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
     places[prompt.id] = place
 
 
-ROW_FIELDS = ("graders", "expect", "setup", "files", "workspace", "tags")
-"""Fields of a prompt that its results have as well, for `assay grade` and for the reader."""
+ROW_FIELDS = ("graders", "expect", "files", "workspace", "tags")
+"""Fields of a prompt that its results have as well, for `assay grade` and for the reader. Not
+`setup`: in results this is what the agent had."""
 
 
 def row_fields(prompt: Prompt) -> dict[str, Any]:
@@ -120,6 +126,9 @@ def row_fields(prompt: Prompt) -> dict[str, Any]:
 
 
 def _check_own(prompt: Prompt, place: str) -> None:
+    if not isinstance(prompt.setup, str | None):
+        msg = f'{place}: "setup" must be text, a command line'
+        raise InputError(msg)
     for name in ("setup", "workspace"):
         if getattr(prompt, name) is not None and not getattr(prompt, name).strip():
             msg = f'{place}: "{name}" is empty; leave it out'
