@@ -177,7 +177,7 @@ def test_a_program_that_does_not_speak_the_protocol(
 ) -> None:
     done = assay("capture", prompts("a", "b"), *program)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("All 2 trials")]
-    assert line.startswith("All 2 trials failed alike, agent_crash: ")
+    assert line.startswith("All 2 trials failed alike, agent crashed: ")
     assert reason in line
     assert "--simple 'PROGRAM {}'" in done.stderr
     assert all("answered" not in row["failure"] for row in done.rows)
