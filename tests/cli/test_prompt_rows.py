@@ -222,7 +222,7 @@ def test_a_set_up_runs_in_the_sandbox(assay, shell_agent, prompts, tmp_path) -> 
         ({"files": ["a"]}, '"files" must be an object, not a list'),
         ({"workspace": "missing"}, '"workspace": '),
         ({"setup": " "}, '"setup" is empty'),
-        ({"setup": ["ls"]}, '"setup" must be text, a command line'),
+        ({"setup": ["ls"]}, '"setup" must be text or an object, not a list'),
         ({"graders": "contains"}, '"graders" must be a list, not text'),
         ({"graders": ["contains:x", "nope.py"]}, '"graders[1]": Grader not found'),
         (

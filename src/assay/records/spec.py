@@ -59,7 +59,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of the prompt file."""
     expect: Expect | None = None
     """What the trial must show; becomes graders."""
-    setup: Any = None
+    setup: str | dict[str, Any] | None = None
     """Shell command line that is run in the workspace before the agent starts. A row of results,
     which may be run again, has an object there: what its agent had."""
     files: dict[str, str] = {}
@@ -126,9 +126,6 @@ def row_fields(prompt: Prompt) -> dict[str, Any]:
 
 
 def _check_own(prompt: Prompt, place: str) -> None:
-    if not isinstance(prompt.setup, str | None):
-        msg = f'{place}: "setup" must be text, a command line'
-        raise InputError(msg)
     for name in ("setup", "workspace"):
         if getattr(prompt, name) is not None and not getattr(prompt, name).strip():
             msg = f'{place}: "{name}" is empty; leave it out'

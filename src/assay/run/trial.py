@@ -136,7 +136,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
         conversation.repetitive = getattr(world, "repetitive", False)
         conversation.trace, conversation.until = listeners.trace, listeners.until
-        if spec.prompt.setup:
+        if isinstance(spec.prompt.setup, str):
             with _blaming_the_world, _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
         before = _snapshot(spec, workspace)
