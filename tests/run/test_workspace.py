@@ -169,8 +169,14 @@ def test_a_template_that_changes_during_the_run_changes_no_trial(
 
 
 def test_an_agent_that_finds_our_copy_of_the_template_stops_the_run_and_fools_nobody(
-    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # the copies of this run alone
     template = tmp_path / "template"
     template.mkdir()
     (template / "task").write_text("easy")

@@ -263,6 +263,13 @@ def concurrency_option(text: str) -> Decorator:
     )
 
 
+def repeats_option(text: str) -> Decorator:
+    """The option -k; the help text says what is run N times."""
+    return click.option(
+        "-k", "--k", "k", type=click.IntRange(min=1), default=5, metavar="N", help=text
+    )
+
+
 def filter_option(text: str) -> Decorator:
     """The option --filter; the help text says what is done with what matches."""
     return click.option(

@@ -16,9 +16,10 @@ from assay.cli.parameters import debug_option, help_option, output_option, overw
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.errors import UsageError
-from assay.records.files import temporary_folder
+from assay.records.files import copy_stream, temporary_folder
 from assay.records.text import visible_line
 from assay.report.query import Database, open_database
+from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60
@@ -116,7 +117,7 @@ def _write(database: Database, sql: str, style: str, out: BinaryIO) -> None:
         text = io.TextIOWrapper(out, encoding="utf-8", newline="")
         writer = csv.writer(text)
         writer.writerow(names)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        writer.writerows([csv_cell(value) for value in row] for row in rows)
         text.detach()
     else:
         _write_table(names, rows, out)
@@ -132,8 +133,7 @@ def _write_parquet(database: Database, sql: str, out: BinaryIO) -> None:
         made = Path(folder, "rows.parquet")
         database.write(sql, made, "FORMAT parquet, COMPRESSION zstd")
         with made.open("rb") as file:
-            while block := file.read(1 << 20):
-                out.write(block)
+            copy_stream(file, out)
 
 
 def _write_jsonl(
@@ -163,16 +163,9 @@ def _write_table(names: list[str], rows: Iterator[tuple[Any, ...]], out: BinaryI
 
 
 def _cells(row: tuple[Any, ...]) -> list[str]:
-    return [_short(visible_line(str(_cell(value)))) for value in row]
+    texts = ("" if value is None else str(csv_cell(value)) for value in row)
+    return [_short(visible_line(text)) for text in texts]
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _WIDEST_CELL else f"{text[: _WIDEST_CELL - 1]}…"
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value

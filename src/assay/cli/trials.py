@@ -20,7 +20,14 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink, refuse_inputs
-from assay.cli.parameters import InFile, Number, WithProgram, help_option, stdin_option
+from assay.cli.parameters import (
+    InFile,
+    Number,
+    WithProgram,
+    help_option,
+    repeats_option,
+    stdin_option,
+)
 from assay.cli.progress import Progress
 from assay.pipeline.batch import run_batch
 from assay.pipeline.trials import TrialRows
@@ -51,15 +58,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
 )
 @click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")
 @with_options(agent_options, text_agent_options, output_options, grader_options, regrade_options)
-@click.option(
-    "-k",
-    "--k",
-    "k",
-    type=click.IntRange(min=1),
-    default=5,
-    metavar="N",
-    help="Run each prompt N times; with --until decided, at most N times. Default: 5.",
-)
+@repeats_option("Run each prompt N times; with --until decided, at most N times. Default: 5.")
 @click.option(
     "--until",
     type=click.Choice(["decided"]),

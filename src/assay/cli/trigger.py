@@ -23,7 +23,14 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import echo_folded, open_sink, open_stdout, refuse_inputs, whole_output
-from assay.cli.parameters import InFile, WithSandbox, help_option, margin_option, seed_option
+from assay.cli.parameters import (
+    InFile,
+    WithSandbox,
+    help_option,
+    margin_option,
+    repeats_option,
+    seed_option,
+)
 from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
 from assay.pipeline.batch import run_batch
@@ -116,15 +123,7 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
     "by commas. Default: claude.",
 )
 @with_options(leave_out(agent_options, "schema"))
-@click.option(
-    "-k",
-    "--k",
-    "k",
-    type=click.IntRange(min=1),
-    default=5,
-    metavar="N",
-    help="Run each case N times. Default: 5.",
-)
+@repeats_option("Run each case N times. Default: 5.")
 @click.option(
     "--with",
     "others",

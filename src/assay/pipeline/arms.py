@@ -3,7 +3,7 @@ earlier runs that need not be run again."""
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -107,7 +107,7 @@ class EarlierTrials:
             wanted.setdefault(spec.hash, set()).add(spec.number)
         found: dict[tuple[str, int], TrialEntry] = {}
         for file in self._files():
-            for spec_hash, entry in _finished_in(file, wanted.keys()):
+            for spec_hash, _, entry in _entries(file, wanted.keys()):
                 key = spec_hash, entry.trial_num
                 if entry.trial_num in wanted[spec_hash] and key not in found and _counts(entry):
                     found[key] = self._moved(entry, file)
@@ -133,27 +133,6 @@ class _RowView(msgspec.Struct, rename="camel"):
     spec_hash: str = ""
 
 
-def _finished_in(file: Path, wanted: Iterable[str]) -> Iterator[tuple[str, TrialEntry]]:
-    """Yield the trials of a file that were made from what is wanted; a torn line has none."""
-    hashes, view = set(wanted), msgspec.json.Decoder(_RowView)
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            if view.decode(line).spec_hash not in hashes:
-                continue
-            if file.suffix == ".partial":
-                done = msgspec.json.decode(line, type=FinishedTrial)
-                yield done.spec_hash, done.entry
-                continue
-            row = msgspec.json.decode(line, type=TrialResult)
-        except UNREADABLE:
-            continue
-        yield from ((row.spec_hash or "", entry) for entry in row.trials)
-
-
 def _counts(entry: TrialEntry) -> bool:
     """Whether a trial measured the agent and was graded."""
     failed = entry.failure is not UNSET and entry.failure.cause.measures_agent
@@ -164,23 +143,32 @@ def entries_in(output: Path) -> list[tuple[str, TrialEntry]]:
     """Return prompt and trial of everything in the journal of an arm, finished prompts or not."""
     found: dict[tuple[str, int], tuple[str, TrialEntry]] = {}
     for file in (output.with_name(f"{output.name}.partial"), output):
-        for row_id, entry in _entries(file):
+        for _, row_id, entry in _entries(file):
             found[row_id, entry.trial_num] = row_id, entry
     return list(found.values())
 
 
-def _entries(file: Path) -> Iterator[tuple[str, TrialEntry]]:
+def _entries(
+    file: Path, wanted: Collection[str] | None = None
+) -> Iterator[tuple[str, str, TrialEntry]]:
+    """Yield the trials of a file, with their spec hash and prompt; a torn line has none.
+
+    With wanted, only those with one of these hashes: other lines are hardly read.
+    """
+    view = msgspec.json.Decoder(_RowView)
     try:
         lines = file.read_bytes().splitlines()
     except OSError:
         return
     for line in lines:
         try:
+            if wanted is not None and view.decode(line).spec_hash not in wanted:
+                continue
             if file.suffix == ".partial":
                 done = msgspec.json.decode(line, type=FinishedTrial)
-                yield done.id, done.entry
+                yield done.spec_hash, done.id, done.entry
                 continue
             row = msgspec.json.decode(line, type=TrialResult)
         except UNREADABLE:
             continue
-        yield from ((row.id, entry) for entry in row.trials)
+        yield from ((row.spec_hash or "", row.id, entry) for entry in row.trials)

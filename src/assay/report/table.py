@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from assay.errors import PluginError
 from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall
-from assay.records.files import named_temporary_file, temporary_folder
+from assay.records.files import copy_stream, named_temporary_file, temporary_folder
 from assay.records.trials import FinishedTrialRow
 
 COLUMNS = {
@@ -113,11 +113,12 @@ def _write_csv(rows: Iterable[TableRow], out: BinaryIO) -> None:
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([_cell(row[name]) for name in COLUMNS])
+        writer.writerow([csv_cell(row[name]) for name in COLUMNS])
     text.detach()
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
+    """Return a value as it is written to CSV: true and false as in JSON."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -137,8 +138,7 @@ def _write_parquet(rows: Iterable[TableRow], out: BinaryIO) -> None:
                 {"source": lines.name},
             )
         with target.open("rb") as made:
-            while block := made.read(1 << 20):
-                out.write(block)
+            copy_stream(made, out)
 
 
 def duckdb_module(purpose: str = "SQL", instead: str = "") -> Any:

@@ -26,7 +26,7 @@ from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
-    from assay.run.confinement import Confinement
+    from assay.run.confinement import Confinement, Enclosed
 
 
 _SETUP_BYTES = 2000
@@ -113,6 +113,27 @@ class Conversation:
             if self._process is not None or self._left_processes:
                 self.close()
 
+    def _launch(
+        self,
+        command: Command,
+        env: Mapping[str, str],
+        enclosed: "Enclosed | None",
+        fds: tuple[int, int],
+        **more: Any,
+    ) -> Launch:
+        """Return what to start, with these two files as stdout and stderr."""
+        return Launch(
+            argv=enclosed.argv if enclosed else command.argv,
+            cwd=self._places.workspace,
+            env=enclosed.env if enclosed else env,
+            pass_fds=enclosed.pass_fds if enclosed else (),
+            wrapped=enclosed is not None and enclosed.wrapped,
+            spared=enclosed is not None and enclosed.spared,
+            stdout=fds[0],
+            stderr=fds[1],
+            **more,
+        )
+
     def set_up(self, command_line: str, confinement: "Confinement | None") -> None:
         """Run the prompt's own command line in the workspace, as the agent would be run.
 
@@ -123,16 +144,8 @@ class Conversation:
         env = self._environment(command)
         enclosed = confinement.enclose(command, env, talk=False) if confinement else None
         with temporary_file() as out:
-            launch = Launch(
-                argv=enclosed.argv if enclosed else command.argv,
-                cwd=self._places.workspace,
-                env=enclosed.env if enclosed else env,
-                pass_fds=enclosed.pass_fds if enclosed else (),
-                wrapped=enclosed is not None and enclosed.wrapped,
-                spared=enclosed is not None and enclosed.spared,
-                stdout=out.fileno(),
-                stderr=out.fileno(),
-            )
+            fds = out.fileno(), out.fileno()
+            launch = self._launch(command, env, enclosed, fds)
             process = Process(launch, self._mark)
             if confinement is not None:
                 confinement.started()
@@ -277,18 +290,8 @@ class Conversation:
             self.trace.started(self._spec, masked, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
-        launch = Launch(
-            argv=enclosed.argv if enclosed else command.argv,
-            cwd=self._places.workspace,
-            env=enclosed.env if enclosed else env,
-            pass_fds=enclosed.pass_fds if enclosed else (),
-            wrapped=enclosed is not None and enclosed.wrapped,
-            spared=enclosed is not None and enclosed.spared,
-            stdout=streams.out_fd,
-            stderr=streams.err_fd,
-            stdin=stdin,
-            talk=talk,
-        )
+        fds = streams.out_fd, streams.err_fd
+        launch = self._launch(command, env, enclosed, fds, stdin=stdin, talk=talk)
         try:
             self._process = Process(launch, self._mark)
         except AssayError:

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from assay.stats.distributions import Floats, Ints, f_tail, t_cdf
+from assay.stats.paired import cluster_sums
 
 _ALPHA = 0.01
 """Small, because no gate is judged against a baseline that drifts."""
@@ -83,7 +84,7 @@ def _trend(
     information = float((measured * centred**2).sum())
     if information <= 0.0:
         return None, None
-    units = _unit_sums(excess @ times, clusters)
+    units = cluster_sums(excess @ times, clusters)
     return float(units.sum()) / information, _self_normalised_p(units)
 
 
@@ -104,7 +105,7 @@ def _heterogeneity(excess: Floats, clusters: Ints | None) -> float | None:
 
 def _periods(excess: Floats, clusters: Ints | None) -> Floats | None:
     """Add up neighbouring builds, and the prompts of a cluster; one period is left out."""
-    units = np.stack([_unit_sums(column, clusters) for column in excess.T], axis=1)
+    units = np.stack([cluster_sums(column, clusters) for column in excess.T], axis=1)
     # What always passes or always fails says nothing, and must not pass for a large sample.
     units = units[np.abs(units).max(axis=1) > _TIE]
     n_periods = min(excess.shape[1], _MOST_PERIODS, len(units) // _PROMPTS_PER_PERIOD)
@@ -113,13 +114,6 @@ def _periods(excess: Floats, clusters: Ints | None) -> Floats | None:
     groups = np.array_split(np.arange(excess.shape[1]), n_periods)
     periods: Floats = np.stack([units[:, some].sum(axis=1) for some in groups[:-1]], axis=1)
     return periods
-
-
-def _unit_sums(values: Floats, clusters: Ints | None) -> Floats:
-    if clusters is None:
-        return values
-    _, where = np.unique(clusters, return_inverse=True)
-    return np.bincount(where, weights=values)
 
 
 def _self_normalised_p(units: Floats) -> float:

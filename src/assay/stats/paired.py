@@ -179,7 +179,7 @@ def compare_rates(
     elif (n_a != n_b).any():
         test = studentised_test(units, pseudo_size_of_rates(k))
     else:
-        test = flip_test(_cluster_sums(b - a, groups), seed=seed)
+        test = flip_test(cluster_sums(b - a, groups), seed=seed)
     interval, variance = paired_interval(units, pseudo_size_of_rates(k), level)
     reach = smallest_difference(variance, int(units.size), n_trials=k, alpha=1.0 - level)
     numbers = _Numbers(
@@ -243,7 +243,7 @@ def compare_scores(
     interval, variance = score_difference_interval(units, level)
     reach = smallest_difference(variance, int(units.size), alpha=1.0 - level)
     if equal_trials:
-        test = flip_test(_cluster_sums(d, groups), seed=seed)
+        test = flip_test(cluster_sums(d, groups), seed=seed)
     else:
         test = studentised_test(units, pseudo_size_of_scores(d))
     effects = (standardised_difference(d, level),)
@@ -259,18 +259,19 @@ def cluster_differences(differences: Floats, clusters: Ints | None) -> Floats:
     """
     if clusters is None:
         return differences
-    sums, sizes = _cluster_sums(differences, clusters), np.unique(clusters, return_counts=True)[1]
+    sums, sizes = cluster_sums(differences, clusters), np.unique(clusters, return_counts=True)[1]
     mean = float(differences.mean())
     units: Floats = mean + (sums - mean * sizes) * (sizes.size / differences.size)
     return units
 
 
-def _cluster_sums(differences: Floats, clusters: Ints | None) -> Floats:
-    """Return the sum of each cluster, whose sign is a coin toss where both agents are the same."""
+def cluster_sums(values: Floats, clusters: Ints | None) -> Floats:
+    """Return the sum of each cluster. Of differences between agents that are the same, its sign is
+    a coin toss."""
     if clusters is None:
-        return differences
+        return values
     _, where = np.unique(clusters, return_inverse=True)
-    return np.bincount(where, weights=differences)
+    return np.bincount(where, weights=values)
 
 
 def studentised_test(differences: Floats, pseudo_size: float) -> PermutationTest:

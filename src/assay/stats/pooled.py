@@ -6,6 +6,7 @@ import numpy as np
 from assay.stats.distributions import Floats, Ints, as_tallies
 from assay.stats.planning import Difficulty, split_rate_variance
 from assay.stats.sequential import SequentialOutcome, decide_gate, look_at_rates, smallest_margin
+from assay.stats.verdict import describe_chances
 
 _ASSUMED_ICC = 0.5
 _ICCS = (0.05, 0.95)
@@ -97,11 +98,9 @@ def simulate_pooled_gate(
     passes, fails = good.count("pass") / n_repeats, bad.count("fail") / n_repeats
     stopped = 1.0 - bad.count("pass") / n_repeats
     most = int(fresh.sum())
+    chances = describe_chances("regression", difference, passes, fails, stopped)
     words = (
-        f"of 100 builds of an unchanged agent, {100 * passes:.0f} pass; of 100 builds of one that "
-        f"is worse by {difference:g}, {100 * stopped:.0f} are stopped, {100 * fails:.0f} of them "
-        "because the gate fails and the others because it cannot be judged; that takes "
-        f"{good_trials:.0f} and {bad_trials:.0f} of {most} trials on average"
+        f"{chances}; that takes {good_trials:.0f} and {bad_trials:.0f} of {most} trials on average"
     )
     return PooledChances(
         n_prompts=int(fresh.size),

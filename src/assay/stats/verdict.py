@@ -271,7 +271,7 @@ def simulate_gate(
         good_passes=passes,
         bad_fails=fails,
         bad_stopped=stopped,
-        words=_describe_chances(gate, difference, passes, fails, stopped),
+        words=describe_chances(gate, difference, passes, fails, stopped),
         prompts_for_80=_prompts_for_80(
             gate, difficulty, size[1], (margin, difference, alpha), n_repeats
         ),
@@ -306,9 +306,10 @@ def _simulated(
     return passes, fails, stopped
 
 
-def _describe_chances(
+def describe_chances(
     gate: GateName, difference: float, passes: float, fails: float, stopped: float
 ) -> str:
+    """Say how often a gate passes a good build and stops a bad one."""
     good, bad = "an unchanged agent", f"one that is worse by {difference:g}"
     if gate == "not-better":
         good, bad = f"an agent that is better by {difference:g}", "an unchanged one"

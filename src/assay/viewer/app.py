@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +288,21 @@ def serve(
         server_header=False,
         ws="none",
     )
-    # The socket is listening already: a browser that is opened now waits in its queue.
-    ready(f"http://{HOST}:{bound}/{token}/")
+    server = _Server(config, partial(ready, f"http://{HOST}:{bound}/{token}/"))
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Says that it is ready once it listens and Ctrl-C stops it.
+
+    Before that, a Ctrl-C could be lost: Python ignores one that arrives in a callback of an import.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
