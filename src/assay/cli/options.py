@@ -608,6 +608,7 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         container=options.container or "",
         env_names=tuple(options.env_names),
         raw_dir=str(raw.resolve()) if raw else None,
+        pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
         ours=_written(output, raw),
     )

@@ -362,17 +362,18 @@ _KEYS = msgspec.json.Decoder(RowKey)
 
 
 def kept_raw(output: Path) -> Iterator[str]:
-    """Yield the names of the folders with raw streams that the rows of an output name."""
+    """Yield the names of the raw streams that the rows of an output name."""
     if not output.is_file():
         return
     with contextlib.suppress(InputError), open_rows(output) as file:  # it may be anything
         for row in file.rows(msgspec.json.Decoder(_RawView)):
             for entry in (row, *row.trials):
-                yield Path(entry.raw).name
+                yield from (Path(each.raw).name for each in (entry, *entry.retried))
 
 
 class _RawView(msgspec.Struct, gc=False):
     raw: str = ""
+    retried: list["_RawView"] = []
     trials: list["_RawView"] = []
 
 

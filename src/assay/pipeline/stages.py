@@ -53,7 +53,9 @@ class CaptureTrial(msgspec.Struct, frozen=True):
                 on_attempt_step(None)
             with recorded(attempt, on_attempt_step, self.trace) as recording:
                 captured = _read(attempt, recording)
-            attempt = _next_attempt(attempt, captured.failure or None, self.retries)
+            attempt = _next_attempt(
+                attempt, captured.failure or None, self.retries, recording.raw
+            )
         return grade_capture(spec, captured, self.graders) if self.graders else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
@@ -82,7 +84,7 @@ class RunTrial(msgspec.Struct, frozen=True):
                 raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
                 failure = _read(attempt, recording).failure or None if self.retries else None
-            attempt = _next_attempt(attempt, failure, self.retries)
+            attempt = _next_attempt(attempt, failure, self.retries, recording.raw)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
     def lost(self, spec: TrialSpec, why: str) -> RawOutput:
@@ -100,13 +102,16 @@ def _text_agent(spec: TrialSpec) -> str | None:
     return adapter.name if getattr(adapter, "plain_text", False) else None
 
 
-def _next_attempt(spec: TrialSpec, failure: Failure | None, retries: int) -> TrialSpec | None:
+def _next_attempt(
+    spec: TrialSpec, failure: Failure | None, retries: int, raw: str | None
+) -> TrialSpec | None:
     """Wait and return another attempt if the failure does not measure the agent, else None."""
     tried = len(spec.retried)
     if failure is None or failure.cause.measures_agent or tried >= retries:
         return None
     # Exponential backoff: these failures are mostly the provider's.
     pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+    failure = msgspec.structs.replace(failure, raw=raw or "")
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
 

@@ -94,6 +94,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     answered: bool = False
     """The agent ended by itself with an answer (only its ending was unclean): still graded."""
+    raw: str = ""
+    """Where the raw streams of this attempt are, if it is one of the earlier ones in `retried`."""
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
@@ -264,7 +266,8 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     stderr: str | UnsetType = UNSET
     """The end of the agent's standard error; all of it is in raw."""
     raw: str | UnsetType = UNSET
-    """Folder of the raw streams, relative to the folder of this file."""
+    """Where the raw streams are, relative to the folder of this file: SEGMENT@OFFSET, or a folder
+    (see `assay raw`)."""
     cwd: str | UnsetType = UNSET
     """The folder that the agent worked in; graders look at it, also later."""
     changes: WorkspaceChanges | UnsetType = UNSET

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
+from assay.records.raw_streams import SESSION_FILES, kept_streams
 from assay.records.spec import Prompt
 
 
@@ -179,7 +180,7 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
     failure = row.failure or None
     if failure is None and row.error:
         failure = Failure(cause=Cause.HARNESS, message=row.error)
-    kept = base / row.raw / "files" if row.raw else _unpack(row.files or {}, scratch)
+    kept = _session_files(row, base, scratch)
     return Recording(
         start_ms=round(row.timing.start),
         end_ms=round(row.timing.end),
@@ -202,14 +203,28 @@ def _pack(kept: Path) -> dict[str, str]:
     return {str(f.relative_to(kept)): b64encode(f.read_bytes()).decode() for f in files}
 
 
-def _unpack(files: dict[str, str], folder: Path) -> Path:
-    """Write the files of a row; a name that leads out of the folder is not written."""
-    for name, text in files.items():
+def _session_files(row: RawOutput, base: Path, scratch: Path) -> Path:
+    """Return the folder with the agent's session files; one that does not exist if there are none."""
+    if not row.raw:
+        return _write_files(((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch)
+    place = base / row.raw
+    folder = place / SESSION_FILES
+    if folder.is_dir():
+        return folder
+    own = ((s.name, s.read()) for s in kept_streams(place) if s.is_session_file)
+    return _write_files(own, scratch) / SESSION_FILES
+
+
+def _write_files(files: Iterable[tuple[str, bytes]], folder: Path) -> Path:
+    """Write files; a name that leads out of the folder is not written."""
+    written = folder / "none"  # which does not exist: nothing was kept
+    for name, data in files:
+        written = folder
         path = (folder / name).resolve()
         if path.is_relative_to(folder.resolve()):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b64decode(text))
-    return folder if files else folder / "none"  # which does not exist: nothing was kept
+            path.write_bytes(data)
+    return written
 
 
 def _turns(row: RawOutput) -> Iterator[Turn]:

@@ -99,6 +99,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Image of a container to run the agent in; it is isolated then."""
     raw_dir: str | None = None
     """Parent of the raw streams; None keeps them only while the trial runs."""
+    pack_raw: bool = False
+    """Whether small raw streams of many trials share a file; otherwise each trial has a folder."""
     raw_prefix: str = ""
     """The same, as the rows of the output name it: relative to the output's folder."""
     snapshot: bool = False

@@ -1,8 +1,9 @@
-"""The raw streams of a trial: files without a name while the agent runs, in a folder afterwards.
+"""The raw streams of a trial: files without a name while the agent runs, kept when it has ended.
 
 An agent runs with our rights and can find out where its stdout is. What has no name cannot be
-replaced by a link, a folder or a FIFO; the folder is made only when all its processes have ended,
-and everything is put into it below open directory handles, so that no link is followed.
+replaced by a link, a folder or a FIFO. When all processes of the trial have ended, small streams are
+appended to a segment (see segment.py), large ones get names in a folder; both below open directory
+handles, so that no link is followed.
 """
 
 import contextlib
@@ -25,21 +26,27 @@ from assay.records.files import (
     temporary_place,
     write_all,
 )
+from assay.records.raw_streams import SESSION_FILES, segment_of
+from assay.run.segment import SegmentWriter, remove_segments
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _STARTED_NS = time.time_ns()
 _OURS = re.compile(r"\d+\.(in|out|err)|files|game\.jsonl")
-SESSION_FILES = "files"
-"""The folder among the raw streams with the agent's own session files."""
+_PACKED_BYTES = 256 * 1024
+"""Most that the streams of a trial may have together to be packed."""
 
 
 class RawStreams:
     """The raw streams of one trial."""
 
-    def __init__(self, parent: str | None) -> None:
-        """Parent is where the trial's folder will be; None when streams are not kept."""
+    def __init__(self, parent: str | None, run: str | None = None) -> None:
+        """Parent is where the streams will be; None when they are not kept.
+
+        With the token of the run, small ones are packed with those of its other trials.
+        """
         self._parent = parent
+        self._run = run
         self._fds: dict[str, int] = {}
         self._lent: list[int] = []
         self._temporary = contextlib.ExitStack()
@@ -97,6 +104,7 @@ class RawStreams:
 
     def add(self, name: str, path: Path) -> None:
         """Keep a file of ours that is about to be removed; a link is not followed."""
+        self._run = None  # what a world keeps is looked for in a folder
         self._fds[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def path(self, name: str) -> str:
@@ -123,27 +131,48 @@ class RawStreams:
         return any(name.startswith(f"{SESSION_FILES}/") for name in self._fds)
 
     def keep(self, folder: str) -> tuple[str | None, Path | None, list[str]]:
-        """Put all files into a folder of this name.
+        """Put all files into a folder of this name, or pack them if they are small.
 
-        Return the name it got in the end, the folder with the agent's session files, if any, and
-        warnings: another name is taken when something stands under this one already.
+        Return the name by which they are found, a folder with the agent's session files, if any,
+        and warnings: another name is taken when something stands under this one already.
         """
         parent = self._parent
-        if parent is None:
-            if not self.has_session_files:
-                return None, None, []
-            parent = self._temporary.enter_context(temporary_folder("assay-"))
         try:
-            if self._parent is None:
-                with _opened(parent) as handle:
-                    name, warnings = self._put_into(folder, handle)
-            else:
-                name, warnings = _below(parent, partial(self._put_into, folder))
+            if parent is None:
+                return None, self._lent_session_files(folder), []
+            if (small := self._small()) is not None:
+                name, warnings = _below(parent, partial(self._pack, folder, small))
+                return name, self._lent_session_files(folder), warnings
+            name, warnings = _below(parent, partial(self._put_into, folder))
         except OSError as error:
             msg = f"cannot write raw streams to {parent}: {error.strerror}"
             raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
         session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
         return name, session_files, warnings
+
+    def _lent_session_files(self, folder: str) -> Path | None:
+        """Return a folder with the agent's session files that lasts as long as this object."""
+        if not self.has_session_files:
+            return None
+        parent = self._temporary.enter_context(temporary_folder("assay-"))
+        with _opened(parent) as handle:
+            name, _ = self._put_into(folder, handle)
+        return Path(parent, name, SESSION_FILES)
+
+    def _small(self) -> dict[str, bytes] | None:
+        """Return all streams if they are to be packed and small enough."""
+        if self._run is None:
+            return None
+        sizes = {name: os.fstat(fd).st_size for name, fd in self._fds.items()}
+        if sum(sizes.values()) > _PACKED_BYTES:
+            return None
+        return {name: os.pread(fd, sizes[name], 0) for name, fd in self._fds.items()}
+
+    def _pack(
+        self, trial: str, streams: dict[str, bytes], parent: int
+    ) -> tuple[str, list[str]]:
+        assert self._run is not None
+        return _writer(self._parent or "", self._run).append(trial, streams, parent)
 
     def _put_into(self, folder: str, parent: int) -> tuple[str, list[str]]:
         name = _new_folder(folder, parent)
@@ -175,7 +204,16 @@ def make_raw_dir(path: str) -> None:
 
 
 _handles: dict[str, int] = {}
+_writers: dict[tuple[str, str], SegmentWriter] = {}
 _handles_lock = threading.Lock()
+
+
+def _writer(parent: str, run: str) -> SegmentWriter:
+    found = _writers.get((parent, run))
+    if found is None:
+        with _handles_lock:
+            found = _writers.setdefault((parent, run), SegmentWriter(run))
+    return found
 
 
 def _below[T](parent: str, do: Callable[[int], T]) -> T:
@@ -221,7 +259,9 @@ def _is_new(name: str, parent: int) -> bool:
 
 
 def remove_kept(raw_dir: str, names: Iterable[str]) -> None:
-    """Remove folders of earlier trials, unless they hold anything that is not ours."""
+    """Remove what rows name: segments, and folders unless they hold anything that is not ours."""
+    names = list(names)
+    remove_segments(raw_dir, filter(None, map(segment_of, names)))
     for name in names:
         folder = Path(raw_dir, name)
         if "/" not in name and not folder.is_symlink() and folder.is_dir():

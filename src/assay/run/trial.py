@@ -43,7 +43,8 @@ def recorded(
     Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
     and OutOfResources or OutputError when the run cannot go on.
     """
-    with RawStreams(spec.surroundings.raw_dir) as raw:
+    around = spec.surroundings
+    with RawStreams(around.raw_dir, spec.run_token if around.pack_raw else None) as raw:
         yield _record(spec, raw, on_step, trace)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from assay.errors import OutputError
 from assay.records.files import copy_folder, remove_folder, temporary_place
+from assay.records.raw_streams import SESSION_FILES
 from assay.records.spec import TrialSpec
-from assay.run.raw import SESSION_FILES, RawStreams
+from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets
 
 _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")

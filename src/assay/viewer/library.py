@@ -13,6 +13,7 @@ import msgspec
 
 from assay.compare.columns import detect_kind
 from assay.errors import InputError
+from assay.records.raw_streams import KeptStream, kept_streams
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
@@ -200,24 +201,19 @@ def _is_log(path: Path) -> bool:
 
 
 def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[dict[str, Any]]:
-    """Read the raw streams of a trial, turn by turn; of long ones the beginning."""
-    folder = _inside(base, entry.get("raw"))
-    if folder is None or not folder.is_dir():
-        return []
-    return list(_read(folder, most))
+    """Read what an agent printed in a trial, turn by turn; of long streams the beginning."""
+    place = _inside(base, entry.get("raw"))
+    streams = [one for one in kept_streams(place) if _is_printed(one)] if place else []
+    return [_shown(one, most) for one in streams[:_MOST_KEPT_FILES]]
 
 
-def _read(folder: Path, most: int) -> Iterator[dict[str, Any]]:
-    # By length, then name: turn 10 comes after turn 2.
-    streams = [path for path in folder.iterdir() if path.suffix in (".out", ".err")]
-    for path in sorted(streams, key=lambda one: (len(one.name), one.name))[:_MOST_KEPT_FILES]:
-        # A link could lead out of what the viewer was given.
-        if path.is_symlink() or not path.is_file() or not path.stat().st_size:
-            continue
-        with path.open("rb") as file:
-            text = file.read(most).decode("utf-8", "replace")
-        size = path.stat().st_size
-        yield {"name": path.name, "size": size, "cut": size > most, "text": text}
+def _is_printed(stream: KeptStream) -> bool:
+    return "/" not in stream.name and stream.name.endswith((".out", ".err")) and stream.size > 0
+
+
+def _shown(stream: KeptStream, most: int) -> dict[str, Any]:
+    text = stream.read(most).decode("utf-8", "replace")
+    return {"name": stream.name, "size": stream.size, "cut": stream.size > most, "text": text}
 
 
 def _inside(base: Path, name: Any) -> Path | None:
