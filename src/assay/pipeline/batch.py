@@ -69,6 +69,22 @@ class Rows[R](Protocol):
         ...
 
 
+class Stopper[R](Protocol):
+    """Ends a batch before its plan does."""
+
+    def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
+        """Return the trials to run, in the order in which they are to start; none if it is over."""
+        ...
+
+    def add(self, spec: TrialSpec, result: R) -> bool:
+        """Take note of a finished trial; once this returns True, no other trial is started.
+
+        It is called in the threads of the workers, but never by two at once, and before the worker
+        takes its next trial.
+        """
+        ...
+
+
 class BatchProgress(AbstractContextManager[object, None], Protocol):
     """Shows how far the batch is."""
 
@@ -92,23 +108,27 @@ def run_batch[R, S: BatchProgress](
     rows: Rows[R],
     show: Callable[[list[TrialSpec]], S],
     place: AbstractContextManager[object] | None = None,
+    stopper: Stopper[R] | None = None,
 ) -> S:
     """Run the trials that have no result yet; return the progress made by show(these trials).
 
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
+    Trials that run when the stopper ends the batch finish and are kept.
     """
     work.prepare()
     if batch.resume:
         end_leftovers(batch.run_token)
     with place or nullcontext(), no_strays():
         missing = rows.missing(batch.specs)
+        if stopper is not None:
+            missing = stopper.begin(missing)
         workers = max(1, min(batch.workers, len(missing)))
         check_startable(missing, workers)
         with (progress := show(missing)):
             executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
-            budget = _Budget(work, batch.max_cost)
+            budget = _Budget(work, batch.max_cost, stopper)
             on_step = progress.on_step if progress.watches else None
             with closing(run_all(budget.affordable(missing), budget, executor, on_step)) as done:
                 for spec, result in done:
@@ -200,23 +220,37 @@ class _FirstAlone[R]:
 
 
 class _Budget[R]:
-    """Does the work, and counts its cost before the worker takes the next trial."""
+    """Does the work; counts its cost, and asks the stopper, before the worker takes another."""
 
-    def __init__(self, work: Work[R], max_cost: float | None) -> None:
+    def __init__(
+        self, work: Work[R], max_cost: float | None, stopper: Stopper[R] | None = None
+    ) -> None:
         self._max_cost = max_cost
+        self._stopper, self._stopped = stopper, False
         self._spent = 0.0
         self._lock = threading.Lock()
         self._work = work
-        self.prepare, self.lost, self.cost_usd = work.prepare, work.lost, work.cost_usd
+        self.prepare, self.cost_usd = work.prepare, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
         result = self._work.run(spec, on_step)
         with self._lock:
             self._spent += self._work.cost_usd(result)
+            self._tell(spec, result)
         return result
+
+    def lost(self, spec: TrialSpec, why: str) -> R:
+        result = self._work.lost(spec, why)
+        with self._lock:
+            self._tell(spec, result)
+        return result
+
+    def _tell(self, spec: TrialSpec, result: R) -> None:
+        if self._stopper is not None and self._stopper.add(spec, result):
+            self._stopped = True
 
     def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
         for spec in specs:
-            if self._max_cost is not None and self._spent >= self._max_cost:
+            if self._stopped or (self._max_cost is not None and self._spent >= self._max_cost):
                 return
             yield spec

@@ -130,6 +130,7 @@ class TrialRows:
         self._journal: Journal | None = None
         self._finished: dict[str, list[FinishedTrial]] = {}
         self._open: set[str] = set()
+        self._specs: dict[str, TrialSpec] = {}
         self._known = False
         """Whether it is known which prompts are open: before that nothing may be deleted."""
 
@@ -157,7 +158,7 @@ class TrialRows:
         this time, and are kept for later.
         """
         wanted = self._rows.missing(specs, self._reopen)
-        by_id = {spec.prompt.id: spec for spec in wanted}
+        self._specs = by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
         ours = {spec.prompt.id for spec in specs}
         self._open = by_id.keys() | (self._finished.keys() - ours)
@@ -177,9 +178,24 @@ class TrialRows:
 
     def add(self, spec: TrialSpec, captured: Capture) -> None:
         """Save a finished trial; the last one of its prompt writes the row."""
-        entry = trial_entry(spec.number, captured)
+        self.add_entry(spec, trial_entry(spec.number, captured))
+
+    def add_entry(self, spec: TrialSpec, entry: TrialEntry) -> None:
+        """The same for a trial whose entry is there already: an earlier run made it."""
         self._save(_finished(spec, entry))
         self._write_if_complete(spec)
+
+    def settle(self) -> None:
+        """Write the rows of prompts that get no more trials for now, with those that they have.
+
+        A later run takes such a row up again, because it has fewer trials than it wants.
+        """
+        for prompt_id in list(self._finished):
+            entries = [done.entry for done in self._finished.pop(prompt_id)]
+            if entries:
+                spec, graded = self._specs[prompt_id], bool(self._resume.graders)
+                self._rows.add(spec, trial_result(spec, entries, graded=graded))
+        self._open -= self._specs.keys()
 
     def _save(self, done: FinishedTrial) -> None:
         if self._journal is not None:

@@ -1,0 +1,320 @@
+"""Decide while the trials come in: a rule with a pass side and a fail side that may be peeked at.
+
+Two questions. The gate: no loss (pass) or a loss of the margin (fail)? The effect: is B better or
+worse at all, or is a difference as large as the planned effect ruled out on both sides (same)?
+
+Each hypothesis that can be ruled out has a straight boundary for the score S = (estimate -
+hypothesis) * information. If the hypothesis is true, S is a Brownian motion without drift in the
+information 1/se^2, and it crosses a + b * information *at any time at all* with the chance
+exp(-2ab). So it does not matter when and how often anyone looks, nor whether the times to look
+depend on what was seen: compare can judge a growing file without knowing who looked at it before.
+A slope of half the effect makes the sequential probability ratio test, which needs the fewest
+trials of all rules if the effect is zero or as planned. A second boundary, for a change four times
+as large, stops a broken agent after a few prompts. Of the chance of an error a part is kept for
+the end: where a plan has run out of trials, the last look spends what is left (it is the only one
+that must be the last). So 50 prompts can pass a gate that the plain test, which has no end, would
+leave open for ever.
+
+A triangular test was the other candidate. It has an end of its own, but that end lies far beyond
+what prompts allow (see margin_limits), and it needs 5 % more trials if there is no difference. For
+"same", where both sides have to be ruled out, its flatter boundary is the better one, and is used.
+
+The information is that of the prompts, as everywhere: 1/se^2 from the paired differences. What
+rules out a loss assumes at least the variance of a loss in few prompts, as margin_limits does.
+Limits are widened from the normal to the t distribution, and fewer than FEWEST_UNITS decide nothing.
+"""
+
+import math
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from assay.records.text import counted_noun
+from assay.stats.distributions import Ints, normal_cdf, normal_quantile
+from assay.stats.paired import cluster_differences, paired_interval, pseudo_size_of_rates
+from assay.stats.rates import Bounds, Interval, make_interval
+from assay.stats.verdict import require_margin
+
+ERROR = 0.05
+"""The largest chance of each wrong answer of a gate; of a wrong better or worse, and of a wrong
+same."""
+FEWEST_UNITS = 10
+_FIRST_SHARE = 0.9
+"""Of the error, what the boundaries may use; the last look gets the rest."""
+_LARGE_SHARE = 0.2
+"""Of that, what the boundary for large changes gets."""
+_LARGE = 4.0
+_SAME = (4.1, 0.3)
+"""Intercept and slope for an effect of 1, found by simulation: at most 5 % if better and worse end
+the experiment too."""
+type SequentialOutcome = Literal[
+    "pass", "fail", "better", "worse", "same", "go-on", "undecided"
+]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What a look needs to know of the trials so far; a PairedDifference has it too."""
+
+    n_units: int
+    difference: float | None = None
+    variance: float | None = None
+
+
+class _Seen(Protocol):
+    @property
+    def n_units(self) -> int: ...
+    @property
+    def difference(self) -> float | None: ...
+    @property
+    def variance(self) -> float | None: ...
+
+
+class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one look says; go-on and undecided differ in whether trials are left to run."""
+
+    outcome: SequentialOutcome
+    words: str
+    n_units: int
+    """Prompts, or clusters of prompts, that were compared."""
+    interval: Interval | None = None
+    """Holds at every look together, however often one looks."""
+    fixed_share: float = 0.0
+    """Used so far, as a share of the trials that a fixed design with the same errors needs."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no further trial is needed."""
+        return self.outcome not in ("go-on", "undecided")
+
+    def fixed_trials(self, n_used: int) -> int | None:
+        """Return how many trials a fixed design needs, from how many were used so far."""
+        return math.ceil(n_used / self.fixed_share) if self.fixed_share > 0.0 else None
+
+
+def look_at_rates(
+    run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints], clusters: Ints | None = None
+) -> Look:
+    """Return what a look needs; each run is (passes, measured trials) per prompt, as compare_rates.
+
+    It has no test and no effect sizes, so that a look after every trial costs next to nothing.
+    """
+    both = (run_a[1] > 0) & (run_b[1] > 0)
+    n_a, n_b = run_a[1][both], run_b[1][both]
+    if n_a.size == 0:
+        return Look(0)
+    k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
+    differences = run_b[0][both] / n_b - run_a[0][both] / n_a
+    units = cluster_differences(differences, None if clusters is None else clusters[both])
+    _, variance = paired_interval(units, pseudo_size_of_rates(k))
+    return Look(int(units.size), float(differences.mean()), variance)
+
+
+def decide_gate(
+    seen: _Seen,
+    *,
+    margin: float,
+    is_last: bool = False,
+    bounds: Bounds | None = None,
+    n_judged: int = 1,
+) -> SequentialDecision:
+    """Look at a gate: pass if a loss of the margin is ruled out, fail if no loss is.
+
+    is_last: the plan has no more trials; this look is decided with the error that is left, and
+    no look may follow. bounds are what trials that were not measured leave open. n_judged is how
+    many runs are judged together.
+    """
+    require_effect(margin, "margin")
+    rule, early = _Rule(seen, margin, is_last), _too_early(seen, is_last)
+    if early is not None or seen.difference is None:
+        return early or _nothing(seen, is_last)
+    low = seen.difference - rule.reach(ERROR / n_judged, floor=margin * (1.0 - margin))
+    high = seen.difference + rule.reach(ERROR / n_judged, large=True)
+    interval = _interval(low, high, 1.0 - 2.0 * ERROR)
+    passes, fails = low > -margin, high < 0.0
+    if passes and fails:  # a loss, but a small one: the nearer hypothesis counts
+        passes = seen.difference > -0.5 * margin
+    hidden = passes and bounds is not None and bounds.low <= -margin
+    outcome: SequentialOutcome = "undecided" if is_last else "go-on"
+    if not hidden and (passes or fails):
+        outcome = "pass" if passes else "fail"
+    words = _gate_words(outcome, interval, margin, bounds if hidden else None)
+    share = rule.information(margin * (1.0 - margin)) * margin**2 / _fixed_information(ERROR)
+    return SequentialDecision(
+        outcome=outcome, words=words, n_units=seen.n_units, interval=interval, fixed_share=share
+    )
+
+
+def decide_effect(
+    seen: _Seen,
+    *,
+    effect: float,
+    is_last: bool = False,
+    bounds: Bounds | None = None,
+    n_judged: int = 1,
+) -> SequentialDecision:
+    """Look at an experiment: better, worse, or same (no difference as large as the effect).
+
+    The arguments are those of decide_gate. A wrong better or worse has at most 5 % together, and
+    so has a wrong same.
+    """
+    require_effect(effect, "effect")
+    rule, early = _Rule(seen, effect, is_last), _too_early(seen, is_last)
+    if early is not None or seen.difference is None:
+        return early or _nothing(seen, is_last)
+    error = ERROR / n_judged
+    reach, same = rule.reach(0.5 * error, large=True), rule.reach_of_same(error)
+    interval = _interval(seen.difference - reach, seen.difference + reach, 1.0 - ERROR)
+    outcome: SequentialOutcome = "undecided" if is_last else "go-on"
+    hidden = bounds is not None and not -effect < bounds.low <= bounds.high < effect
+    if abs(seen.difference) + same < effect and not hidden:
+        outcome = "same"
+    elif reach < abs(seen.difference):
+        outcome = "better" if seen.difference > 0.0 else "worse"
+    share = rule.information() * effect**2 / _fixed_information(0.5 * ERROR)
+    return SequentialDecision(
+        outcome=outcome,
+        words=_effect_words(outcome, interval, effect),
+        n_units=seen.n_units,
+        interval=interval,
+        fixed_share=share,
+    )
+
+
+def require_effect(effect: float, name: str) -> None:
+    """Refuse an effect of nothing: no number of trials would rule it out."""
+    require_margin(effect)
+    if effect == 0.0:
+        msg = f"a sequential rule needs a {name} above 0: nothing rules out a difference of 0"
+        raise ValueError(msg)
+
+
+class _Line(NamedTuple):
+    """A boundary of the score, in units in which the effect is 1."""
+
+    intercept: float
+    slope: float
+
+    @property
+    def error(self) -> float:
+        """The chance that a Brownian motion ever crosses it."""
+        return math.exp(-2.0 * self.intercept * self.slope)
+
+
+def _line(error: float, change: float = 1.0) -> _Line:
+    """The line of the probability ratio test of no change against this one, in effects."""
+    return _Line(-math.log(error) / change, 0.5 * change)
+
+
+class _Rule:
+    """How far from the estimate a hypothesis must lie to be ruled out at this look."""
+
+    def __init__(self, seen: _Seen, effect: float, is_last: bool) -> None:
+        self._n, self._variance = seen.n_units, seen.variance or 0.0
+        self._effect, self._is_last = effect, is_last
+
+    def information(self, floor: float = 0.0) -> float:
+        """1/se^2, with at least this variance of one unit."""
+        return self._n / max(self._variance, floor, _LEAST_VARIANCE)
+
+    def reach(self, error: float, floor: float = 0.0, *, large: bool = False) -> float:
+        """Of a one-sided limit that holds at all looks; large: changes far beyond the effect."""
+        line = _line(_FIRST_SHARE * error * (1.0 - _LARGE_SHARE * large))
+        score = self._score(line, error * (1.0 - _FIRST_SHARE * _LARGE_SHARE * large), floor)
+        if large:
+            second = _line(_FIRST_SHARE * error * _LARGE_SHARE, _LARGE)
+            score = min(score, self._score(second, None, floor))
+        return self._wider(score, floor)
+
+    def reach_of_same(self, error: float) -> float:
+        """Of a limit beyond which a difference of the effect is ruled out."""
+        scale = math.log(error) / math.log(ERROR)
+        floor = self._effect * (1.0 - self._effect)
+        return self._wider(self._score(_Line(_SAME[0] * scale, _SAME[1]), error, floor), floor)
+
+    def _score(self, line: _Line, error: float | None, floor: float) -> float:
+        """Return where the boundary is at this look; error is what the last look may use up."""
+        information = self.information(floor) * self._effect**2
+        boundary = line.intercept + line.slope * information
+        if self._is_last and error is not None:
+            return min(boundary, _last_boundary(line, information, error))
+        return boundary
+
+    def _wider(self, score: float, floor: float) -> float:
+        """Turn a score into a reach, with t in place of the normal distribution."""
+        information = self.information(floor)
+        z = score / (self._effect * math.sqrt(information))
+        return _t_of_z(z, self._n - 1) / math.sqrt(information)
+
+
+_LEAST_VARIANCE = 1e-6
+"""Scores may all tie; rates never come near, their variance is smoothed."""
+_MOST_Z = 30.0
+
+
+def _t_of_z(z: float, df: int) -> float:
+    """Return the t as far out as z (Wallace's formula, good to 0.1 % also far in the tail)."""
+    inner = min(z, _MOST_Z) * (8.0 * df + 3.0) / (8.0 * df + 1.0)
+    return math.sqrt(df * math.expm1(min(inner * inner / df, 500.0)))
+
+
+def _last_boundary(line: _Line, information: float, error: float) -> float:
+    """Return the score that the last look needs, so that all looks together make this error.
+
+    P(line never crossed and S < c) is known: Phi(c / root) - exp(-2ab) Phi((c - 2a) / root).
+    """
+    root = math.sqrt(information)
+    low, high = 0.0, line.intercept + line.slope * information
+    for _ in range(50):  # bisection
+        c = 0.5 * (low + high)
+        kept = normal_cdf(c / root) - line.error * normal_cdf((c - 2.0 * line.intercept) / root)
+        low, high = (c, high) if kept < 1.0 - error else (low, c)
+    return high
+
+
+def _fixed_information(error: float) -> float:
+    """Return the information, for an effect of 1, of the fixed design with the same errors."""
+    return (normal_quantile(1.0 - error) + normal_quantile(1.0 - ERROR)) ** 2
+
+
+def _interval(low: float, high: float, level: float) -> Interval:
+    return make_interval(low, high, level, "holds at every look", (-1.0, 1.0))
+
+
+def _too_early(seen: _Seen, is_last: bool) -> SequentialDecision | None:
+    if seen.n_units >= FEWEST_UNITS:
+        return None
+    units = counted_noun(seen.n_units, "prompt")
+    words = f"{units} compared; at least {FEWEST_UNITS} are needed for a first look"
+    return _nothing(seen, is_last, words)
+
+
+def _nothing(
+    seen: _Seen, is_last: bool, words: str = "no prompt was graded in both runs"
+) -> SequentialDecision:
+    outcome: SequentialOutcome = "undecided" if is_last else "go-on"
+    return SequentialDecision(outcome=outcome, words=words, n_units=seen.n_units)
+
+
+def _gate_words(
+    outcome: SequentialOutcome, interval: Interval, margin: float, hidden: Bounds | None
+) -> str:
+    lies = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f} at every look"
+    if hidden is not None:
+        return (
+            f"a loss of {margin:g} is ruled out where it was measured, but what was not measured "
+            f"could hide a difference of {hidden.low:+.3f}"
+        )
+    if outcome == "pass":
+        return f"a loss of {margin:g} is ruled out: {lies}"
+    if outcome == "fail":
+        return f"worse: {lies}"
+    return f"neither a loss nor its absence is shown: {lies}, the margin is {margin:g}"
+
+
+def _effect_words(outcome: SequentialOutcome, interval: Interval, effect: float) -> str:
+    lies = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f} at every look"
+    if outcome == "same":
+        return f"a difference of {effect:g} is ruled out either way: {lies}"
+    if outcome in ("better", "worse"):
+        return f"{outcome}: {lies}"
+    return f"neither a difference nor the absence of one of {effect:g} is shown: {lies}"
