@@ -78,9 +78,12 @@ class CommandBatch:
             resume=self.mode == "resume",
             workers=options.concurrency,
             max_cost=options.max_cost,
+            executor=options.executor_ref,
         )
         if not self.batch.resume:  # before an output is made or emptied
-            check_startable(self.batch.specs, self.batch.workers)
+            check_startable(
+                self.batch.specs, self.batch.workers, here=self.batch.is_local
+            )
 
     def place(self) -> AbstractContextManager[None]:
         """Where the trials run: says what agents can see there, and freezes the template."""

@@ -10,6 +10,7 @@ from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
+    executor_options,
     grader_options,
     output_options,
     regrade_options,
@@ -48,7 +49,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     help="Run each prompt N times. Default: 5.",
 )
 @stdin_option
-@with_options(benchmark_options, run_options)
+@with_options(benchmark_options, run_options, executor_options)
 @help_option
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:

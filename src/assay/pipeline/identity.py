@@ -45,7 +45,7 @@ def identify(
     model = options.pop("model", None)
     return Identity(
         adapter=agent.name,
-        program=content or _program_version(agent, surroundings, machine),
+        program=content or program_version(agent, surroundings, machine),
         model=model or "",
         agent=_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
         mcp=_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
@@ -190,7 +190,7 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_SHORT]
 
 
-def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
+def program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
     """Find out which version of the agent will be started; empty when that cannot be known."""
     try:
         argv = plugins.adapter(agent).command(Ask(text="", cwd=around.cwd)).argv

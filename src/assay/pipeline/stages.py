@@ -24,7 +24,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
-from assay.run.turn import Trace
+from assay.run.turn import OnStep, Trace
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -39,6 +39,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     graders: Sequence[PluginRef] = ()
     retries: int = 0
     trace: Trace | None = None
+    elsewhere: Callable[[TrialSpec], Capture] | None = None
+    """Runs one attempt on another machine."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -51,16 +53,17 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         while attempt is not None:
             if on_attempt_step is not None:
                 on_attempt_step(None)
-            with recorded(attempt, on_attempt_step, self.trace) as recording:
-                captured = _read(attempt, recording)
-            attempt = _next_attempt(
-                attempt, captured.failure or None, self.retries, recording.raw
-            )
+            if self.elsewhere is not None:
+                captured = self.elsewhere(attempt)
+            else:
+                captured = capture_attempt(attempt, on_attempt_step, self.trace)
+            failure, raw = captured.failure or None, captured.raw or None
+            attempt = _next_attempt(attempt, failure, self.retries, raw)
         return grade_capture(spec, captured, self.graders) if self.graders else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""
-        return _read(spec, lost_trial(why))
+        return read_recording(spec, lost_trial(why))
 
     def cost_usd(self, result: Capture) -> float:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
@@ -83,7 +86,8 @@ class RunTrial(msgspec.Struct, frozen=True):
             with recorded(attempt, trace=self.trace) as recording:
                 raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
-                failure = _read(attempt, recording).failure or None if self.retries else None
+                read = read_recording(attempt, recording) if self.retries else None
+                failure = read.failure or None if read else None
             attempt = _next_attempt(attempt, failure, self.retries, recording.raw)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
@@ -113,6 +117,14 @@ def _next_attempt(
     pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     failure = msgspec.structs.replace(failure, raw=raw or "")
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
+
+
+def capture_attempt(
+    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+) -> Capture:
+    """Run one attempt at a trial here and read what the agent did."""
+    with recorded(spec, on_step, trace) as recording:
+        return read_recording(spec, recording)
 
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
@@ -191,7 +203,8 @@ def _grades_failed_trials(spec: TrialSpec) -> bool:
     return getattr(plugins.benchmark(spec.benchmark), "grades_failed_trials", False)
 
 
-def _read(spec: TrialSpec, recording: Recording) -> Capture:
+def read_recording(spec: TrialSpec, recording: Recording) -> Capture:
+    """Read what an agent did; an adapter that fails is the failure of the trial."""
     adapter = plugins.adapter(spec.agent)
     try:
         captured = extract(spec.prompt, recording, adapter)
@@ -263,7 +276,7 @@ class AskingHost(LocalHost):
                 folder=f"ask-{uuid.uuid4().hex}",
             )
             with recorded(spec) as recording:
-                captured = _read(spec, recording)
+                captured = read_recording(spec, recording)
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"

@@ -58,7 +58,9 @@ class UntilDecided:
         each prompt once before any twice, the arms of a prompt one after the other.
         """
         earlier = list(self._earlier())
-        ids = dict.fromkeys([*(spec.prompt.id for spec in missing), *(id_ for _, id_, _ in earlier)])
+        ids = dict.fromkeys(
+            [*(spec.prompt.id for spec in missing), *(id_ for _, id_, _ in earlier)]
+        )
         self._number = {id_: n for n, id_ in enumerate(ids)}
         self._passed, self._measured, self._finished = np.zeros((3, 2, len(ids)), dtype=np.int64)
         for id_, (passed, measured) in (self._baseline or {}).items():
@@ -113,7 +115,10 @@ class UntilDecided:
         both = (self._finished > 0).all(axis=0)
         bounds = None
         if (self._measured < self._finished).any() and both.any():
-            sides = [(*(counts[both] for counts in arms[arm]), self._finished[arm, both]) for arm in (0, 1)]
+            sides = [
+                (*(counts[both] for counts in arms[arm]), self._finished[arm, both])
+                for arm in (0, 1)
+            ]
             bounds = bound_difference(sides[0], sides[1])
         self.decision = self._decide(look_at_rates(arms[0], arms[1]), bounds, is_last)
 

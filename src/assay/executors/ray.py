@@ -1,0 +1,133 @@
+"""Do the work of this process's threads on a Ray cluster.
+
+The threads stay here and wait: budgets, limits and retries, the graders and the one writer of the
+output are the same as without a cluster.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from assay.errors import AssayError, PluginError
+from assay.executors import LocalExecutor
+
+_WAIT_S = 0.2
+_CONNECT_S = 10.0
+
+
+class RayExecutor(LocalExecutor, frozen=True):
+    """Fields are the options a user may set."""
+
+    address: str = ""
+    """Of the cluster: HOST:PORT or ray://HOST:PORT. Empty is RAY_ADDRESS, a cluster that runs on
+    this machine, or else one that is started here and ended with us."""
+
+    def connect(self) -> "Cluster":
+        """Join the cluster, or start one."""
+        try:
+            import ray  # late: an extra, and slow to load
+        except ImportError as error:
+            msg = f"--executor ray needs {error.name}"
+            hint = "in a checkout of Assay: pip install '.[ray]'"
+            raise PluginError(msg, hint=hint) from error
+        if not ray.is_initialized():
+            _keep_stdout_clean(ray)
+            _join(ray, self.address)
+        return Cluster(ray)
+
+
+def _keep_stdout_clean(ray: Any) -> None:
+    # Ray prints to stdout, where our rows may go, that a node has died; a lost trial says so too.
+    ray._private.worker.print_to_stdstream = lambda *arguments, **more: None
+
+
+def _join(ray: Any, address: str) -> None:
+    # Lines that workers print are the agents' and ours, and have their places already.
+    quiet = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if address:
+            _require_answer(address)
+            ray.init(address=address, **quiet)
+            return
+        try:
+            ray.init(address="auto", **quiet)
+        except ConnectionError:
+            ray.init(include_dashboard=False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        msg = f"cannot join the Ray cluster {address or 'of this machine'}: {error}"
+        hint = "check that `ray start --head` has run there, and the port"
+        raise AssayError(msg, hint=hint) from error
+
+
+def _require_answer(address: str) -> None:
+    """Raise OSError soon if nobody listens there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        msg = "write it as HOST:PORT"
+        raise ValueError(msg)
+    socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+
+
+class Cluster:
+    """A connected cluster. Knows nothing of trials."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._task = ray.remote(max_retries=0)(_call)  # Ray's own reruns would spend money twice
+
+    def call[R](
+        self,
+        function: Callable[..., R],
+        *arguments: Any,
+        check: Callable[[], None],
+        cpus: float | None = None,
+        memory_bytes: int | None = None,
+    ) -> R:
+        """Call a function of a module on some node and wait for it.
+
+        check is called meanwhile; if it raises, the work is ended. Raises what the function raises,
+        and Ray's own errors when the worker or its node dies.
+        """
+        task = self._task.options(
+            num_cpus=1 if cpus is None else cpus,
+            memory=memory_bytes,
+            scheduling_strategy="SPREAD",
+        )
+        ref = task.remote(function, *arguments)
+        try:
+            while not self._ray.wait([ref], timeout=_WAIT_S)[0]:
+                check()
+        except BaseException:
+            self._ray.cancel(ref, force=True)
+            raise
+        result: R = self._ray.get(ref)
+        return result
+
+    def share(self, value: Any) -> Any:
+        """Put a value where all nodes can read it; as an argument of call it is the value again."""
+        return self._ray.put(value)
+
+    def on_each_node[R](self, function: Callable[..., R], *arguments: Any) -> dict[str, R]:
+        """Call a function once on every node that runs tasks; return the results by node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        refs = {}
+        for node in self._ray.nodes():
+            if node["Alive"] and node["Resources"].get("CPU", 0) > 0:
+                strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                task = self._task.options(num_cpus=0, scheduling_strategy=strategy)
+                name = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
+                refs[name] = task.remote(function, *arguments)
+        results = {}
+        for name, ref in refs.items():
+            try:
+                results[name] = self._ray.get(ref)
+            except self._ray.exceptions.RayTaskError:
+                raise
+            except self._ray.exceptions.RayError:
+                continue  # the node has died; that takes Ray some seconds to notice
+        return results
+
+
+def _call[R](function: Callable[..., R], *arguments: Any) -> R:
+    return function(*arguments)
