@@ -1,22 +1,28 @@
 """Simulate how often the intervals hold the truth and how often verdict and gates alarm falsely.
 
-Run: python benchmarks/coverage.py [--quick] [--seed N]; ends with 1 when a goal is missed.
+Run: python benchmarks/coverage.py [--quick] [--seed N] [--only sequential]; ends with 1 when a goal
+is missed.
 Goals: 95 % intervals cover at least 90 % at each point and 93-97 % on average over n = 10..200,
 p = 0.5..0.95, k = 1 and 5; false alarms on identical agents at most 5 %, at each point. A point is
 held to be missed when it is beyond the goal by more than three standard errors of the simulation.
 The difference of scores is held to the 90 % only: it reaches as far as rare large changes may, so
 that it is a little too wide where there are none.
+The sequential rule is held to its errors at each point, and to its cost on average: the trials that
+it uses, as a share of those of a fixed design that judges once by the same limits with errors of
+5 %.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 
 import numpy as np
 
-from assay.stats.distributions import binomial_pmf
+from assay.stats.distributions import binomial_pmf, normal_quantile
+from assay.stats.drift import measure_drift
 from assay.stats.means import (
     bca_mean_interval,
     constant_share_interval,
@@ -31,7 +37,15 @@ from assay.stats.paired import (
 )
 from assay.stats.passk import average_pass_k
 from assay.stats.planning import Difficulty
+from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
 from assay.stats.rates import bound_difference, rate_interval, wilson_interval
+from assay.stats.sequential import (
+    Look,
+    SequentialDecision,
+    decide_effect,
+    decide_gate,
+    look_at_rates,
+)
 from assay.stats.verdict import GateName, judge_difference, judge_gate
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
@@ -56,13 +70,15 @@ class Study:
             return min(shares) >= floor and 0.93 <= np.mean(shares) <= 0.97
         if self.goal == "floor":
             return min(shares) >= floor
-        level = 0.025 if self.goal == "alarm25" else 0.05
+        if self.goal.startswith("cost"):
+            return float(np.mean(shares)) <= float(self.goal.removeprefix("cost"))
+        level = {"alarm25": 0.025, "alarm100": 0.1, "alarm200": 0.2}.get(self.goal, 0.05)
         ceiling = level + 3.0 * (level * (1.0 - level) / self.n_repeats) ** 0.5
         return self.goal == "info" or max(shares) <= ceiling
 
     def row(self) -> str:
         shares = np.array(list(self.points.values()))
-        worst = max if self.goal.startswith("alarm") else min
+        worst = max if self.goal.startswith(("alarm", "cost")) else min
         where = worst(self.points, key=lambda key: self.points[key])
         verdict = "-" if self.goal == "info" else "pass" if self.passes() else "MISSED"
         numbers = f"{shares.min():6.3f} {shares.mean():6.3f} {shares.max():6.3f}"
@@ -96,13 +112,15 @@ def main() -> None:
         "--quick", action="store_true", help="coarser grid, fewer repeats, averages not judged"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=["sequential"], help="run this part alone")
     options = parser.parse_args()
     settings = make_settings(options.seed, quick=options.quick)
     print(f"seed {options.seed}; n points of the grid, repeats at each, share found")
     head = f"{'n':>4} {'reps':>5} {'min':>6} {'mean':>6} {'max':>6}"
     print(f"{'study':<51} {head}  {'goal':<7} worst at")
     start, missed = time.perf_counter(), 0
-    for study in run_studies(settings):
+    studies = study_sequential if options.only else run_studies
+    for study in studies(settings):
         # A third of the coarse grid is n = 10, where intervals are widest: the goal for the average
         # was set for the full grid and means nothing here.
         if options.quick and study.goal == "coverage":
@@ -131,6 +149,8 @@ def run_studies(settings: Settings) -> Iterator[Study]:
     yield study_unequal_trials(settings)
     yield from study_clusters(settings)
     yield study_several_runs(settings)
+    yield from study_sequential(settings)
+    yield from study_pooled(settings)
 
 
 def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
@@ -411,6 +431,335 @@ def study_several_runs(settings: Settings) -> Study:
             n_wrong += "pass" in outcomes
         study.points[n, margin] = n_wrong / size
     return study
+
+
+@dataclass(frozen=True)
+class Gradual:
+    """An experiment whose trials come one after the other: every prompt once, then again."""
+
+    rate: float
+    icc: float
+    change: float = 0.0
+    """Of the pass rate of B; spread over all prompts, or all of it in few that now fail always."""
+    concentrated: bool = False
+    n_prompts: int = 200
+    k: int = 1
+    k_baseline: int = 0
+    """Trials of A, which are all there at the beginning; 0: A's trials come with B's."""
+
+    def play(
+        self,
+        decide: Callable[[Look, bool], SequentialDecision],
+        steps: Callable[[np.random.Generator, int], Iterator[int]],
+        rng: np.random.Generator,
+    ) -> tuple[str, int]:
+        """Return the outcome and the trials of B; steps says how many come before each look."""
+        n, hard_a = (
+            self.n_prompts,
+            Difficulty(self.rate, self.icc).draw((1, self.n_prompts), rng)[0],
+        )
+        drawn = rng.random((2, self.k * n)) < np.tile((hard_a, self._hard_b(hard_a, rng)), self.k)
+        tallies = np.zeros((2, 2, n), dtype=np.int64)  # arm; passed, measured
+        if self.k_baseline:
+            tallies[0] = rng.binomial(self.k_baseline, hard_a), np.full(n, self.k_baseline)
+        used = 0
+        for step in steps(rng, self.k * n):
+            new = np.arange(used, min(used + step, self.k * n))
+            for arm in (1,) if self.k_baseline else (0, 1):
+                np.add.at(tallies[arm, 0], new % n, drawn[arm, new])
+                np.add.at(tallies[arm, 1], new % n, 1)
+            used += new.size
+            is_last = used == self.k * n
+            decision = decide(look_at_rates(*map(tuple, tallies)), is_last)
+            if decision.is_decided or is_last:
+                break
+        return decision.outcome, used
+
+    def _hard_b(self, hard_a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if self.concentrated:
+            return np.where(rng.random(hard_a.size) < -self.change / self.rate, 0.0, hard_a)
+        return Difficulty(self.rate, self.icc).moved(hard_a, self.change)
+
+    def variance(self) -> float:
+        """Of one prompt's difference, single trials on both sides."""
+        rng = np.random.default_rng(1)
+        a = Difficulty(self.rate, self.icc).draw((1, 100_000), rng)[0]
+        b = self._hard_b(a, rng)
+        return float(np.var(b - a) + np.mean(a * (1 - a)) + np.mean(b * (1 - b)))
+
+
+def every(step: int) -> Callable[[np.random.Generator, int], Iterator[int]]:
+    return lambda rng, n: iter([step] * n)
+
+
+SCHEDULES = {
+    "each trial": every(1),
+    "every 10": every(10),
+    "doubling": lambda rng, n: iter([10, *(10 * 2**i for i in range(n))]),
+    "irregular": lambda rng, n: iter(rng.integers(1, 41, n).tolist()),
+}
+
+
+def study_sequential(settings: Settings) -> Iterator[Study]:
+    size = max(2000, settings.n_repeats // 2) if settings.n_repeats > 500 else 400
+    yield from study_gate_cost(settings.rng, size)
+    yield from study_effect_cost(settings.rng, size)
+    yield from study_schedules(settings.rng, size)
+    yield from study_gate_errors(settings.rng, size // 2)
+
+
+def study_gate_cost(rng: np.random.Generator, size: int) -> Iterator[Study]:
+    """Trials that the gate needs, against a fixed design; prompts are never short."""
+    margin, goals = 0.1, {0.0: "cost0.62", 0.1: "cost0.75", 0.2: "cost0.35"}
+    costs = {
+        loss: Study(f"sequential gate, loss {loss:g}, margin .1: cost", goal, size)
+        for loss, goal in goals.items()
+    }
+    fails = Study("sequential gate fails, no loss", "alarm", size)
+    passes = Study("sequential gate passes, loss = margin", "alarm", size)
+    fixed = Study("(fixed design: wrong or open)", "info", size)
+    for p, icc in ((0.5, 0.2), (0.8, 0.0), (0.8, 0.5), (0.95, 0.5)):
+        variances = [Gradual(p, icc, -loss).variance() for loss in (0.0, margin)]
+        n = fixed_prompts(max(*variances, margin * (1 - margin)), margin, (0.05, 0.05))
+        for loss, study in costs.items():
+            played = Gradual(p, icc, -loss, n_prompts=3 * n)
+            found = play_all(played, partial(gate_at, margin), every(5), rng, size)
+            study.points[p, icc] = float(np.mean([used for _, used in found])) / n
+            wrong = share([outcome for outcome, _ in found], "pass" if loss else "fail")
+            (passes if loss else fails).points.setdefault((p, icc), wrong)
+        for loss, right in ((0.0, "pass"), (margin, "fail")):
+            played = Gradual(p, icc, -loss, n_prompts=n)
+            found = play_all(played, partial(fixed_gate, margin), every(n), rng, size)
+            fixed.points[p, icc, loss] = 1.0 - share([outcome for outcome, _ in found], right)
+    yield from (*costs.values(), fails, passes, fixed)
+
+
+def study_effect_cost(rng: np.random.Generator, size: int) -> Iterator[Study]:
+    """The same for the question of an experiment: better, worse, or no such difference."""
+    effect = 0.1
+    # No difference has to be shown on both sides at once: 0.62, which the gate reaches, is below
+    # what any rule with these errors needs.
+    goals = {0.0: "cost0.72", 0.1: "cost0.75", 0.2: "cost0.35"}
+    costs = {
+        change: Study(f"sequential effect .1, truth {change:g}: cost", goal, size)
+        for change, goal in goals.items()
+    }
+    false = Study("sequential effect: false better/worse", "alarm", size)
+    missed = Study("sequential effect: same or worse, truth better", "alarm", size)
+    for p, icc in ((0.5, 0.2), (0.7, 0.0), (0.7, 0.5)):
+        variances = [Gradual(p, icc, change).variance() for change in (0.0, effect)]
+        n = fixed_prompts(max(*variances, effect * (1 - effect)), effect, (0.025, 0.05))
+        for change, study in costs.items():
+            played = Gradual(p, icc, change, n_prompts=3 * n)
+            found = play_all(played, partial(effect_at, effect), every(5), rng, size)
+            study.points[p, icc] = float(np.mean([used for _, used in found])) / n
+            outcomes = [outcome for outcome, _ in found]
+            if change == 0.0:
+                false.points[p, icc] = share(outcomes, "better", "worse")
+            elif change == effect:
+                missed.points[p, icc] = share(outcomes, "same", "worse")
+    yield from (*costs.values(), false, missed)
+
+
+def study_schedules(rng: np.random.Generator, size: int) -> Iterator[Study]:
+    """Errors do not depend on when one looks; a look after each trial includes every other rule,
+    also one that depends on what was seen."""
+    margin = 0.2
+    fails = Study("sequential gate fails, any schedule", "alarm", size)
+    passes = Study("sequential gate passes, any schedule", "alarm", size)
+    for (name, steps), (p, icc) in product(SCHEDULES.items(), ((0.5, 0.0), (0.9, 0.3))):
+        for study, loss, wrong in ((fails, 0.0, "fail"), (passes, margin, "pass")):
+            played = Gradual(p, icc, -loss, n_prompts=120)
+            found = play_all(played, partial(gate_at, margin), steps, rng, size)
+            study.points[name, p, icc] = share([outcome for outcome, _ in found], wrong)
+    yield from (fails, passes)
+
+
+def study_gate_errors(rng: np.random.Generator, size: int) -> Iterator[Study]:
+    """Few prompts and many, one trial and many, a baseline, a loss in few prompts."""
+    fails = Study("sequential gate fails, no loss, grid", "alarm", size)
+    passes = Study("sequential gate passes, loss = margin, grid", "alarm", size)
+    few = Study("sequential gate passes, loss in few prompts", "alarm", size)
+    cases = ((60, 1, 0), (60, 3, 20), (150, 10, 20), (400, 1, 20))
+    rates = (
+        (0.1, 0.0, 0.05),
+        (0.5, 0.3, 0.1),
+        (0.8, 0.8, 0.05),
+        (0.95, 0.3, 0.05),
+        (0.8, 0.5, 0.2),
+    )
+    for (n, k, k_baseline), (p, icc, margin) in product(cases, rates):
+        for study, change in ((fails, 0.0), (passes, -margin), (few, -margin)):
+            played = Gradual(p, icc, change, study is few, n, k, k_baseline)
+            steps = every(max(1, n * k // 15))
+            found = play_all(played, partial(gate_at, margin), steps, rng, size)
+            wrong = share([outcome for outcome, _ in found], "fail" if study is fails else "pass")
+            study.points[n, k, k_baseline, p, icc, margin] = wrong
+    yield from (fails, passes, few)
+
+
+def play_all(
+    played: Gradual, decide: Callable, steps: Callable, rng: np.random.Generator, size: int
+) -> list[tuple[str, int]]:
+    return [played.play(decide, steps, rng) for _ in range(size)]
+
+
+def gate_at(margin: float, look: Look, is_last: bool) -> SequentialDecision:
+    return decide_gate(look, margin=margin, is_last=is_last)
+
+
+def effect_at(effect: float, look: Look, is_last: bool) -> SequentialDecision:
+    return decide_effect(look, effect=effect, is_last=is_last)
+
+
+def fixed_gate(margin: float, look: Look, is_last: bool) -> SequentialDecision:
+    """One look at all trials, with limits of the same kind."""
+    reach = normal_quantile(0.95) * (look.variance / look.n_units) ** 0.5
+    floor = (
+        normal_quantile(0.95) * (max(look.variance, margin * (1 - margin)) / look.n_units) ** 0.5
+    )
+    passes, fails = look.difference - floor > -margin, look.difference + reach < 0.0
+    if passes and fails:
+        passes = look.difference > -0.5 * margin
+    outcome = "pass" if passes else "fail" if fails else "undecided"
+    return SequentialDecision(outcome=outcome, words="", n_units=look.n_units)
+
+
+def fixed_prompts(variance: float, effect: float, errors: tuple[float, float]) -> int:
+    reach = sum(normal_quantile(1.0 - error) for error in errors)
+    return int(np.ceil(variance * (reach / effect) ** 2))
+
+
+def study_pooled(settings: Settings) -> Iterator[Study]:
+    """A branch with few trials against a baseline of many builds."""
+    yield from study_pooled_level(settings)
+    yield study_fresh_trials(settings)
+    yield study_allocation(settings)
+    yield study_drift(settings)
+    yield from study_recipe(settings)
+
+
+MANY_TRIALS = (20, (1, 1, 20))
+"""Trials of a prompt in the baseline: 20, or 20 for a third of them and 1 for the rest."""
+
+
+def study_pooled_level(settings: Settings) -> Iterator[Study]:
+    size = settings.n_null_pairs // 3
+    alarm = Study("pooled: verdict better/worse, identical agents", "alarm", size)
+    held = Study("pooled: difference of rates", "floor", size)
+    passes = Study("pooled: regression passes, truth = -margin", "alarm25", size)
+    fails = Study("pooled: regression fails, truth = -margin", "alarm25", size)
+    grid = product((30, 100), (0.8, 0.95), (0.2, 0.8), (1, 3), MANY_TRIALS)
+    for n, p, icc, k, many in grid:
+        key = (n, p, icc, k, many)
+        equal = list(draw_pooled(settings.rng, (size, n), (p, p), icc, (k, many)))
+        codes = [judge_difference(pair, margin=0.0).code for pair in equal]
+        alarm.points[key] = share(codes, "better", "worse")
+        held.points[key] = float(np.mean([pair.interval.contains(0.0) for pair in equal]))
+        for margin, few in product((0.05, 0.1), (False, True)):
+            worse = draw_pooled(settings.rng, (size, n), (p, p - margin), icc, (k, many), few=few)
+            outcomes = judge_all("regression", list(worse), margin)
+            where = (*key, margin, "few prompts" if few else "all prompts")
+            passes.points[where], fails.points[where] = (
+                share(outcomes, "pass"),
+                share(outcomes, "fail"),
+            )
+    yield from (alarm, held, passes, fails)
+
+
+def draw_pooled(
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    rates: tuple[float, float],
+    icc: float,
+    trials: tuple[int, object],
+    *,
+    few: bool = False,
+) -> Iterator[PairedDifference]:
+    """Compare a branch with a baseline; few: the loss is all in few prompts, which always fail."""
+    k, many = trials
+    for hard in draw_difficulty(rng, shape, rates[0], icc):
+        worse = hard * (rates[1] / rates[0])
+        if few:
+            worse = np.where(rng.random(shape[1]) < 1.0 - rates[1] / rates[0], 0.0, hard)
+        pooled = rng.choice(np.atleast_1d(many), shape[1])
+        fresh = np.full(shape[1], k)
+        runs = (rng.binomial(pooled, hard), pooled), (rng.binomial(fresh, worse), fresh)
+        yield compare_rates(*runs, seed=1)
+
+
+def study_fresh_trials(settings: Settings) -> Study:
+    """Fresh trials until an unchanged agent passes in 80 %, as a share of those of two runs."""
+    study = Study("pooled: fresh trials, against those of two runs", "cost0.3334")
+    for margin in (0.05, 0.1):
+
+        def prompts_for_80(many: int, margin: float = margin) -> int:
+            def passes(n: int) -> bool:
+                pairs = draw_pooled(settings.rng, (300, n), (0.8, 0.8), 0.5, (1, many))
+                return share(judge_all("regression", list(pairs), margin), "pass") >= 0.8
+
+            low, high = 10, 1000
+            while high - low > 0.03 * high:
+                middle = (low + high) // 2
+                low, high = (low, middle) if passes(middle) else (middle, high)
+            return high
+
+        alone, pooled = prompts_for_80(1), prompts_for_80(20)
+        study.points[margin, f"{pooled} instead of {2 * alone}"] = pooled / (2 * alone)
+    return study
+
+
+def study_allocation(settings: Settings) -> Study:
+    """Variance of the branch's mean with allocated trials, as a share of that with equal ones."""
+    study = Study("allocated trials: variance, against equal ones", "cost0.9")
+    for n, k, many in product((30, 50, 100), (2, 3, 5), (5, 20, 50)):
+        equal = allocated = 0.0
+        for hard in draw_difficulty(settings.rng, (200, n), 0.8, 0.5):
+            counts = settings.rng.binomial(many, hard), np.full(n, many)
+            trials = allocate_trials(trial_spread(*counts), k)
+            equal += float((hard * (1.0 - hard) / k).sum())
+            allocated += float((hard * (1.0 - hard) / trials).sum())
+        study.points[n, k, many] = allocated / equal
+    return study
+
+
+def study_drift(settings: Settings) -> Study:
+    """Builds that do not differ: each drift is false."""
+    size = settings.n_null_pairs // 3
+    study = Study("drift found, builds that are alike", "alarm", size)
+    grid = product((20, 50, 100), (2, 3, 10), (1, 5), ((0.8, 0.5), (0.95, 0.2), (0.5, 0.0)))
+    for n, n_builds, k, (p, icc) in grid:
+        measured = np.full((n, n_builds), k)
+        found = 0
+        for hard in draw_difficulty(settings.rng, (size, n), p, icc):
+            passes = settings.rng.binomial(measured, hard[:, None])
+            found += measure_drift(passes, measured).found
+        study.points[n, n_builds, k, p, icc] = found / size
+    return study
+
+
+RECIPE = {30: 0.18, 40: 0.14, 50: 0.12, 100: 0.08}
+"""The margin of docs/ci.md by the number of prompts; at most 8 trials, builds of 8."""
+
+
+def study_recipe(settings: Settings) -> Iterator[Study]:
+    """The gate of docs/ci.md: builds of an unchanged agent, and of one that is worse by 0.1."""
+    size = max(200, settings.n_null_pairs // 3)
+    red = Study("recipe: unchanged agent is red or undecided", "alarm100", size)
+    missed = Study("recipe: a loss of 10 points passes", "alarm200", size)
+    for (n, margin), builds in product(RECIPE.items(), (1, 3)):
+        found = simulate_pooled_gate(
+            Difficulty(0.8, 0.5),
+            np.full(n, 8 * builds),
+            np.full(n, 8),
+            margin=margin,
+            difference=0.1,
+            n_repeats=size,
+        )
+        key = (n, margin, builds, round(found.good_trials), round(found.bad_trials))
+        red.points[key] = 1.0 - found.good_passes
+        missed.points[key] = 1.0 - found.bad_stopped
+    yield from (red, missed)
 
 
 def draw_pairs(

@@ -68,6 +68,94 @@ def trial_rows(n: int, k: int, *, seed: int, rate: float, agent: str) -> Iterato
         }
 
 
+FAILURE = """tests/test_cart.py::test_empty PASSED
+tests/test_cart.py::test_one_item PASSED
+tests/test_cart.py::test_total FAILED
+tests/test_cart.py::test_refund PASSED
+
+    def test_total():
+>       assert total([Item(15, 2), Item(10, 3)]) == 60
+E       assert 25 == 60
+
+tests/test_cart.py:31: AssertionError
+1 failed, 13 passed in 0.41s"""
+BEFORE = "        amount += item.price"
+AFTER = "        amount += item.price * item.quantity"
+
+
+def story(agent: str, *, passed: bool) -> Iterator[dict[str, Any]]:
+    """Give one bug fix, told in the calls of Claude Code or of Codex; who fails stops too early."""
+    mine = _ClaudeCalls() if agent == "claude" else _CodexCalls()
+    fixed = "14 passed in 0.38s"
+    steps = [
+        {"type": "thought", "content": "The failing test names the function. Run it first."},
+        mine.shell("pytest -q tests/test_cart.py", FAILURE, 1),
+        mine.read("src/cart.py", "def total(items):\n    amount = 0\n    for item in items:\n"),
+        {"type": "thought", "content": "`total()` adds prices and ignores `quantity`."},
+        mine.edit("src/cart.py", BEFORE, AFTER),
+    ]
+    if passed:
+        steps += [
+            mine.shell("pytest -q tests/test_cart.py", fixed, 0),
+            mine.shell("git diff --stat", " src/cart.py | 2 +-", 0),
+            {"type": "message", "content": ANSWER},
+        ]
+    else:
+        steps += [
+            mine.shell("git checkout -- src/cart.py", "", 0),
+            mine.shell("pytest -q tests/test_cart.py", FAILURE, 1),
+            {"type": "message", "content": "The test is wrong: **30** is the right total."},
+        ]
+    yield _told(agent, passed, [dict(step, timestamp=900 * n) for n, step in enumerate(steps, 1)])
+
+
+def _told(agent: str, passed: bool, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    row = next(rows(1, seed=1, rate=2.0 if passed else -1.0, agent=agent))
+    said = "all checks passed" if passed else "test_total still fails: 25 != 60"
+    total = 900 * (len(steps) + 1)
+    grade = {"pass": passed, "score": float(passed), "reasoning": said}
+    row |= {
+        "id": "cart-total",
+        "input": "The test `test_total` fails. Find out why and mend the cause, not the test.",
+        "output": steps[-1]["content"],
+        "trajectory": steps,
+        "score": grade,
+        "timing": {"start": 1.79e12, "end": 1.79e12 + total, "total": total},
+    }
+    row.pop("failure", None)
+    return row
+
+
+class _ClaudeCalls:
+    def shell(self, command: str, output: str, code: int) -> dict[str, Any]:
+        return _call("Bash", {"command": command}, output, code)
+
+    def read(self, path: str, output: str) -> dict[str, Any]:
+        return _call("Read", {"file_path": path}, output)
+
+    def edit(self, path: str, before: str, after: str) -> dict[str, Any]:
+        given = {"file_path": path, "old_string": before, "new_string": after}
+        return _call("Edit", given, "The file has been updated.")
+
+
+class _CodexCalls:
+    def shell(self, command: str, output: str, code: int) -> dict[str, Any]:
+        return _call("exec_command", {"cmd": f"bash -lc '{command}'"}, output, code)
+
+    def read(self, path: str, output: str) -> dict[str, Any]:
+        return _call("read_file", {"path": path}, output)
+
+    def edit(self, path: str, before: str, after: str) -> dict[str, Any]:
+        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{before}\n+{after}\n*** End Patch"
+        return _call("apply_patch", patch, "Success.")
+
+
+def _call(name: str, given: Any, output: str, code: int | None = None) -> dict[str, Any]:
+    step = {"type": "tool_call", "name": name, "status": "failed" if code else "completed"}
+    ended = {} if code is None else {"exitCode": code}
+    return {**step, "duration": 700, "input": given, "output": output, **ended}
+
+
 def write(path: Path, lines: Iterator[dict[str, Any]]) -> Path:
     """Write rows as a result file."""
     with path.open("w", encoding="utf-8") as file:
@@ -205,4 +293,6 @@ if __name__ == "__main__":
     write(folder / "before.jsonl", rows(60, seed=1, rate=0.5, agent="before", price=0.006))
     write(folder / "after.jsonl", rows(60, seed=2, rate=0.72, agent="after", slow=0.7))
     write(folder / "trials-a.jsonl", trial_rows(20, 5, seed=3, rate=0.45, agent="a"))
+    write(folder / "claude.jsonl", story("claude", passed=True))
+    write(folder / "codex.jsonl", story("codex", passed=False))
     write(folder / "trials-b.jsonl", trial_rows(20, 5, seed=4, rate=0.7, agent="b"))

@@ -2,31 +2,35 @@
 
     python -m scripts.screenshots [FOLDER]      default /tmp/assay-pictures; look at them
 
-With --docs the two of the README go to docs/images as well.
+With --docs those of the README go to docs/images as well.
 """
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.viewer.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZES = {"desktop": (1280, 860), "phone": (390, 800)}
+SIZES = {"desktop": (1440, 900), "phone": (390, 800)}
 PAGES = {
     "overview": ("captures", "#/"),
     "overview-trials": ("trials", "#/"),
     "prompts": ("captures", "#/prompts"),
     "prompt": ("captures", "#/prompt/bug-fix-006"),
-    "trial": ("captures", "#/run/after/prompt/bug-fix-006/trial/1"),
+    "trial": ("story", "#/run/codex/prompt/cart-total/trial/1/step/6"),
     "step": ("captures", "#/run/after/prompt/bug-fix-006/trial/1/step/6"),
-    "side-by-side": ("captures", "#/beside/bug-fix-006/before/1/after/1"),
+    "side-by-side": ("story", "#/beside/cart-total/claude/1/codex/1"),
     "game": ("game", "#/run/random/prompt/so01-v1/trial/1"),
+    "games": ("games", "#/"),
+    "games-side-by-side": ("games", "#/beside/so01-v1/random/1/search/1"),
 }
-README = {"overview": "light", "game": "dark"}
+README = {"overview": "light", "trial": "light", "side-by-side": "light", "game": "dark"}
 
 
 def main() -> None:
@@ -54,7 +58,7 @@ def _take(browser: Any, name: str, address: str, target: Path) -> None:
             browser.see("h1")
             if name == "game":
                 browser.click("button[title='Last move']")
-                browser.see(".move", "move 101 of")
+                browser.see(".move", " of ")
                 browser.run("document.querySelector('.game').previousSibling.scrollIntoView()")
             browser.run("document.activeElement?.blur()")
             (target / f"{name}-{size}-{theme}.png").write_bytes(browser.picture())
@@ -69,14 +73,38 @@ def _reports(target: Path) -> dict[str, Path]:
         "captures": _report(target / "captures.html", runs / "before.jsonl", runs / "after.jsonl"),
         "trials": _report(target / "trials.html", runs / "trials-a.jsonl", runs / "trials-b.jsonl"),
     }
-    store = target / "arc"
-    if not list(store.glob("runs/*/scorecard.json")):
-        play = ["arc", "run", "random", "--games", "so01-v1", "--max-steps", "100"]
-        subprocess.run([sys.executable, "-m", "assay", *play, "--store", store], check=False)
-    played = sorted(store.glob("runs/*/results.jsonl"))
-    if played:
-        made["game"] = _report(target / "game.html", f"random:{played[0]}")
+    made["story"] = _report(target / "story.html", runs / "claude.jsonl", runs / "codex.jsonl")
+    played = {player: _played(target / f"arc-{player}", player) for player in ("random", "search")}
+    if all(played.values()):
+        made["game"] = _report(target / "game.html", f"random:{_with_thoughts(played['random'])}")
+        named = [f"{player}:{file}" for player, file in played.items()]
+        made["games"] = _report(target / "games.html", *named)
     return made
+
+
+def _played(store: Path, player: str) -> Path | None:
+    if not list(store.glob("runs/*/results.jsonl")):
+        play = ["arc", "run", player, "--games", "so01-v1,mx01-v1", "--max-steps", "100"]
+        subprocess.run([sys.executable, "-m", "assay", *play, "--store", store], check=False)
+    return next(iter(sorted(store.glob("runs/*/results.jsonl"))), None)
+
+
+def _with_thoughts(file: Path) -> Path:
+    """Let the random player say something before each move, as an agent does."""
+    target = file.with_name("thoughts.jsonl")
+    with target.open("w", encoding="utf-8") as out:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            row["trajectory"] = list(_thinking(row["trajectory"]))
+            out.write(json.dumps(row) + "\n")
+    return target
+
+
+def _thinking(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        said = f"Nothing is known about {json.dumps(step.get('input'))} yet: I try it and compare."
+        yield {"type": "thought", "content": said, "timestamp": step["timestamp"] - 5}
+        yield step
 
 
 def _report(target: Path, *files: Any) -> Path:

@@ -22,6 +22,7 @@ import click
 import pytest
 
 from assay.cli.group import cli
+from assay.records.raw_streams import kept_streams
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
@@ -246,6 +247,30 @@ def spec(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., TrialSpec]:
 
 
 @pytest.fixture
+def raw_of() -> Callable[[Path, dict[str, Any]], dict[str, str]]:
+    """Read the raw streams of a row of a file in a folder, by their names."""
+
+    def read(base: Path, row: dict[str, Any]) -> dict[str, str]:
+        return {one.name: one.read().decode() for one in kept_streams(base / row["raw"])}
+
+    return read
+
+
+@pytest.fixture
+def raw_folder(tmp_path: Path) -> Callable[[Path, dict[str, Any]], Path]:
+    """Write the raw streams of a row of a file in a folder to a folder of their own."""
+
+    def write(base: Path, row: dict[str, Any]) -> Path:
+        for one in kept_streams(base / row["raw"]):
+            path = tmp_path / "raw-streams" / one.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(one.read())
+        return tmp_path / "raw-streams"
+
+    return write
+
+
+@pytest.fixture
 def read_rows() -> Callable[[Path], list[dict[str, Any]]]:
     """Read an output file strictly: every line whole, ended and JSON."""
 
@@ -288,7 +313,7 @@ STAYS = ("assay view ", "assay mock-model ")
 """Commands that serve until Ctrl-C."""
 CTRL_C = 130
 GATE_CODES = (0, 3, 4)
-"""What --fail-on may say about data that the examples make at random."""
+"""What --fail-on and --until may say about data that the examples make at random."""
 
 
 class Examples:
@@ -334,7 +359,8 @@ class Examples:
             assert "http://127.0.0.1" in process.stdout.readline(), process.communicate()[1]
             process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=120)
-        expected = (0, CTRL_C) if stays else GATE_CODES if "--fail-on" in line else (0,)
+        gated = "--fail-on" in line or "--until" in line
+        expected = (0, CTRL_C) if stays else GATE_CODES if gated else (0,)
         assert process.returncode in expected, f"{line}\n{stdout}\n{stderr}"
         return stdout
 

@@ -1,7 +1,7 @@
 """The plain benchmark: the prompts of a file and an empty world."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,10 @@ class PromptFile(msgspec.Struct, frozen=True):
             raise InputError(msg, hint=HINT)
         return rows
 
-    @contextmanager
-    def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Generator[EmptyWorld]:
-        yield EmptyWorld()
+    def world(
+        self, spec: TrialSpec, workspace: Path, host: Machine
+    ) -> AbstractContextManager[EmptyWorld]:
+        return nullcontext(EmptyWorld())
 
     def graders(self) -> Sequence[PluginRef]:
         return ()

@@ -70,6 +70,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str = ""
     """network or no-network in a sandbox, container in a container; programs of a container are
     not those of this machine."""
+    login: bool = False
+    """Whether the agent's own HOME gets copies of the files in Command.login."""
     repetitive: bool = False
     """Whether the task needs the same call many times, as a game does: an agent that stops when it
     seems to go round in circles is to be told not to."""
@@ -94,7 +96,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     visible: tuple[str, ...] = ()
     """Files and folders besides program and workspace that a sandboxed agent sees, read-only."""
     login: dict[str, str] = {}
-    """Where below Ask.home a sandboxed agent gets a copy of its login, and the user's own file."""
+    """Where below Ask.home the agent gets a copy of its login if Ask.login, and the user's own
+    file."""
     endpoints: tuple[str, ...] = ()
     """URLs of its models, the only addresses that a sandbox without network lets it reach."""
 
@@ -344,7 +347,8 @@ class Grader(Protocol):
     trial: which of them have changed since.
 
     With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
-    folder.
+    folder. `file_options` names options that may be files: in a prompt's row they are found from
+    the folder of the prompt file, and so is what an option called `folder` is for.
     """
 
     name: str

@@ -46,6 +46,9 @@ BUILT_IN = {
         "command": "assay.graders.workspace:Command",
         "git": "assay.graders.workspace:Git",
         "tools": "assay.graders.trajectory:Tools",
+        "skill": "assay.graders.trajectory:Skill",
+        "file": "assay.graders.workspace:File",
+        "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
         "arc": "assay_arc.benchmark:ArcGrader",
     },
@@ -96,7 +99,7 @@ def command(name: str) -> Any:
 
 
 def _built(group: str, ref: PluginRef) -> Any:
-    key = group, msgspec.json.encode(ref)  # options are a dict, which cannot be hashed
+    key = group, _encoded(group, ref)
     built = _plugins.get(key)
     if built is None:
         with _building:
@@ -106,6 +109,16 @@ def _built(group: str, ref: PluginRef) -> Any:
     return built
 
 
+def _encoded(group: str, ref: PluginRef) -> bytes:
+    """Encode a reference: its options are a dict, which cannot be hashed. The last is remembered:
+    the trials of a run have the same one, and ask for it several times."""
+    last = _last_encoded.get(group)
+    if last is None or last[0] is not ref:
+        last = _last_encoded[group] = ref, msgspec.json.encode(ref)
+    return last[1]
+
+
+_last_encoded: dict[str, tuple[PluginRef, bytes]] = {}
 _plugins: dict[tuple[str, bytes], Any] = {}
 _building = threading.RLock()
 """A plugin may ask for another one while it is built."""
@@ -125,12 +138,14 @@ def adapter_options(name: str) -> frozenset[str]:
     return frozenset(_parameters(_load("assay.adapters", name)))
 
 
-def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
+def grader_ref(text: str, timeout_s: float | None = None, folder: Path | None = None) -> PluginRef:
     """Read what a user gave to -g: a file, serve:FILE, or a grader's name with its options.
 
     Options are NAME:KEY=VALUE,KEY=VALUE or NAME:{json}; NAME:VALUE gives the first one alone.
-    Checks that the grader can be built.
+    Files are found from the folder, or else from the current one. Checks that the grader can be
+    built.
     """
+    base = folder or Path()
     name, colon, argument = text.partition(":")
     options: dict[str, Any]
     if name in _FILE_GRADERS and not argument:
@@ -138,19 +153,44 @@ def grader_ref(text: str, timeout_s: float | None = None) -> PluginRef:
         msg = f"-g {text} names no grader: it needs a file"
         raise InputError(msg, hint=f"give the grader's file, as in -g {example}")
     if name == "serve" and colon:
-        options = {"path": str(_program(Path(argument)))}
+        options = {"path": str(_program(base / argument))}
     elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
         options = _options("assay.graders", name, argument) if colon else {}
     # A file before an installed plugin of that name; a name nobody knows is a missing file.
-    elif Path(text).is_file() or name not in names("assay.graders"):
-        name, options = _file_grader(Path(text))
+    elif (base / text).is_file() or name not in names("assay.graders"):
+        name, options = _file_grader(base / text)
     else:
         options = {}
-    if timeout_s is not None and "timeout_s" in _parameters(_load("assay.graders", name)):
+    return checked_grader(name, options, timeout_s, folder)
+
+
+def checked_grader(
+    name: str,
+    options: dict[str, Any],
+    timeout_s: float | None = None,
+    folder: Path | None = None,
+) -> PluginRef:
+    """Return a grader with its options that can be built; see grader_ref for the folder."""
+    factory = _load("assay.graders", name)
+    kinds = _parameters(factory)
+    if timeout_s is not None and "timeout_s" in kinds:
         options.setdefault("timeout_s", timeout_s)
+    if folder is not None:
+        if "folder" in kinds:
+            options.setdefault("folder", str(folder))
+        for key in getattr(factory, "file_options", ()):
+            if isinstance(value := options.get(key), str) and _is_file(folder, value):
+                options[key] = str(folder / value)
     ref = PluginRef(name=name, options=options)
     grader(ref)
     return ref
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).is_file()
+    except (OSError, ValueError):  # a text that can be no path
+        return False
 
 
 def benchmark_ref(text: str) -> PluginRef:

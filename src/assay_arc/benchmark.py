@@ -258,7 +258,8 @@ class ArcGrader:
             "measures": _measures(result, self.formula, percent),
         }
         actions = outcome["measures"]["actions"]
-        reasoning = f"{done} of {total} levels, {actions} actions, {result['stopReason']}"
+        ended = str(result["stopReason"]).replace("_", " ")
+        reasoning = f"{done} of {total} levels, {actions} actions, {ended}"
         if percent is not None:
             reasoning = f"{percent:.2f} % {self.formula}: {reasoning}"
         else:

@@ -361,7 +361,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
         failure = entry.failure
         # A failure that is not the agent's is never a score of zero.
         if failure is not None and not failure.cause.measures_agent:
-            lost[trial_id] = f"{failure.cause}: {failure.message}"
+            lost[trial_id] = f"{failure.cause.words}: {failure.message}"
         elif not entry.evidence.get("log"):
             lost[trial_id] = "the trial has no game log"
         else:

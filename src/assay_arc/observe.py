@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from math import gcd
 
@@ -231,19 +232,45 @@ RESET = "\x1b[0m"
 UNKNOWN = (0xFF, 0x00, 0xFF)
 
 
-def frame_ansi(frame: bytes) -> str:
-    """Draw 64x64 pixels as 32 lines of 64 characters; a colour is written only when it changes."""
+def fitting_scale(columns: int, lines: int) -> int:
+    """By how much a frame must shrink to fit into a window: 1, 2, 4 or 8 pixels become one."""
+    fits = (s for s in (1, 2, 4, 8) if SIDE // s <= columns and SIDE // (2 * s) <= lines)
+    return next(fits, 8)
+
+
+def frame_ansi(frame: bytes, scale: int = 1) -> str:
+    """Draw 64x64 pixels as 32 lines of 64 characters; a colour is written only when it changes.
+
+    With a scale of 2 there are 16 lines of 32 characters.
+    """
+    frame, side = _shrunk(frame, scale), SIDE // scale
     lines = []
-    for y in range(0, SIDE, 2):
+    for y in range(0, side, 2):
         parts, before = [], None
-        for x in range(SIDE):
-            pair = (frame[y * SIDE + x], frame[(y + 1) * SIDE + x])
+        for x in range(side):
+            pair = (frame[y * side + x], frame[(y + 1) * side + x])
             if pair != before:
                 parts.append(_colours(*pair))
                 before = pair
             parts.append(UPPER)
         lines.append("".join(parts) + RESET)
     return "\n".join(lines)
+
+
+def _shrunk(frame: bytes, scale: int) -> bytes:
+    """Put squares of pixels together; of several colours the one that is rarest in the frame.
+
+    Most of a frame is background: what a player must see is small.
+    """
+    if scale == 1:
+        return frame
+    n_of = Counter(frame)
+    squares = (
+        {frame[(y + dy) * SIDE + x + dx] for dy in range(scale) for dx in range(scale)}
+        for y in range(0, SIDE, scale)
+        for x in range(0, SIDE, scale)
+    )
+    return bytes(min(colours, key=lambda colour: (n_of[colour], colour)) for colours in squares)
 
 
 def grid_frame(grid: str) -> bytes:

@@ -72,7 +72,7 @@ def test_doctor_names_a_missing_login(assay, fake):
     )
     done = assay("doctor", "claude", env=env)
     assert done.code == 1
-    assert "auth" in done.stdout
+    assert "not logged in" in done.stdout
     assert "ANTHROPIC_API_KEY" in done.stdout
 
 
@@ -81,7 +81,7 @@ def test_doctor_starts_a_declared_agent(assay, agent):
     assert done.code == 0, done.stdout
     broken = assay("doctor", agent(command=[str(Path("/no/such/program"))]))
     assert broken.code == 1
-    assert "spawn" in broken.stdout
+    assert "did not start" in broken.stdout
 
 
 def test_doctor_says_what_can_be_confined_here(assay, fake):

@@ -246,16 +246,21 @@ def test_retries_are_for_what_is_not_the_agents_fault(
 
 
 def test_raw_streams_stand_beside_the_output(
-    assay: Callable, agent: Callable, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "deep").mkdir()
     assay("capture", prompts("x"), "-s", agent(), "-o", "deep/out.jsonl")
     (row,) = read_rows(tmp_path / "deep" / "out.jsonl")
-    raw = tmp_path / "deep" / row["raw"] / "1.out"
-    assert json.loads(raw.read_text().splitlines()[-1])["type"] == "result"
+    raw = raw_of(tmp_path / "deep", row)["1.out"]
+    assert json.loads(raw.splitlines()[-1])["type"] == "result"
     assay("capture", prompts("x"), "-s", agent(), "-o", "deep/two.jsonl", "--raw-dir", "else")
     (row,) = read_rows(tmp_path / "deep" / "two.jsonl")
-    assert (tmp_path / "deep" / row["raw"]).resolve() == tmp_path / "else" / "prompt-p0"
+    assert (tmp_path / "deep" / row["raw"]).resolve() == tmp_path / "else" / "segment-1@0"
 
 
 def test_a_raw_folder_that_cannot_be_made_is_said(
@@ -276,7 +281,7 @@ def test_progress_goes_to_stderr_and_data_to_stdout(
 ) -> None:
     done = assay("capture", prompts("a", "!do exit 3"), "-s", agent(), "--progress")
     assert len(done.rows) == 2
-    for words in ("✓ p0", "! p1", "agent_crash", "2/2"):
+    for words in ("✓ p0", "! p1", "agent crashed", "2/2"):
         assert words in done.stderr
     quiet = assay("capture", prompts("a"), "-s", agent(), "-q")
     assert quiet.stderr == ""

@@ -177,7 +177,7 @@ def test_a_program_that_cannot_be_started_is_a_row_with_its_cause(
     assert str(program) in row["failure"]["message"]
     assert row["errors"] == [row["failure"]["message"]]
     assert row["output"] == ""
-    assert "1 spawn" in done.stderr
+    assert "agent did not start in 1" in done.stderr
 
 
 def test_no_agent_is_a_usage_error(assay: Callable, prompts: Callable) -> None:

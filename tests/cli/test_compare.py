@@ -472,7 +472,7 @@ def test_an_unhealthy_measurement_cannot_be_judged(assay: Callable, run: Callabl
     assert "the measurement of b is unhealthy" in done.stderr
     assert "UNHEALTHY: 20% of the planned trials are not measured" in done.stdout
     assert done.stdout.index("UNHEALTHY") < done.stdout.index("| run |")
-    assert "20 not measured (provider)" in done.stdout
+    assert "20 not measured (provider error)" in done.stdout
 
 
 def test_the_worst_of_several_runs_decides(assay: Callable, run: Callable):
@@ -702,3 +702,60 @@ def test_compare_loads_only_what_it_needs(run: Callable, tmp_path: Path):
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (tmp_path / "report.json").exists()
     assert done.stdout == "[]\n"
+
+
+SEQUENTIAL = ("--fail-on", "regression", "--sequential", "--margin", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("n", "n_passed", "outcome", "code"),
+    [(40, 40, "go-on", 4), (80, 80, "pass", 0), (40, 10, "fail", 3)],
+)
+def test_a_growing_run_can_be_judged_after_every_batch(
+    assay: Callable, run: Callable, n: int, n_passed: int, outcome: str, code: int
+):
+    a, b = run("a.jsonl", 200, 200), run("b.jsonl", n, n_passed)
+    done = assay("compare", a, b, *SEQUENTIAL)
+    assert done.code == code, done.stderr
+    told = json.loads(done.stdout)
+    (gate,) = told["gate"]
+    assert gate["outcome"] == outcome
+    used = gate["sequential"]
+    assert used["nTrials"] == used["nUnits"] == n
+    assert used["interval"]["low"] < used["interval"]["high"]
+    # Prompts that are still to come make a run neither unhealthy nor unlike the other.
+    assert told["health"]["b"]["healthy"]
+    assert told["notes"] == [
+        "intervals and p-values of the tables hold for one look; the gate holds at every look"
+    ]
+    (verdict,) = told["verdict"]
+    assert verdict["words"] == f"{outcome}: {gate['words']}"
+    assert told["pairs"][0]["verdict"]["words"] == verdict["words"]
+    assert f"b against a: {outcome} ({gate['words']}); {used['words']}" in done.stderr
+    shown = assay("compare", a, b, *SEQUENTIAL, "-f", "markdown").stdout
+    assert f"b against a: {outcome} " in shown
+    # Without the option, what is absent was not measured: the run cannot be judged.
+    fixed = assay("compare", a, b, *(word for word in SEQUENTIAL if word != "--sequential"))
+    assert fixed.code == 4
+
+
+def test_what_was_not_measured_withholds_a_sequential_pass(assay: Callable, run: Callable):
+    a, b = run("a.jsonl", 200, 200), run("b.jsonl", 100, 100)
+    rows = [json.loads(line) for line in b.read_text().splitlines()]
+    for row in rows[:9]:
+        del row["score"]
+    margin = (*SEQUENTIAL[:-1], "0.085")
+    assert assay("compare", a, write(b, rows), *margin).code == 4
+    assert assay("compare", a, write(b, rows[9:]), *margin).code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--sequential",), ("--sequential", "--fail-on", "not-better"), (*SEQUENTIAL[:-1], "0")],
+)
+def test_the_sequential_rule_is_for_regressions(
+    assay: Callable, run: Callable, options: tuple[str, ...]
+):
+    done = assay("compare", run("a.jsonl", 9, 9), run("b.jsonl", 9, 9), *options)
+    assert done.code == 2
+    assert "--fail-on regression" in done.stderr

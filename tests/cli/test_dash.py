@@ -19,6 +19,7 @@ READERS = {
     "trials": (["trials", "{}", "-s", "demo", "-k", "1", "-q"], "p.jsonl"),
     "run": (["run", "{}", "-s", "demo", "-q"], "p.jsonl"),
     "extract": (["extract", "{}", "-s", "demo", "-q"], "raw.jsonl"),
+    "raw": (["raw", "p0", "{}", "--stream", "out"], "r.jsonl"),
     "grade": (["grade", "{}", "-g", "contains", "-q"], "r.jsonl"),
     "summarize": (["summarize", "{}"], "r.jsonl"),
     "format": (["format", "{}", "-f", "csv"], "r.jsonl"),

@@ -69,7 +69,7 @@ def test_shows_each_line_and_what_it_was_mapped_to(
     assert "stderr: last words" in shown
     assert any("unmatched: surprise x1; 2 not JSON" in line for line in shown)
     assert "! p0" in done.stderr
-    assert "agent_crash: ended with exit code 7: last words" in done.stderr
+    assert "agent crashed: ended with exit code 7: last words" in done.stderr
 
 
 def test_shows_neither_secrets_nor_escape_codes(debug: Callable, shell_agent: Path) -> None:
@@ -107,10 +107,10 @@ def test_what_never_starts_and_what_is_killed(
     program.chmod(0o755)
     done = debug("capture", "x", "--simple", f"{program} {{}}")
     assert f"starts: {program} x" in done.stderr
-    assert "spawn: cannot start" in done.stderr
+    assert "agent did not start: cannot start" in done.stderr
     slow = debug("capture", "x", "--shell", "echo begun; sleep 60", "-t", 300)
     assert ", timed out, signal SIGTERM, after " in slow.stderr
-    assert "agent_timeout" in slow.stderr
+    assert "ran out of time" in slow.stderr
 
 
 def test_long_lines_are_cut(debug: Callable) -> None:

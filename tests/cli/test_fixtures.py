@@ -54,7 +54,7 @@ def test_the_test_passes_and_notices_a_changed_grader(assay, made):
     done = assay("fixtures", "r.jsonl", "-g", "evals/grader.py", "-o", "tests/regress")
     assert done.code == 0, done.stderr
     assert "3 trials -> tests/regress/test_regress.py" in done.stderr
-    assert "1 not finished (agent_crash)" in done.stderr
+    assert "1 not finished (agent crashed)" in done.stderr
     good = pytest_in(made, "tests")
     assert good.returncode == 0, good.stdout
     assert "3 passed" in good.stdout

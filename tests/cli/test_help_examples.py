@@ -42,6 +42,15 @@ def made(examples, tmp_path_factory) -> Path:
     labels = folder / "labels.jsonl"
     rows = [json.loads(line) | {"label": "pass"} for line in labels.read_text().splitlines()]
     labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    skill = folder / "skills" / "relnotes"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: relnotes\ndescription: Write release notes.\n---\n")
+    (folder / "v2.md").write_text("Write release notes from the git history.\n")
+    cases = [
+        {"input": "Write the release notes", "shouldTrigger": True},
+        {"input": "What is 2 + 2?", "shouldTrigger": False},
+    ]
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     (folder / "script.json").write_text('{"steps": [{"text": "Four."}]}')
     return folder
 

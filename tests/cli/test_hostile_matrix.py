@@ -38,6 +38,7 @@ COMMANDS = {
         "grade FILE -g own.py -j 2 -o OUT --overwrite",
         "summarize FILE -o OUT --overwrite",
         "summarize FILE --markdown -o OUT --overwrite",
+        "raw a FILE -o OUT --overwrite",
         "format FILE -f jsonl -o OUT --overwrite",
         "format FILE -f markdown -o OUT --overwrite",
         "format FILE -f csv -o OUT --overwrite",
@@ -68,6 +69,7 @@ COMMANDS = {
         "report FILE TRIALS -f html -o OUT --overwrite",
         "report FILE -f junit -o OUT --overwrite",
         "plan FILE TRIALS",
+        "raw a FILE --trial 1 --list -o OUT --overwrite",
         "summarize FILE -o OUT --overwrite",
         "grade FILE -g contains -o OUT --overwrite",
     ],
@@ -124,6 +126,8 @@ def run(
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "prompt.jsonl").write_text(json.dumps(hostile.PROMPT) + "\n")
     (tmp_path / "capture2.jsonl").write_text(json.dumps(hostile.CAPTURE) + "\n")
+    (tmp_path / "raw" / "a").mkdir(parents=True)
+    (tmp_path / "raw" / "a" / "1.out").write_text("raw")
     (tmp_path / "labels.jsonl").write_text('{"id": "a", "label": "pass"}\n')
     (tmp_path / "grader.py").write_text(GRADER)
     (tmp_path / "own.py").write_text(OWN)

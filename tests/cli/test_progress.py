@@ -53,7 +53,7 @@ def test_counts_and_expectations() -> None:
     assert tally.left_s == pytest.approx(tally.seconds, rel=0.2)
     assert tally.rate_text() == "pass 80% (26% to 98%)"
     assert tally.line().startswith("5/10 done, 0:00 left, pass 80%")
-    assert tally.line().endswith("75 tokens, $0.05 of about $0.10, 1 agent_timeout")
+    assert tally.line().endswith("75 tokens, $0.05 of about $0.10, ran out of time in 1")
     assert clock_text(3725) == "1:02:05"
 
 
@@ -114,7 +114,7 @@ def test_live_view_shows_running_trials_and_no_escape_codes_of_theirs() -> None:
     console.print(LiveView(tally, console).render())
     text = out.getvalue()
     assert "1/10 done" in text
-    assert "$0.50 of about $5.00, 1 provider" in text
+    assert "$0.50 of about $5.00, provider error in 1" in text
     assert "p0\\u001b[2J #2" in text
     assert "1:05" in text
     assert "step 3" in text
@@ -196,11 +196,11 @@ def test_run_shows_a_failed_trial_as_failed(
     assert done.code == 0
     shown = [line for line in done.stderr.splitlines() if line[:1] in "✓!✗"]
     assert [line[0] for line in shown] == ["!", "✓", "!", "!"]
-    assert "agent_crash: ended with exit code 7: why" in shown[0]
-    assert "agent_crash: died of SIGKILL" in shown[2]
-    assert "agent_timeout: " in shown[3]
+    assert "agent crashed: ended with exit code 7: why" in shown[0]
+    assert "agent crashed: died of SIGKILL" in shown[2]
+    assert "ran out of time: " in shown[3]
     assert "3 failed" in done.stderr
-    assert "2 agent_crash, 1 agent_timeout" in done.stderr
+    assert "agent crashed in 2, ran out of time in 1" in done.stderr
     assert all("failure" not in row for row in done.rows)
 
 

@@ -50,9 +50,11 @@ def test_short_markdown_says_the_verdict_first(assay: Callable[..., Any], files:
     assert done.code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "### Nightly \\<b\\>@\u200bteam"
-    assert lines[2].startswith("✅ **new is better than old")
-    assert "| old | 20.0% (" in done.stdout
-    assert "- new better on 42 prompts: p12" in done.stdout
+    assert lines[2].startswith(
+        "✅ **new is better than old.** Pass rate +70.0 points (95% interval"
+    )
+    assert "| old | 20.0% | 12% to 3" in done.stdout
+    assert "| new - old | +70.0 points | +5" in done.stdout
     assert len(done.stdout) < 2500
 
 

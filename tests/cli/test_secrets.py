@@ -147,7 +147,12 @@ exit 3"""
 
 
 def test_neither_a_number_nor_a_field_name_is_masked(
-    assay: Callable, shell: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    shell: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
 ) -> None:
     """Both ended a run, or made a good trial a crash."""
     code = result("12345678 metadata", usage={"input_tokens": 12345678})
@@ -158,7 +163,7 @@ def test_neither_a_number_nor_a_field_name_is_masked(
     assert "failure" not in row
     assert row["output"] == "[redacte metadata"
     assert row["usage"]["inputTokens"] == 12345678
-    raw = json.loads(next((tmp_path / row["raw"]).glob("*.out")).read_text())
+    raw = json.loads(raw_of(tmp_path, row)["1.out"])
     assert raw["usage"] == {"input_tokens": 12345678}
     (note,) = [line for line in done.stderr.splitlines() if "SORT_KEY" in line]
     assert "SHORT_TOKEN (shorter than 8 characters), SORT_KEY (an ordinary word)" in note

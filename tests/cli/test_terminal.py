@@ -84,6 +84,13 @@ def place(tmp_path: Path) -> Path:
     for name, content in (("rows", rows()), ("other", rows(4)), ("trials", trials())):
         text = "".join(json.dumps(row) + "\n" for row in content)
         (tmp_path / f"{name}.jsonl").write_text(text)
+    kept = tmp_path / "kept.raw" / "prompt-evil"
+    (kept / "files").mkdir(parents=True)
+    (kept / "1.out").write_text(EVIL)
+    (kept / "files" / EVIL.replace("/", "")).write_text(EVIL)
+    names = {"evil": "kept.raw/prompt-evil", "gone": f"kept.raw/{EVIL}"}
+    text = "".join(json.dumps({"id": n, "raw": raw}) + "\n" for n, raw in names.items())
+    (tmp_path / "kept.jsonl").write_text(text)
     raw = {name: rows()[0][name] for name in ("id", "input", "metadata", "timing", "rawLines")}
     (tmp_path / "raw.jsonl").write_text(json.dumps(raw) + "\n")
     labels = [{"id": row["id"], "label": "pass"} for row in rows()[:3]]
@@ -159,6 +166,10 @@ CASES: dict[str, tuple[str, ...]] = {
     "trials": ("trials", "rows.jsonl", "-s", "agent.json", "-k", "2", "-g", "grader.py"),
     "run": ("run", "rows.jsonl", "-s", "agent.json", "--progress"),
     "extract": ("extract", "raw.jsonl", "-s", "agent.json", "--progress"),
+    "raw": ("raw", "evil", "kept.jsonl"),
+    "raw --list": ("raw", "evil", "kept.jsonl", "--list"),
+    "raw of no row": ("raw", EVIL, "kept.jsonl"),
+    "raw of no stream": ("raw", "gone", "kept.jsonl"),
     "grade": ("grade", "rows.jsonl", "-g", "grader.py", "--progress"),
     "grade -j 2": ("grade", "rows.jsonl", "-g", "grader.py", "-j", "2"),
     "grade command": ("grade", "rows.jsonl", "-g", "command:cat rows.jsonl; exit 1", "--progress"),

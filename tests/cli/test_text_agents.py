@@ -276,7 +276,7 @@ def test_headless_in_capture_says_that_turns_forget(
 def test_extract_shows_a_failed_trial_as_failed(assay: Callable, prompts: Callable) -> None:
     raw = assay("run", prompts("exit 7", "true"), "--shell", 'echo x; eval "$PROMPT"')
     shown = assay("extract", "--progress", stdin=raw.stdout).stderr.splitlines()
-    assert shown[0] == "! p0: 1 step - agent_crash: ended with exit code 7"
+    assert shown[0] == "! p0: 1 step - agent crashed: ended with exit code 7"
     assert shown[1] == "✓ p1: 1 step"
 
 
@@ -341,15 +341,16 @@ def test_resume_and_the_identity_of_a_text_agent(
     ways: dict[str, Any],
     way: str,
     read_rows: Callable,
+    raw_of: Callable,
     tmp_path: Path,
 ) -> None:
     file, words = prompts("a", "b"), ways[way]
     assay("capture", file, *words, "-o", "out.jsonl", "--limit", 1)
     done = assay("capture", file, *words, "-o", "out.jsonl", "--resume")
     assert done.code == 0, done.stderr
-    assert [row["output"] for row in read_rows(tmp_path / "out.jsonl")] == ["a", "b"]
-    raw = tmp_path / "out.raw"
-    assert [path.read_text() for path in sorted(raw.glob("*/1.out"))] == ["a\n", "b\n"]
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert [row["output"] for row in rows] == ["a", "b"]
+    assert [raw_of(tmp_path, row)["1.out"] for row in rows] == ["a\n", "b\n"]
     (tmp_path / "odd.py").write_text(ODD_AGENT + "\nprint('changed')")
     refused = assay("capture", file, *words, "-o", "out.jsonl", "--resume")
     assert refused.code == 1

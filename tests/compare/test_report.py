@@ -100,6 +100,27 @@ def test_what_is_unlike_is_named(tmp_path):
     assert "grader g differs: a: v1; b: v2" in notes
 
 
+@pytest.mark.parametrize(
+    ("agents", "mixed"),
+    [
+        ([("claude", "2.1", "opus"), ("claude", None, None)], False),
+        ([("claude", "2.1", None), ("claude", None, "opus")], False),
+        ([("claude", "2.1", "opus"), ("claude", "2.2", "opus")], True),
+        ([("claude", "2.1", "opus"), ("claude", "2.1", "haiku"), ("claude", None, None)], True),
+        ([("claude", None, None), ("codex", None, None)], True),
+    ],
+)
+def test_a_trial_that_ended_early_is_not_another_agent(tmp_path, agents, mixed):
+    path = write(tmp_path / "a.jsonl", {f"p{n}": 1.0 for n in range(len(agents))})
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row, known in zip(rows, agents, strict=True):
+        named = zip(("adapter", "version", "model"), known, strict=True)
+        row["agent"] = {name: value for name, value in named if value}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    notes = compared(path, write(tmp_path / "b.jsonl", {"p0": 1.0})).warnings
+    assert any("mixes agents" in note for note in notes) == mixed
+
+
 def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
     from assay.report.comparison import markdown
 
@@ -304,4 +325,4 @@ def test_the_outcome_of_a_gate_is_in_the_report(tmp_path):
     comparison.judge("regression", 0.02)
     (gate,) = comparison.sections["gate"]
     assert (gate["runB"], gate["outcome"]) == ("b", "cannot-judge")
-    assert "Gate regression, b against a: cannot-judge" in markdown(comparison.sections)
+    assert "Gate regression, b against a: cannot be judged" in markdown(comparison.sections)

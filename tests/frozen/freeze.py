@@ -19,6 +19,7 @@ import difflib
 import fnmatch
 import gzip
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -151,6 +152,8 @@ def observe(case: Case, assay: Path, *, full: bool = False) -> str:
         env = _environment(base, assay)
         parts = [_step(case, line, folder, env) for line in case.run]
         parts += _files(case, folder)
+        names = _record_names(folder)
+        parts = [(title, _RECORD.sub(partial(_named, names), text)) for title, text in parts]
         masked = Masker(case, base, assay).mask(parts)
     finally:
         shutil.rmtree(base, ignore_errors=True)
@@ -219,9 +222,55 @@ def _files(case: Case, folder: Path) -> list[Part]:
         before = HERE / "inputs" / name
         if before.exists() and before.read_bytes() == data:
             continue
+        if data.startswith(b'{"type":"assay-raw",'):
+            found += _streams(data, path.relative_to(folder).parent)
+            continue
         text = data.decode("utf-8", "backslashreplace")
         found.append((f"file {name}", _page_data(text) if name.endswith(".html") else text))
     return found
+
+
+_RECORD = re.compile(r"[\w.-]+/segment-\d+@\d+")
+
+
+def _named(names: dict[str, str], found: re.Match[str]) -> str:
+    return names.get(found[0], found[0])
+
+
+def _streams(segment: bytes, folder: Path) -> list[Part]:
+    """Give the raw streams of a segment as if each trial had a folder: their order may differ."""
+    found: list[Part] = []
+    for offset, trial in _records(segment).items():
+        line, _, rest = segment[offset:].partition(b"\n")
+        for name, size in json.loads(line)["files"].items():
+            data, rest = rest[:size], rest[size:]
+            text = data.decode("utf-8", "backslashreplace")
+            found.append((f"file {folder / trial / name}", text))
+    return found
+
+
+def _records(segment: bytes) -> dict[int, str]:
+    """Give the offset of each record with the name of its trial; a repeated one gets a number."""
+    found: dict[int, str] = {}
+    offset = 0
+    while offset < len(segment):
+        line = segment[offset:].partition(b"\n")[0]
+        header = json.loads(line)
+        name, number = header["trial"], 1
+        while (unused := name if number == 1 else f"{name}.{number}") in found.values():
+            number += 1
+        found[offset] = unused
+        offset += len(line) + 1 + sum(header["files"].values()) + 1
+    return found
+
+
+def _record_names(folder: Path) -> dict[str, str]:
+    """Give how rows name each record, and the folder that the trial would have."""
+    return {
+        f"{path.parent.name}/{path.name}@{offset}": f"{path.parent.name}/{trial}"
+        for path in folder.rglob("segment-*")
+        for offset, trial in _records(path.read_bytes()).items()
+    }
 
 
 def _page_data(page: str) -> str:

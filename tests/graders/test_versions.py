@@ -29,6 +29,9 @@ VERSIONS = {
     "command": "1",
     "git": "2",
     "tools": "1",
+    "skill": "1",
+    "file": "1",
+    "trigger": "1",
     "judge": "1",
 }
 QUESTION_SHA256 = "a730e272f7eae0aa239ac8d04588263e48c805f3013d7543cd2a136c9fad8e8e"
@@ -40,6 +43,10 @@ CALLS = [
     {"type": "tool_call", "name": "Read", "status": "completed", "input": {"path": "a.py"}},
     {"type": "tool_call", "name": "Bash", "status": "failed", "input": {"command": "pytest -q"}},
     {"type": "tool_call", "name": "mcp__x", "status": "completed", "exitCode": 1, "input": "text"},
+]
+SKILLS = [
+    {"type": "tool_call", "name": "Skill", "status": "completed", "input": {"skill": "relnotes"}},
+    {"type": "tool_call", "name": "Read", "input": {"file_path": "/s/decoy/SKILL.md"}},
 ]
 SCHEMA = '{"schema": {"type": "object", "required": ["n"]}}'
 JUDGE = "agent=demo,rubric=Is it right?"
@@ -75,6 +82,13 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
     (f"json-schema:{SCHEMA}", "[]", {}, False, 0),
     (f"json-schema:{SCHEMA}", 'So:\n```json\n{"n": 2}\n```\nDone.', {}, True, 1),
     (f"json-schema:{SCHEMA}", '{"n": 1} and more', {}, False, 0),
+    ("skill:relnotes", "", {"trajectory": SKILLS}, True, 1),
+    ("skill:used=relnotes,not_used=dec*", "", {"trajectory": SKILLS}, False, 0.5),
+    ("skill:used=other", "", {"trajectory": SKILLS}, False, 0),
+    ("skill:not_used=relnotes", "", {}, True, 1),
+    ("file:a.txt", "", {}, True, 1),
+    ("file:exists=a.txt,exists=b.txt", "", {}, False, 0.5),
+    ('file:{"contains": {"a.txt": "no such text"}}', "", {}, False, 0),
     ("command:test -f a.txt", "", {}, True, 1),
     ("command:test -f b.txt", "", {}, False, 0),
     ("command:sh=exit 3,exit_code=3", "", {}, True, 1),
@@ -96,6 +110,10 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
     ("tools:max_calls=2", "", {}, False, 0),
     ("tools:no_failed=true", "", {}, False, 0),
     ("tools:no_failed=true,max_calls=3", "", {}, False, 0.5),
+    ("trigger:news", "", {"metadata": {"shouldTrigger": True}}, False, 0),
+    ("trigger:news", "", {"metadata": {"shouldTrigger": False}}, True, 1),
+    ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": False}}, False, 0),
+    ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": True}}, True, 1),
     (f"judge:{JUDGE}", '{"pass": true, "score": 0.7, "reasoning": "x"}', {}, True, 0.7),
     (f"judge:{JUDGE}", '```json\n{"pass": false, "score": 1, "reasoning": "x"}\n```', {}, False, 1),
     (f"judge:{JUDGE},threshold=1", '{"pass": true, "score": 0.7, "reasoning": ""}', {}, False, 0.7),
@@ -135,7 +153,8 @@ def built(text: str) -> Any:
 def test_a_changed_verdict_needs_a_raised_version(
     workspace, grader, output, fields, passes, score
 ) -> None:
-    trial = Trial(input="?", output=output, trajectory=CALLS, cwd=str(workspace), **fields)
+    given = {"trajectory": CALLS, **fields}
+    trial = Trial(input="?", output=output, cwd=str(workspace), **given)
     grade: Grade = built(grader).grade(trial, EchoHost())
     advice = f"raise code_version of {grader.partition(':')[0]}, then update VERSIONS and EXAMPLES"
     assert (grade.pass_, grade.score) == (passes, score), advice

@@ -112,7 +112,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("agent", SETTINGS)
-def test_record(live: Callable[..., Any], agent: str, name: str, tmp_path: Path) -> None:
+def test_record(
+    live: Callable[..., Any], agent: str, name: str, tmp_path: Path, raw_folder: Callable[..., Path]
+) -> None:
     env, model = SETTINGS[agent]
     args = ("--model", model, *ARGS.get(name, ()))
     if name == "mcp":
@@ -127,7 +129,7 @@ def test_record(live: Callable[..., Any], agent: str, name: str, tmp_path: Path)
     target = RECORDINGS / FOLDERS[agent] / name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    raw = done.folder / "out.raw" / next((done.folder / "out.raw").iterdir()).name
+    raw = raw_folder(done.folder, done.row)
     for path in sorted(raw.glob("*.out")):
         (target / path.name).write_text(scrub(path.read_text(), done))
     meta = done.row["metadata"]

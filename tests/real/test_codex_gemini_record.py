@@ -110,7 +110,9 @@ def arguments(agent: str, name: str, url: str, tmp_path: Path) -> tuple[str, ...
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("agent", FOLDERS)
-def test_record(live: Callable[..., Any], agent: str, name: str, tmp_path: Path) -> None:
+def test_record(
+    live: Callable[..., Any], agent: str, name: str, tmp_path: Path, raw_folder: Callable[..., Path]
+) -> None:
     done = live(
         agent,
         SCENARIOS[name](agent),
@@ -122,7 +124,7 @@ def test_record(live: Callable[..., Any], agent: str, name: str, tmp_path: Path)
     target = RECORDINGS / FOLDERS[agent] / name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    (raw,) = (done.folder / "out.raw").iterdir()
+    raw = raw_folder(done.folder, done.row)
     for path in sorted(raw.glob("*.out")):
         (target / path.name).write_text(scrub(path.read_text(), done))
     meta = done.row["metadata"]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.records.skills import SkillUse, skills_used
+
 pytest.importorskip("assay_arc")  # the skill that the agents load is one of its
 pytestmark = pytest.mark.real
 
@@ -78,6 +80,7 @@ def test_claude_code_loads_a_skill_and_runs_the_command_it_names(
     assert {f"{prefix}{name}" for name in NAMES} <= set(done.row["setup"]["skills"])
     skill, shell = done.steps("tool_call")
     assert (skill["status"], shell["status"]) == ("completed", "completed"), done.row
+    assert skills_used(done.row["trajectory"]) == [SkillUse("arc-browse", 0)]
     assert "# Browse the games" in json.dumps(done.requests[1].body)
     assert "ky01" in shell["output"]
     assert done.row["output"] == "Six games."
@@ -110,6 +113,7 @@ def test_other_agents_are_offered_the_installed_skills_and_load_one(
     assert [name for name in NAMES if name not in offered] == []
     assert "# Browse the games" not in offered
     assert "# Browse the games" in later[-1], done.row
+    assert skills_used(done.row["trajectory"]) == [SkillUse("arc-browse", 0)]
     assert "ky01" in done.steps("tool_call")[1]["output"], done.row
     assert done.row["output"] == "Six games."
 

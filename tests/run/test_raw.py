@@ -19,36 +19,46 @@ PLANT = {
 
 
 @pytest.mark.parametrize("what", PLANT)
-@pytest.mark.parametrize("name", ["1.err", "1.out", "prompt-p0", "prompt-p0/1.err", "prompt-p1"])
+@pytest.mark.parametrize("name", ["1.err", "1.out", "segment-1", "segment-2", "prompt-p0"])
+@pytest.mark.parametrize("large", [False, True])
 def test_what_an_agent_plants_is_never_followed_and_costs_no_measurement(
     assay: Callable,
     shell_agent: Path,
     prompts: Callable,
     read_rows: Callable,
+    raw_of: Callable,
     tmp_path: Path,
     what: str,
     name: str,
+    large: bool,
 ) -> None:
     victim = tmp_path / "victim"
-    victim.mkdir() if name.startswith("prompt") and "/" not in name else victim.write_text("mine")
+    victim.mkdir() if name == "prompt-p0" else victim.write_text("mine")
     plant = PLANT[what].format(victim=victim, place=f'"$d/{name}"')
-    script = f'{HERE}; mkdir -p "$d/$(dirname {name})"; {plant}; echo "text" >&2; R'
+    more = "seq 1 100000 >&2; " if large else ""
+    script = f'{HERE}; {plant}; {more}echo "text" >&2; R'
     done = assay("capture", prompts(script, "R"), "-s", shell_agent, "-o", "out.jsonl")
     rows = read_rows(tmp_path / "out.jsonl")
     assert done.code == 0
     assert [(row["output"], row.get("failure")) for row in rows] == [("ok", None)] * 2
     assert list(victim.iterdir()) == [] if victim.is_dir() else victim.read_text() == "mine"
     for row in rows:
-        assert "result" in (tmp_path / row["raw"] / "1.out").read_text()
-    assert (tmp_path / rows[0]["raw"] / "1.err").read_text() == "text\n"
-    if name.startswith("prompt-"):  # it stands where a trial's folder would have been
-        planted_for = rows[int(name[8])]
-        assert planted_for["raw"].endswith(".2")
-        assert "somebody made" in planted_for["warnings"][0]
+        assert "result" in raw_of(tmp_path, row)["1.out"]
+    assert raw_of(tmp_path, rows[0])["1.err"].endswith("text\n")
+    if large and name == "prompt-p0":  # it stands where the trial's folder would have been
+        assert rows[0]["raw"].endswith(".2")
+        assert "somebody made" in rows[0]["warnings"][0]
+    if not large and name.startswith("segment-"):
+        assert rows[0]["raw"] == f"out.raw/segment-{int(name[8]) + 1}@0"
 
 
 def test_a_later_turn_cannot_touch_the_streams_of_an_earlier_one(
-    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
 ) -> None:
     turns = [
         f'{HERE}; ln -s "$PWD/victim" "$d/2.out"; ln -s "$PWD/victim" "$d/2.err"; R',
@@ -57,14 +67,19 @@ def test_a_later_turn_cannot_touch_the_streams_of_an_earlier_one(
     path = prompts({"id": "p0", "input": turns})
     assert assay("capture", path, "-s", shell_agent, "-o", "out.jsonl").code == 0
     (row,) = read_rows(tmp_path / "out.jsonl")
-    raw = tmp_path / row["raw"]
+    raw = raw_of(tmp_path, row)
     assert not (tmp_path / "victim").exists()
-    assert "forged" not in (raw / "1.out").read_text()
-    assert (raw / "2.out").read_text() == '{"type":"result","result":"ok"}\n'
+    assert "forged" not in raw["1.out"]
+    assert raw["2.out"] == '{"type":"result","result":"ok"}\n'
 
 
 def test_session_files_are_kept_without_links_that_leave_the_home(
-    assay: Callable, agent: Callable, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text("of the operator")
     script = (
@@ -83,8 +98,8 @@ def test_session_files_are_kept_without_links_that_leave_the_home(
     assert done.code == 0, done.stderr
     (row,) = read_rows(tmp_path / "out.jsonl")
     assert row["output"] == "ok"
-    kept = tmp_path / row["raw"] / "files"
-    assert [path.name for path in kept.rglob("*") if path.is_file()] == ["plain"]
+    kept = [name for name in raw_of(tmp_path, row) if name.startswith("files/")]
+    assert kept == ["files/s/plain"]
 
 
 def test_a_file_system_without_nameless_files_is_served_too(

@@ -99,7 +99,7 @@ def test_a_users_folder_is_never_removed(
         assert mine.read_text() == "mine"
         assert sorted(path.name for path in (tmp_path / "ws").iterdir()) == [
             "prompt-p0",
-            "prompt-p0.2",
+            "segment-1",
         ]
 
 
@@ -112,8 +112,9 @@ def test_a_run_that_starts_again_replaces_its_raw_streams(
         done = assay(*args, *more, *(["-k", 2] if command == "trials" else []))
         assert done.code == 0, done.stderr
         assert "warnings" not in (tmp_path / "out.jsonl").read_text()
-        names = [path.name for path in (tmp_path / "out.raw").iterdir()]
-        assert len(names) == (4 if command == "trials" else 2)
+        (segment,) = (tmp_path / "out.raw").iterdir()
+        n_records = segment.read_bytes().count(b'"type":"assay-raw"')
+        assert n_records == (4 if command == "trials" else 2)
 
 
 def test_a_second_run_leaves_the_workspaces_of_the_first_alone(
@@ -139,7 +140,12 @@ def test_a_second_run_leaves_the_workspaces_of_the_first_alone(
 
 
 def test_a_run_that_starts_again_makes_its_own_workspaces_again(
-    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
 ) -> None:
     path = prompts("ls | wc -l; touch left; R")
     args = ["capture", path, "-s", shell_agent, "-o", "out.jsonl", "--workspace-dir", "w"]
@@ -147,7 +153,7 @@ def test_a_run_that_starts_again_makes_its_own_workspaces_again(
     assert assay(*args, "--overwrite").code == 0
     (row,) = read_rows(tmp_path / "out.jsonl")
     assert Path(row["metadata"]["workspaceDir"]).name == "prompt-p0"
-    assert (tmp_path / row["raw"] / "1.out").read_text().splitlines()[0].strip() == "0"
+    assert raw_of(tmp_path, row)["1.out"].splitlines()[0].strip() == "0"
 
 
 def test_a_template_that_changes_during_the_run_changes_no_trial(

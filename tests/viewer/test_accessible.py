@@ -27,10 +27,13 @@ def test_report_has_no_serious_issue(
     browser.theme(theme)
     try:
         for url in [f"file://{report}{page}" for page in PAGES] + [
-            f"file://{game}#/run/results/prompt/sq01/trial/1"
+            f"file://{game}#/run/results/prompt/sq01/trial/1",
+            f"file://{game}#/beside/sq01/results/1/results/1",
         ]:
             browser.draw(url)
             browser.see("h1")
+            if url.endswith("#/"):
+                browser.see(".change .parting", "They part")
             browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
             browser.cdp("Runtime.evaluate", expression=axe)
             assert browser.run_async(CHECK) == [], url

@@ -42,10 +42,10 @@ def test_overview_filter_trial_step_side_by_side(browser: Any, report: Path) -> 
     browser.click("tbody td a", "docs-")
     browser.click("a.button", "Side by side")
     browser.see(".parting", "They part at step")
-    assert browser.run("return document.querySelectorAll('.step.parts').length") == 2
+    assert browser.run("return document.querySelectorAll('.pair.parts').length") == 1
     browser.click(".half.left a", "open")
     browser.see("h2", "Steps (")
-    browser.click(".step.tool_call summary", "Input")
+    browser.click(".step.tool_call summary", "Call as sent")
     browser.see(".step.tool_call details[open] pre", "")
     browser.click(".step .where", "3")
     browser.wait("return location.hash.endsWith('/trial/1/step/3')")
@@ -99,7 +99,7 @@ def test_trials_have_curves(browser: Any, runs: Path, make_report: Callable[...,
     browser.see("figure h3", "pass@k and pass^k")
     browser.click("nav a", "Prompts")
     browser.see("tbody tr")
-    assert browser.run("return document.querySelector('tbody tr').querySelectorAll('.mark').length") == 8  # fmt: skip # noqa: E501
+    assert browser.run("return document.querySelector('tbody tr').querySelectorAll('.marks .mark').length") == 8  # fmt: skip # noqa: E501
     browser.click(".mark.fail")
     browser.see("h2", "Steps (")
     assert "/trial/" in browser.run("return location.hash")
@@ -118,7 +118,7 @@ def test_game_replays_in_the_official_colours(
     browser.see(".move", "I try move 1.")
     browser.wait(PIXEL + "[0] === 0", 3)
     browser.click("button[title='Last move']")
-    browser.see(".move", "WIN, level 1 of 1 done")
+    browser.see(".move", "won, level 1 of 1 done")
     browser.see(".move", "I try move 3.")
 
 
@@ -163,7 +163,7 @@ def test_folder_lists_its_runs(
     assert len(browser.run(MARKS)) == 3
     for name in ("before", "after"):
         browser.click(f"input[aria-label='Choose {name}']")
-    browser.click("button", "Open the chosen runs")
+    browser.click("button", "Compare the 2 chosen runs")
     browser.see("figure h3", "Paired differences")
     browser.click("nav a", "Prompts")
     browser.see("[role=status]", "40 prompts")

@@ -167,7 +167,17 @@ def test_a_file_with_one_odd_row(row: Any, tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_text(json.dumps(row))
     with opened(path) as ask:
-        for name in ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet"):
+        for name in (
+            "overview",
+            "state",
+            "prompts",
+            "around",
+            "prompt",
+            "row",
+            "game",
+            "raw",
+            "sheet",
+        ):
             status, text = ask(f"/api/{name}", "run=odd&id=good&n=1")
             assert status == 200, (name, text)
 
@@ -196,7 +206,21 @@ def test_odd_numbers_in_a_request_get_a_message(ask: Ask, value: str) -> None:
         status, text = ask(f"/api/{name}", f"run=odd&id=good&n={given}")
         assert status in (200, 400), (name, text)
         assert status == 200 or "n" in text
-    for field in ("offset", "limit", "down", "sort", "status", "category", "cause", "q"):
+    for field in (
+        "offset",
+        "limit",
+        "down",
+        "sort",
+        "status",
+        "category",
+        "cause",
+        "q",
+        "tool",
+        "pair",
+        "in_run",
+        "least_ms",
+        "most_ms",
+    ):
         status, text = ask("/api/prompts", f"{field}={given}")
         assert status in (200, 400), (field, text)
         assert status == 200 or field in text
@@ -211,7 +235,7 @@ def test_a_number_that_is_none_is_refused(ask: Ask, n: str) -> None:
 
 @pytest.mark.parametrize("query", ["%ff", "id=%ff&run=%ff", "runs=%00", "id=%00", "q=%00", "&&=", "q=%ED%A0%80"])  # fmt: skip # noqa: E501
 def test_odd_texts_in_a_request(ask: Ask, query: str) -> None:
-    for name in ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet"):
+    for name in ("overview", "state", "prompts", "around", "prompt", "row", "game", "raw", "sheet"):
         status, _ = ask(f"/api/{name}", query)
         assert status in (200, 400)
 

@@ -101,3 +101,54 @@ def test_of_rows_with_one_id_the_last_counts(tmp_path: Path, sample: ModuleType)
     assert json.loads(index.line(row))["output"] == "second time"
     assert len(prompts.row(1)["cells"][0]["trials"]) == 1
     assert prompts.find("nobody") is None
+
+
+@pytest.mark.parametrize("status", ["regressed", "improved", "lower", "higher"])
+def test_changes_between_two_runs(two: Any, status: str) -> None:
+    prompts, (a, b) = two
+    wanted = []
+    for before, after in zip(a, b, strict=False):
+        if "score" not in before or "score" not in after:
+            continue
+        rate = after["score"]["pass"] - before["score"]["pass"]
+        score = after["score"]["score"] - before["score"]["score"]
+        wanted += [before["id"]] * {
+            "regressed": rate < 0,
+            "improved": rate > 0,
+            "lower": rate == 0 and score < 0,
+            "higher": rate == 0 and score > 0,
+        }[status]
+    assert wanted
+    assert ids(prompts, status=status, pair="0,1") == wanted
+    assert ids(prompts, status=status) == wanted
+    turned = {"regressed": "improved", "improved": "regressed", "lower": "higher"}
+    assert ids(prompts, status=turned.get(status, "lower"), pair="1,0") == wanted
+    losses = [row["cells"] for row in prompts.page(Query(sort="difference"))["rows"]]
+    known = [b["score"] - a["score"] for a, b in losses if b and None not in (a["rate"], b["rate"])]
+    assert known[0] == min(known)
+
+
+def test_tool_and_time_of_one_run(two: Any) -> None:
+    prompts, (a, b) = two
+    uses = [
+        {step["name"] for step in row["trajectory"] if step["type"] == "tool_call"} for row in b
+    ]
+    wanted = [row["id"] for row, used in zip(b, uses, strict=True) if "Grep" in used]
+    assert ids(prompts, tool="Grep", in_run=1) == wanted
+    assert set(wanted) < set(ids(prompts, tool="Grep"))
+    assert ids(prompts, tool="no such tool") == []
+    slow = [row["id"] for row in a if 8000 <= row["timing"]["total"] < 12000]
+    assert ids(prompts, least_ms=8000, most_ms=12000, in_run=0) == slow
+
+
+def test_around_names_the_neighbours_in_the_filter(two: Any) -> None:
+    prompts, _ = two
+    query = Query(status="regressed", sort="difference")
+    listed = [row["id"] for row in prompts.page(query)["rows"]]
+    told = prompts.around(query, listed[1])
+    assert told is not None
+    assert (told["position"], told["total"]) == (2, len(listed))
+    assert (told["previous"]["id"], told["next"]["id"]) == (listed[0], listed[2])
+    assert prompts.around(query, "no such prompt") is None
+    outside = next(one for one in ids(prompts) if one not in listed)
+    assert prompts.around(query, outside) is None

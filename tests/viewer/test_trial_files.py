@@ -52,6 +52,53 @@ def test_raw_streams_in_the_order_of_turns_and_cut(tmp_path: Path) -> None:
     assert raw_files(tmp_path, {"raw": "."}) == []
 
 
+HEADER = '{"type":"assay-raw","run":"r","trial":"t","files":{"10.out":4,"2.out":3,"files/x":1}}\n'
+
+
+def segment(folder: Path, header: str = HEADER, body: str = "last2ndx\n") -> int:
+    """Write a segment with something before the record; give the record's offset."""
+    folder.mkdir(exist_ok=True)
+    (folder / "segment-1").write_text(f"before\n{header}{body}")
+    return len("before\n")
+
+
+def test_raw_streams_of_a_segment(tmp_path: Path) -> None:
+    raw = f"run.raw/segment-1@{segment(tmp_path / 'run.raw')}"
+    files = raw_files(tmp_path, {"raw": raw}, most=3)
+    assert files == [
+        {"name": "2.out", "size": 3, "cut": False, "text": "2nd"},
+        {"name": "10.out", "size": 4, "cut": True, "text": "las"},
+    ]
+    assert game_log(tmp_path, {"metadata": {"evidence": {"log": "2.out"}}, "raw": raw}) is None
+
+
+DAMAGED = {
+    "a stream longer than the file": HEADER.replace("4", "400"),
+    "a negative size": HEADER.replace("4", "-4"),
+    "a size that is no number": HEADER.replace("4", '"4"'),
+    "no header": "{}\n",
+    "not JSON": '{"type":"assay-raw",\n',
+    "no end of the header": HEADER.rstrip("\n"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_segment_has_no_streams(tmp_path: Path, what: str) -> None:
+    offset = segment(tmp_path / "run.raw", DAMAGED[what], "" if "no end" in what else "last2ndx")
+    assert raw_files(tmp_path, {"raw": f"run.raw/segment-1@{offset}"}) == []
+
+
+@pytest.mark.parametrize("name", ["{}", "link/segment-1@{}", "../secret/segment-1@{}"])
+def test_no_segment_outside_the_folder(tmp_path: Path, name: str) -> None:
+    offset = segment(tmp_path / "secret")
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "link").symlink_to(tmp_path / "secret")
+    (base / "segment-1").symlink_to(tmp_path / "secret" / "segment-1")
+    for raw in (name.format(offset), f"segment-1@{offset}", "segment-1@0", "segment-1@" + "9" * 30):
+        assert raw_files(base, {"raw": raw}) == []
+
+
 def test_entry_of_a_row() -> None:
     assert entry_of({"id": "p"}, 1) == {"id": "p"}
     row = {"trials": [{"trialNum": 2, "x": 1}]}

@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from assay.adapters.files import files_in
@@ -50,16 +49,12 @@ class TextRows(TextAdapter):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class SimpleAdapter(TextAdapter):
     """A command line, split as a shell would; the prompt replaces {} in one argument."""
 
-    template: str
-    history: bool = True
-    """Whether the prompt of a later turn repeats the earlier turns and answers."""
-    name: str = ""
-
-    def __post_init__(self) -> None:
+    def __init__(self, template: str, *, history: bool = True, name: str = "") -> None:
+        """With history, the prompt of a later turn repeats the earlier turns and answers."""
+        self.template, self.history = template, history
         try:
             words = shlex.split(self.template)
         except ValueError as error:
@@ -74,7 +69,7 @@ class SimpleAdapter(TextAdapter):
             hint = f"write {{}} where the prompt belongs, as in --simple '{self.template} {{}}'; "
             raise UsageError(msg, hint=hint + 'or use --shell, with the prompt as "$PROMPT"')
         _refuse_code(self.template, words)
-        object.__setattr__(self, "name", self.name or _program_name(words))
+        self.name = name or _program_name(words)
 
     def command(self, ask: Ask) -> Command:
         """Return the command with the prompt in place of the first {}."""
@@ -90,21 +85,17 @@ class SimpleAdapter(TextAdapter):
         return not self.history
 
 
-@dataclass(frozen=True)
 class ShellAdapter(TextAdapter):
     """A shell command; the prompt only ever goes into the environment, never into the command."""
 
-    template: str
-    history: bool = True
-    name: str = ""
-
-    def __post_init__(self) -> None:
+    def __init__(self, template: str, *, history: bool = True, name: str = "") -> None:
+        self.template, self.history = template, history
         try:
             words = shlex.split(self.template)
         except ValueError:  # the shell will say what is wrong
             words = self.template.split()
         program = [word for word in words if not re.match(r"\w+=", word)]
-        object.__setattr__(self, "name", self.name or _program_name(program or ["sh"]))
+        self.name = name or _program_name(program or ["sh"])
 
     def command(self, ask: Ask) -> Command:
         files = files_in(_ABSOLUTE.findall(self.template))
@@ -116,11 +107,11 @@ class ShellAdapter(TextAdapter):
 
 
 _CODE_FLAGS = {
-    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ksh", "fish"), re.compile(r"-[a-zA-Z]*c")),
-    **dict.fromkeys(("python", "pypy"), re.compile(r"-[a-zA-Z]*c")),
-    **dict.fromkeys(("node", "nodejs", "bun"), re.compile(r"-e|-p|-pe|--eval|--print")),
-    **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z]*[eE]")),
-    "php": re.compile(r"-r"),
+    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ksh", "fish"), r"-[a-zA-Z]*c"),
+    **dict.fromkeys(("python", "pypy"), r"-[a-zA-Z]*c"),
+    **dict.fromkeys(("node", "nodejs", "bun"), r"-e|-p|-pe|--eval|--print"),
+    **dict.fromkeys(("perl", "ruby"), r"-[a-zA-Z]*[eE]"),
+    "php": r"-r",
 }
 """Of each interpreter: the option whose value is code."""
 _WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "-W", "-X", "-I", "-r"})
@@ -140,17 +131,17 @@ def _refuse_code(template: str, words: Sequence[str]) -> None:
             raise UsageError(msg, hint=hint)
 
 
-def _code_place(words: Sequence[str], start: int, flag: re.Pattern[str]) -> int | None:
+def _code_place(words: Sequence[str], start: int, flag: str) -> int | None:
     """Return which word is the code that an interpreter is given; start is its first argument."""
     is_code, is_value = False, False
     for place in range(start, len(words)):
         word = words[place]
         if is_value:
             is_value = False
-        elif flag.fullmatch(word):
+        elif re.fullmatch(flag, word):
             is_code = True
         elif word.startswith(("-", "+")):
-            if flag.fullmatch(word.partition("=")[0]) or (is_code and "{}" in word):
+            if re.fullmatch(flag, word.partition("=")[0]) or (is_code and "{}" in word):
                 return place
             is_value = word in _WITH_VALUE
         else:

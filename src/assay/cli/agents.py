@@ -1,6 +1,8 @@
 """assay agents: the known agents, and what is captured of them."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import click
@@ -11,9 +13,12 @@ from assay.adapters.vendor import KNOWN, KnownAgent
 from assay.cli.group import COLOUR, examples, variables
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
-from assay.pipeline.identity import asked_version
+from assay.pipeline.identity import asked_version, packaged_version
 from assay.pipeline.stages import local_machine
 from assay.records.text import visible_line
+
+_PATIENCE_S = 0.6
+"""A list that takes longer than a second is not looked at."""
 
 
 @click.command(
@@ -29,14 +34,15 @@ from assay.records.text import visible_line
 @help_option
 def command(*, as_json: bool, debug: bool) -> None:
     """List the agents that -s accepts by name, whether they are installed, and what is captured."""
-    found = [look_for(agent) for agent in KNOWN]
+    # Side by side: a program may take seconds to say its version.
+    with ThreadPoolExecutor(len(KNOWN)) as pool:
+        found = list(pool.map(partial(look_for, patience_s=_PATIENCE_S), KNOWN))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     for row in found:
-        state = (
-            f"version {row['version']}" if row["installed"] else f"not installed: {row['install']}"
-        )
+        version = f"version {row['version']}" if row["version"] else "installed"
+        state = version if row["installed"] else f"not installed: {row['install']}"
         echo_raw(visible_line(f"{row['name']:10} {state}"), bold=row["installed"])
         for note in row["notes"]:
             click.echo(f"           {note}")
@@ -50,13 +56,18 @@ def command(*, as_json: bool, debug: bool) -> None:
     click.echo("      and any schema file: docs/adapters.md")
 
 
-def look_for(agent: KnownAgent) -> dict[str, Any]:
-    """Describe an agent: whether it is installed, where, and which version."""
+def look_for(agent: KnownAgent, patience_s: float | None = None) -> dict[str, Any]:
+    """Describe an agent: whether it is installed, where, and which version.
+
+    With patience_s it is started for its version only where its package does not say it, and for
+    no longer.
+    """
     path = shutil.which(agent.program)
     row: dict[str, Any] = msgspec.to_builtins(agent)
     row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
     if path is not None:
-        row["version"] = asked_version(path, local_machine())
+        packaged = packaged_version(path) if patience_s is not None else None
+        row["version"] = packaged or asked_version(path, local_machine(), patience_s)
         if row["version"] is None:
             row["notes"].append("does not report its version")
         elif row["version"] not in agent.tested:

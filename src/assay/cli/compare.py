@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,7 +17,6 @@ from assay.cli.output import (
     open_stdout,
     refuse_existing,
     refuse_same_file,
-    unguarded,
     whole_output,
 )
 from assay.cli.parameters import (
@@ -32,12 +31,15 @@ from assay.cli.parameters import (
     seed_option,
 )
 from assay.cli.runs import Named, name_runs, pipes_as_files
+from assay.cli.tables import draw_table, terminal
 from assay.errors import InputError
 from assay.report.comparison import (
     advice_lines,
     flip_lines,
+    gate_lines,
     health_lines,
     markdown,
+    outcome_words,
     tables,
     verdict_lines,
     write_json,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from assay.compare.columns import Kind
     from assay.compare.pairs import Pair
     from assay.compare.report import Comparison, Judge
-    from assay.stats.verdict import GateName, Outcome
+    from assay.stats.verdict import GateName
 
 
 WEIGHTS = (
@@ -75,6 +77,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     seed: int
     fail_on: "GateName | None"
+    sequential: bool
     strict: bool
     progress: bool
     debug: bool
@@ -141,6 +144,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Exit with code 3 if the gate fails and 4 if it cannot be judged. Default: no gate.",
 )
 @click.option(
+    "--sequential",
+    is_flag=True,
+    help="Judge --fail-on regression by a rule that may be asked again after every batch of "
+    "trials: pass, fail, or go on (exit code 4). Prompts that a run lacks count as still to come. "
+    "Default: one judgement of complete runs.",
+)
+@click.option(
     "--strict",
     is_flag=True,
     help="Refuse to compare runs whose prompts, graders or settings differ.",
@@ -161,6 +171,9 @@ def command(**given: Any) -> None:
         raise click.UsageError(msg)
     if options.strategy == "custom" and not options.grader:
         msg = "--strategy custom needs --grader FILE."
+        raise click.UsageError(msg)
+    if options.sequential and (options.fail_on != "regression" or options.margin == 0.0):
+        msg = "--sequential needs --fail-on regression and a --margin above 0."
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, options.output)
@@ -212,6 +225,7 @@ def _compare(named: Named, options: _Options) -> int:
         weights=weights,
         n_resamples=n_resamples,
         judge=_judge(options.grader) if options.strategy == "custom" and options.grader else None,
+        growing=options.sequential,
     )
     comparison = compare(runs, chosen)
     for warning in comparison.warnings:
@@ -221,9 +235,15 @@ def _compare(named: Named, options: _Options) -> int:
         raise InputError(
             msg, hint="compare runs made with the same prompts and settings, or leave out --strict"
         )
-    judged = comparison.judge(options.fail_on, options.margin) if options.fail_on else []
+    judged: Sequence[tuple[Pair, str, str]] = []
+    if options.sequential:
+        judged = comparison.judge_at_any_look(options.margin)
+    elif options.fail_on:
+        judged = comparison.judge(options.fail_on, options.margin)
     _write(comparison, options)
-    return _exit_code(judged, options.fail_on)
+    for line in gate_lines(comparison.sections) if options.sequential else ():
+        click.echo(line, err=True)
+    return _exit_code(judged, None if options.sequential else options.fail_on)
 
 
 @contextmanager
@@ -281,31 +301,26 @@ def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
 
 
 def _show(sections: dict[str, Any], file: TextIO) -> None:
-    """Draw tables for a person at a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    # In a file or a pipe nobody scrolls, and a cut cell cannot be read.
-    console = Console(file=unguarded(file), width=None if file.isatty() else 160, highlight=False)
+    """Draw tables for a person at a terminal; the verdict comes last, where it stays on screen."""
+    console = terminal(file)
     for line in health_lines(sections):
-        console.print(escape(line), style="red" if "UNHEALTHY" in line else "dim")
+        console.print(line, style="red" if "UNHEALTHY" in line else "dim", overflow="fold")
+    for title, header, rows in tables(sections):
+        if rows:
+            draw_table(console, title, header, rows)
+    for line in (*flip_lines(sections), *advice_lines(sections)):
+        console.print(line, style="dim", overflow="fold")
     colours = {"better": "green", "worse": "red", "same": "cyan"}
     for code, text in verdict_lines(sections):
-        console.print(escape(text), style=f"bold {colours.get(code, 'yellow')}")
-    for title, header, rows in tables(sections):
-        table = Table(*map(escape, header), title=escape(title), title_justify="left")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
-    for line in (*flip_lines(sections), *advice_lines(sections)):
-        console.print(escape(line), style="dim")
+        console.print(text, style=f"bold {colours.get(code, 'yellow')}", overflow="fold")
 
 
-def _exit_code(judged: "list[tuple[Pair, Outcome, str]]", gate: "GateName | None") -> int:
+def _exit_code(judged: "Sequence[tuple[Pair, str, str]]", gate: "GateName | None") -> int:
     """Print the outcomes of a gate; the worst one decides."""
     worst = 0
     for pair, outcome, reason in judged:
-        click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {outcome} ({reason})", err=True)
-        worst = max(worst, {"pass": 0, "cannot-judge": 1, "fail": 2}[outcome])
+        words = outcome_words(outcome)
+        if gate is not None:
+            click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {words} ({reason})", err=True)
+        worst = max(worst, {"pass": 0, "cannot-judge": 1, "go-on": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]  # the exit codes, in the order of the ranks above

@@ -103,7 +103,7 @@ def _show(results: Path) -> None:
         row, _ = decode_row(place, line, Capture)
         tools = sum(step.__struct_config__.tag == "tool_call" for step in row.trajectory)
         verdict = "pass" if row.score and row.score.pass_ else "FAIL"
-        why = f"  ({row.failure.cause})" if row.failure else ""
+        why = f"  ({row.failure.cause.words})" if row.failure else ""
         click.echo(
             f"  {row.id:12} {verdict}  {len(row.trajectory)} steps, {tools} tool calls, "
             f"{row.timing.total:.0f} ms{why}"

@@ -150,7 +150,7 @@ def _judge(
         lines.insert(0, "it refuses to run as root: use another user, or set IS_SANDBOX=1")
     if captured.stderr:
         lines.append(f"stderr: {captured.stderr.splitlines()[-1][:300]}")
-    return row(ok=False, words=f"{failure.cause}: {failure.message}", advice=lines)
+    return row(ok=False, words=f"{failure.cause.words}: {failure.message}", advice=lines)
 
 
 def _row(name: str, *, ok: bool, words: str, advice: list[str]) -> dict[str, Any]:

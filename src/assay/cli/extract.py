@@ -122,7 +122,7 @@ def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
 def _progress(row: Capture) -> str:
     line = f"{visible_line(row.id)}: {counted_noun(len(row.trajectory), 'step')}"
     failure = row.failure or None
-    return f"! {line} - {failure.cause}: {failure.message}" if failure else f"✓ {line}"
+    return f"! {line} - {failure.cause.words}: {failure.message}" if failure else f"✓ {line}"
 
 
 def _add(total: Events, more: Events) -> None:

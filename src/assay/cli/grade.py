@@ -1,7 +1,10 @@
 """assay grade: rows in, the same rows with a verdict out."""
 
+import shlex
 import time
+from array import array
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,12 @@ from assay.cli.group import examples
 from assay.cli.options import grader_options, grader_refs, output_mode, with_options
 from assay.cli.output import Sink, note_unmasked, open_sink, refuse_inputs
 from assay.cli.parameters import (
+    DASH,
+    InFile,
     append_option,
     concurrency_option,
     debug_option,
+    filter_option,
     help_option,
     input_argument,
     output_option,
@@ -25,9 +31,12 @@ from assay.cli.parameters import (
 )
 from assay.errors import InputError
 from assay.pipeline.grading import GradedRow, Verdict, rows_wait
+from assay.pipeline.prompts import matching_rows, read_prompts
+from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
+from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
 from assay.records.views import AnyIdView
 
@@ -40,6 +49,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     rows: Path | None
     graders: tuple[str, ...]
     grader_timeout: float
+    prompts: Path | None
+    filters: tuple[str, ...]
     output: Path | None
     resume: bool
     append: bool
@@ -60,6 +71,14 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @input_argument("rows", metavar="[FILE]")
 @with_options(grader_options)
+@click.option(
+    "--prompts",
+    type=InFile(DASH, exists=True),
+    metavar="FILE",
+    help="Take the graders that prompts bring along from the prompts in this file, by id. By "
+    "default, they are taken from the rows, except for those that start programs.",
+)
+@filter_option("Grade and write only matching rows, by id, metadata or tags (tags=NAME)")
 @output_option
 @click.option(
     "--resume", is_flag=True, help="Grade only the rows that are missing in the output file."
@@ -82,16 +101,15 @@ def command(**given: Any) -> None:
       ./grader.ts            a TypeScript or JavaScript module that exports `grade`
       serve:./grader.py      a program that is started once and answers line by line
       contains:Paris         a built-in grader: exact, contains, regex, numeric, json-schema,
-      command:'pytest -q'    command, git, tools or judge (see docs/graders.md)
+      command:'pytest -q'    command, git, file, tools, skill or judge (see docs/graders.md)
+
+    Rows whose prompts have `graders` or `expect` are graded by these as well, and need no -g.
     """
     options = _Options(**given)
-    if not options.graders:
-        msg = "No grader given. Use -g GRADER."
-        raise click.UsageError(msg)
     mode = output_mode(
         options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
     )
-    refuse_inputs(options.output, options.rows, *options.graders)
+    refuse_inputs(options.output, options.rows, options.prompts, *options.graders)
     if not options.quiet:
         note_unmasked()
     tally = _grade(options, mode)
@@ -102,6 +120,8 @@ def command(**given: Any) -> None:
         click.echo(line, err=True)
     if not options.quiet:
         click.echo(tally.summary(str(options.output or "")), err=True)
+        if options.output is not None and (result := tally.result(options.output)):
+            click.echo(result, err=True)
     if tally.n_broken:
         what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
         first = "" if tally.doubts.tell_failure else f". The first: {tally.first_broken}"
@@ -115,20 +135,44 @@ def command(**given: Any) -> None:
 
 def _grade(options: _Options, mode: Mode) -> "_Tally":
     graders = grader_refs(options.graders, options.grader_timeout)
+    own = RowGraders(options.grader_timeout)
+    if options.prompts is not None:
+        path = {} if options.prompts == DASH else {"path": str(options.prompts)}
+        source = PluginRef(name="prompts", options=path)
+        own.take(source, (prompt for prompt, _ in read_prompts(source)))
     tally = _Tally()
+    lines = matching_rows(read_lines(options.rows), options.filters)
+    if not graders:
+        lines = _judged(lines, own, options)
     with open_sink(options.output, mode, guarded=False) as sink:
-        lines = read_lines(options.rows)
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         with _Batch(sink) as batch:
             waits = rows_wait(options.rows)
-            for row in grade_all(lines, graders, options.concurrency, waits):
+            for row in grade_all(lines, graders, options.concurrency, waits, own):
                 # From a pipe that is slower than the graders, each row is written at once.
                 batch.add(row.line, at_once=waits is not None and not waits())
                 tally.add(row)
                 for shown in _shown(row) if options.progress else ():
                     click.echo(shown, err=True)
     return tally
+
+
+def _judged(
+    lines: Iterator[tuple[Place, bytes]], own: RowGraders, options: _Options
+) -> Iterator[tuple[Place, bytes]]:
+    """Return the rows; refuse them, before anything is written, if none brings a grader along."""
+    is_file = options.rows is not None and options.rows.is_file()
+    read: list[tuple[Place, bytes]] = []
+    for row in lines:
+        if not is_file:  # what comes from a pipe cannot be read again
+            read.append(row)
+        if own.of(*row):
+            if is_file:
+                return matching_rows(read_lines(options.rows), options.filters)
+            return chain(read, lines)
+    msg = "No grader given. Use -g GRADER."
+    raise click.UsageError(msg)
 
 
 class _Batch:
@@ -166,12 +210,19 @@ class _Batch:
 class _Tally:
     def __init__(self) -> None:
         self.n_rows = self.n_before = self.n_passed = self.n_graded = self.n_broken = 0
+        self.n_ungraded = 0
         self.first_broken = ""
         self.has_trials = False
+        self._passes, self._measured = array("I"), array("I")
+        """Of each row: how many trials passed, and how many were measured."""
         self.doubts = Doubts()
 
     def add(self, row: GradedRow) -> None:
         self.has_trials |= row.trials is not None
+        self.n_ungraded += not row.is_graded
+        scores = [verdict.score for verdict in row.verdicts if verdict.score is not None]
+        self._measured.append(len(scores))
+        self._passes.append(sum(score.pass_ for score in scores))
         for name, verdict in _named(row):
             score, broken = verdict.score, verdict.broken
             if verdict.grades or broken:
@@ -184,11 +235,24 @@ class _Tally:
                 self.n_broken += 1
                 self.first_broken = self.first_broken or f"{name}: {_first(broken)}"
 
+    def result(self, output: Path) -> str:
+        """The pass rate with its interval, and what to do next."""
+        if not self.n_graded or self.n_before:
+            return ""
+        from assay.stats.rates import rate_interval  # late: numpy
+
+        rate, ends = rate_interval(self._passes, self._measured)
+        words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
+        name = visible_line(shlex.quote(str(output)))
+        following = f" Next: assay view {name}" if output.is_file() else ""
+        return f"Pass rate {rate:.0%}{words}.{following}"
+
     def summary(self, target: str) -> str:
         what = "trials " if self.has_trials else ""
         parts = [f"{self.n_passed} of {self.n_graded} {what}passed"]
-        unmeasured = self.n_rows - self.n_graded - self.n_broken
+        unmeasured = self.n_rows - self.n_graded - self.n_broken - self.n_ungraded
         parts += [f"{self.n_before} were already graded"] if self.n_before else []
+        parts += [f"{self.n_ungraded} without a grader"] if self.n_ungraded else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
         parts += [counted_noun(self.n_broken, "grader failure")] if self.n_broken else []
         return ", ".join(parts) + (f" -> {target}" if target else "")
@@ -200,7 +264,8 @@ def _shown(row: GradedRow) -> Iterator[str]:
         if score is not None:
             yield f"{'✓' if score.pass_ else '✗'} {name}: {score.score:g}"
         else:
-            yield f"! {name}: {_first(broken) if broken else 'not a measurement of the agent'}"
+            why = "not a measurement of the agent" if row.is_graded else "no grader"
+            yield f"! {name}: {_first(broken) if broken else why}"
 
 
 def _named(row: GradedRow) -> Iterator[tuple[str, Verdict]]:

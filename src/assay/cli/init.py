@@ -1,9 +1,12 @@
 """assay init: a folder to start from."""
 
 import json
+import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,7 +19,7 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
 
 
 @click.command(
-    short_help="Write prompts and a grader to start from.",
+    short_help="Write prompts, a grader and an experiment to start from.",
     epilog=examples(
         "assay init",
         "assay init my-evals",
@@ -26,8 +29,14 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @help_option
 def command(folder: Path, *, force: bool) -> None:
-    """Write example prompts and a grader to FOLDER (default: evals), and show how to run them."""
-    taken = [name for name in ("prompts.jsonl", "grader.py") if (folder / name).exists()]
+    """Write example prompts, a grader and an experiment to FOLDER (default: evals), and show how
+    to run them.
+
+    The experiment compares an agent with and without what is found in the current folder: a skill,
+    a CLAUDE.md, AGENTS.md or GEMINI.md, MCP servers.
+    """
+    names = ("prompts.jsonl", "grader.py", _EXPERIMENT)
+    taken = [name for name in names if (folder / name).exists()]
     if taken and not force:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
@@ -36,9 +45,90 @@ def command(folder: Path, *, force: bool) -> None:
     agents = _found()
     if agents == ["demo"]:
         click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
+    question = write_experiment(folder / _EXPERIMENT, Path(), agents)
+    click.echo(f"Wrote {folder / _EXPERIMENT}, an experiment.")
     click.echo("\nRun them:")
     for agent in agents:
         click.echo(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")
+    click.echo(f"\n{question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
+
+
+def write_experiment(path: Path, project: Path, agents: list[str]) -> str:
+    """Write an experiment about what a project has; return the question that it answers."""
+    found = [*_treatments(path.parent, project), *_others(agents)]
+    name = found[0].lines[0].removeprefix("[arms.").removesuffix("]")
+    head = _EXPERIMENT_HEAD.format(question=found[0].question, name=name, agent=agents[0])
+    lines = head.splitlines()
+    lines += ["", "[arms.control]", "", *found[0].lines]
+    if found[1:]:
+        lines += ["", "# Also found here; each may be an arm of its own:"]
+    for other in found[1:]:
+        lines += ["#", *(f"# {line}" for line in other.lines)]
+    try:
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise OutputError(msg, hint="choose another folder") from error
+    return found[0].question
+
+
+class _Treatment(NamedTuple):
+    """Something whose effect can be measured."""
+
+    question: str
+    lines: list[str]
+
+
+def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
+    """Yield what the project has for agents: skills, instructions, MCP servers."""
+
+    def value(path: Path) -> str:
+        return json.dumps(os.path.relpath(path.resolve(), folder.resolve()), ensure_ascii=False)
+
+    for pattern in _SKILLS:
+        for file in sorted(project.glob(pattern)):
+            name = file.parent.name
+            lines = [f"[arms.{_key(name)}]", f"skills = [{value(file.parent)}]"]
+            yield _Treatment(f"Does the skill {name} help?", lines)
+    for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
+        if (project / name).is_file():
+            lines = [f"[arms.{_key(Path(name).stem.lower())}]"]
+            lines += [f"instructions = {value(project / name)}"]
+            yield _Treatment(f"Does {name} help?", lines)
+    if (project / ".mcp.json").is_file():
+        lines = ["[arms.servers]", f"mcp = {value(project / '.mcp.json')}"]
+        yield _Treatment("Do the MCP servers of .mcp.json help?", lines)
+
+
+def _others(agents: list[str]) -> Iterator[_Treatment]:
+    """Yield other agents than the first, which every machine has: the demo's, if nothing else."""
+    for agent in agents[1:]:
+        yield _Treatment(f"Is {agent} better?", [f"[arms.{agent}]", f'agent = "{agent}"'])
+    if agents == ["demo"]:
+        yield _Treatment("Is demo:better better?", ["[arms.better]", 'agent = "demo:better"'])
+    else:
+        yield _Treatment("Does a larger model help?", ["[arms.larger]", 'model = "NAME"'])
+
+
+def _key(name: str) -> str:
+    """A name as a key of TOML, which may name a file, too."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "arm"
+
+
+_EXPERIMENT = "experiment.toml"
+_SKILLS = (
+    *(".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md", "skills/*/SKILL.md"),
+    "plugin*/skills/*/SKILL.md",
+)
+_EXPERIMENT_HEAD = """\
+# {question} The keys of this file are in docs/ab.md.
+name = "{name}"
+prompts = "prompts.jsonl"  # put prompts of your own here
+graders = ["grader.py"]
+k = 5  # trials of each prompt in each arm
+agent = "{agent}"
+# budget = 2.00  # US dollars; the run then ends as soon as the verdict is sure
+"""
 
 
 def _found() -> list[str]:

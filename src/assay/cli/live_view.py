@@ -15,7 +15,8 @@ from assay.records.text import visible_line
 
 _PER_SECOND = 4
 _MAX_SHOWN = 8
-_MAX_NAME = 32
+_BESIDE_NAMES = 28
+"""Columns of the clock, the number of the step and the blanks between."""
 
 
 class LiveView:
@@ -23,8 +24,9 @@ class LiveView:
 
     def __init__(self, tally: Tally, console: Console | None = None) -> None:
         self._tally = tally
+        self._console = console or Console(file=unguarded(sys.stderr))
         self._live = Live(
-            console=console or Console(file=unguarded(sys.stderr)),
+            console=self._console,
             refresh_per_second=_PER_SECOND,
             transient=True,
             get_renderable=self.render,
@@ -54,18 +56,21 @@ class LiveView:
         if not running:
             return []
         now_s = time.monotonic()
+        room = max(20, self._console.width - _BESIDE_NAMES)
         table = Table.grid(padding=(0, 2))
         for one in running[:_MAX_SHOWN]:
-            name = _short(one.prompt) + (f" #{one.trial}" if one.trial > 1 else "")
+            number = f" #{one.trial}" if one.trial > 1 else ""
+            name = _short(one.prompt, room * 3 // 5 - len(number)) + number
             table.add_row(
                 Text(f"  {name}", style="cyan"),
                 Text(clock_text(now_s - one.began_s), justify="right"),
                 Text(f"step {one.n_steps}", style="dim"),
-                Text(_short(one.step), style="dim"),
+                Text(_short(one.step, room * 2 // 5), style="dim"),
             )
         more = len(running) - _MAX_SHOWN
         return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
 
 
-def _short(text: str) -> str:
-    return visible_line(text[:_MAX_NAME])
+def _short(text: str, most: int) -> str:
+    line = visible_line(text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -7,10 +7,12 @@ import sys
 from assay import __path__, __version__
 
 COMMANDS = {
+    "ab": "Run an experiment: does a skill, prompt, server or model help?",
     "capture": "Run prompts against an agent and record full trajectories.",
     "trials": "Run every prompt several times, to measure pass@k.",
     "run": "Run prompts and write the agent's raw output.",
     "extract": "Turn raw output into trajectories.",
+    "raw": "Print what the agent of a trial wrote, as it came.",
     "grade": "Grade the results of an agent.",
     "summarize": "Write a short row or section for each result.",
     "format": "Convert results to JSONL, Markdown or CSV.",
@@ -23,6 +25,8 @@ COMMANDS = {
     "compare": "Compare runs, with confidence intervals and tests.",
     "report": "Report on runs as one HTML file, Markdown or JUnit.",
     "view": "Show runs in a browser, live while they are written.",
+    "trigger": "Measure whether an agent uses a skill when it should, and only then.",
+    "baseline": "Pool the builds of main, to compare branches with.",
     "plan": "Compute how many prompts and trials a comparison needs.",
     "agents": "List the known agents: installed or not, and what is captured.",
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",
@@ -30,7 +34,7 @@ COMMANDS = {
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
-    "init": "Write prompts and a grader to start from.",
+    "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
 """Name and one line of help, so that the help page needs no command's code, not even click."""

@@ -25,6 +25,7 @@ from assay.cli.parameters import (
     concurrency_option,
     container_option,
     cpus_option,
+    filter_option,
     isolate_option,
     memory_option,
     model_option,
@@ -32,6 +33,7 @@ from assay.cli.parameters import (
     overwrite_option,
     progress_option,
     quiet_option,
+    rate_option,
     retries_option,
     sandbox_option,
 )
@@ -93,10 +95,13 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     filters: Sequence[str]
     limit: int | None
     max_cost: float | None
+    rate: float | None
     progress: bool
     quiet: bool
     as_json: bool
     debug: bool
+    login: bool = False
+    """Whether an isolated agent gets a copy of the user's login; no option of capture or trials."""
     executor: str = "local"
     address: str | None = None
 
@@ -304,14 +309,7 @@ run_options: list[Decorator] = [
         help="With --isolate, --sandbox or --container, pass this environment variable through. "
         "May be repeated.",
     ),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="ID|KEY=VALUE",
-        help="Run only matching prompts, by id or metadata; * matches any text. "
-        "May be repeated: all must match.",
-    ),
+    filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
         "--limit",
         type=click.IntRange(min=1),
@@ -322,8 +320,10 @@ run_options: list[Decorator] = [
         "--max-cost",
         type=Number(min=0),
         metavar="USD",
-        help="Start no more trials once this many US dollars are spent. Default: no limit.",
+        help="Start no more trials once this many US dollars are spent or reserved for running "
+        "trials: each as much as the dearest so far, at first an even share. Default: no limit.",
     ),
+    rate_option,
     progress_option,
     quiet_option,
     click.option(
@@ -344,6 +344,17 @@ def with_options(*groups: list[Decorator]) -> Decorator:
     return decorate
 
 
+def leave_out(group: list[Decorator], *names: str) -> list[Decorator]:
+    """Return a group of options without some, which a command does not take."""
+
+    def name_of(option: Decorator) -> str:
+        def nothing() -> None: ...
+
+        return str(option(nothing).__click_params__[-1].name)  # type: ignore[attr-defined]
+
+    return [option for option in group if name_of(option) not in names]
+
+
 def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool) -> Mode:
     """How to treat an existing output; the three options exclude each other."""
     modes: dict[Mode, bool] = {"resume": resume, "append": append, "overwrite": overwrite}
@@ -362,14 +373,19 @@ def resume_of(
     graders: Sequence[PluginRef] = (),
     k: int | None = None,
     graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
+    *,
+    is_graded: bool | None = None,
 ) -> Resume:
-    """What to do with the rows of an earlier run; graded takes what the graders say of them."""
+    """What to do with the rows of an earlier run; graded takes what the graders say of them.
+
+    is_graded: whether there are any graders, also where prompts bring their own.
+    """
     regrade = isinstance(options, CaptureOptions) and options.regrade
     for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
         if given and not options.resume and not options.rerun:
             msg = f"{name} needs --resume."
             raise click.UsageError(msg)
-    if regrade and not graders:
+    if regrade and not (graders if is_graded is None else is_graded):
         msg = "--regrade needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
 
@@ -552,7 +568,7 @@ def setting(
         check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
-        agent=_findable(agent, surroundings),
+        agent=findable(agent, surroundings),
         benchmark=benchmark,
         limits=limits,
         surroundings=surroundings,
@@ -561,7 +577,7 @@ def setting(
     )
 
 
-def _findable(agent: PluginRef, around: Surroundings) -> PluginRef:
+def findable(agent: PluginRef, around: Surroundings) -> PluginRef:
     """Make files of the agent's command absolute: a workspace is another folder than ours."""
     options = agent.options
     if around.workspace_dir is None or around.container:
@@ -634,6 +650,7 @@ def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surro
         sandbox=options.sandbox or "",
         container=options.container or "",
         env_names=tuple(options.env_names),
+        login=options.login,
         raw_dir=str(raw.resolve()) if raw else None,
         pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",

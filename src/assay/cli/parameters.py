@@ -158,6 +158,24 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer v
 _LEAST_MEMORY = 1024**2
 
 
+class Rate(click.ParamType):  # type: ignore[type-arg] # as above
+    """How often something may happen, as in 30/min; comes out as a number per second."""
+
+    name = "rate"
+    _UNITS: ClassVar = {"s": 1, "sec": 1, "": 60, "m": 60, "min": 60, "h": 3600, "hour": 3600}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:/([a-z]+))?", str(value), re.ASCII)
+        unit = self._UNITS.get(found[2] or "") if found else None
+        if not found or unit is None or not float(found[1]) > 0:
+            self.fail(f"{value!r} is not a rate such as 30/min, 2/s or 500/h", param, ctx)
+        return float(found[1]) / unit
+
+
 DASH = Path("-")
 """Stdin or stdout, where None means that nothing was given."""
 _STDIN = "assay.stdin"
@@ -245,6 +263,17 @@ def concurrency_option(text: str) -> Decorator:
     )
 
 
+def filter_option(text: str) -> Decorator:
+    """The option --filter; the help text says what is done with what matches."""
+    return click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="ID|KEY=VALUE",
+        help=f"{text}; * matches any text. May be repeated: all must match. Default: all.",
+    )
+
+
 SEED = 20_260_101
 
 help_option: Decorator = click.help_option("-h", "--help")
@@ -311,6 +340,13 @@ retries_option: Decorator = click.option(
     metavar="N",
     help="Retry trials that failed for reasons other than the agent (provider errors, lost "
     "workers) up to N times. Default: 0.",
+)
+rate_option: Decorator = click.option(
+    "--rate",
+    type=Rate(),
+    metavar="N/min",
+    help="Start at most N trials a minute of each provider and model; N/s and N/h work too. A "
+    "provider that answers 429 is left alone for as long as it asks. Default: no limit.",
 )
 sandbox_option: Decorator = click.option(
     "--sandbox",

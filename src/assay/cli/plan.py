@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 import msgspec
+import numpy as np
 
 from assay.cli.group import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import (
+    InFile,
     Number,
     concurrency_option,
     debug_option,
@@ -30,9 +32,11 @@ from assay.compare.planning import (
 )
 from assay.compare.runs import Run, load_run
 from assay.stats.planning import Difficulty
+from assay.stats.pooled import simulate_pooled_gate
 from assay.stats.verdict import GateName, simulate_gate
 
 _TRIALS = (1, 3, 5, 10)
+_MOST_FRESH = 5
 _MAX_PILOTS = 2
 _FEWEST_RIGHT = 0.5
 _PROMPTS = click.IntRange(min=1, max=1_000_000)
@@ -49,6 +53,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     n_prompts: int | None
     concurrency: int
     fail_on: GateName | None
+    against: Path | None
     margin: float
     output: Path | None
     overwrite: bool
@@ -60,8 +65,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Compute how many prompts and trials a comparison needs.",
     epilog=examples(
         "assay plan before.jsonl after.jsonl --difference 0.05",
-        "assay plan --rate 0.7 -n 400 -k 3",
         "assay plan --rate 0.7 -n 400 --fail-on regression --margin 0.1",
+        "assay plan --against before.jsonl -k 8 --fail-on regression --margin 0.3",
     ),
 )
 @click.argument("pilot", nargs=-1)
@@ -122,6 +127,14 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Simulate how often this gate of assay compare passes a good run and stops a bad one.",
 )
 @click.option(
+    "--against",
+    type=InFile(exists=True),
+    metavar="BASELINE",
+    help="Simulate --fail-on regression as assay trials --until decided judges a branch against "
+    "this baseline, with at most -k fresh trials of each prompt (5 unless -k is given). Default: "
+    "two runs that are compared once.",
+)
+@click.option(
     "--margin",
     type=Number(0, 1, max_open=True),
     default=0.02,
@@ -141,6 +154,9 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     _check_usage(options)
+    if options.against is not None:
+        _plan_against(options.against, options)
+        return
     pilots = name_runs(options.pilot, ())
     for _, path in pilots:
         refuse_same_file(path, options.output)
@@ -158,6 +174,10 @@ def command(**given: Any) -> None:
         text = "\n".join(lines)
     with whole_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
+    _refuse_bad_gate(gate, options)
+
+
+def _refuse_bad_gate(gate: dict[str, Any] | None, options: _Options) -> None:
     if gate and min(gate["goodPasses"], gate["badStopped"]) < _FEWEST_RIGHT:
         inside = options.fail_on == "regression" and options.difference <= options.margin
         remedy = (
@@ -167,6 +187,34 @@ def command(**given: Any) -> None:
         )
         click.echo(f"Refused: this gate is wrong more often than right; {remedy}", err=True)
         raise click.exceptions.Exit(4)
+
+
+def _plan_against(path: Path, options: _Options) -> None:
+    """Print how often the gate is right if a branch is compared with a pooled baseline."""
+    refuse_same_file(path, options.output)
+    refuse_existing(options.output, overwrite=options.overwrite)
+    run = load_run(path.stem, path, detect_kind(path), "category")
+    difficulty, source = difficulty_of(run, options.icc)
+    k = options.trials[0] if options.trials else _MOST_FRESH
+    measured = run.n_measured[run.n_measured > 0]
+    chances = simulate_pooled_gate(
+        difficulty,
+        measured,
+        np.full(len(measured), k),
+        margin=options.margin,
+        difference=options.difference,
+    )
+    gate = {"source": source, **msgspec.to_builtins(chances)}
+    text = msgspec.json.format(msgspec.json.encode({"gate": gate}), indent=2).decode()
+    if not options.as_json:
+        text = (
+            f"Gate regression with margin {options.margin:g} against {len(measured)} prompts with "
+            f"{chances.baseline_trials:.3g} {_trials(round(chances.baseline_trials))} each, and at "
+            f"most {k} fresh {_trials(k)} of each ({source}): {chances.words}."
+        )
+    with whole_output(options.output, overwrite=options.overwrite) as out:
+        out.write(text.encode() + b"\n")
+    _refuse_bad_gate(gate, options)
 
 
 def _gate_lines(gate: dict[str, Any], options: _Options) -> Iterator[str]:
@@ -216,6 +264,9 @@ def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
 
 
 def _check_usage(options: _Options) -> None:
+    if options.against is not None:
+        _check_against(options)
+        return
     if not options.pilot and options.rate is None:
         msg = "Give one or two pilot files, or --rate."
         raise click.UsageError(msg)
@@ -227,6 +278,18 @@ def _check_usage(options: _Options) -> None:
         raise click.UsageError(msg)
     if options.fail_on and not options.pilot and not options.n_prompts:
         msg = "--fail-on needs the number of prompts. Give -n or a pilot file."
+        raise click.UsageError(msg)
+
+
+def _check_against(options: _Options) -> None:
+    if options.pilot or options.rate is not None or options.n_prompts:
+        msg = "--against brings its own prompts and pass rate; leave out pilots, --rate and -n."
+        raise click.UsageError(msg)
+    if options.fail_on != "regression" or options.margin == 0.0:
+        msg = "--against needs --fail-on regression and a --margin above 0."
+        raise click.UsageError(msg)
+    if len(options.trials) > 1:
+        msg = "Give one -k with --against: the most fresh trials of each prompt."
         raise click.UsageError(msg)
 
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import msgspec
@@ -15,7 +15,8 @@ from assay.cli.doubts import Doubts, same_text
 from assay.cli.output import note_unmasked
 from assay.errors import AssayError
 from assay.pipeline.extract import raw_failure
-from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, ToolCall
+from assay.records.capture import AnyStep, Capture, Cause, Failure, Identity, ToolCall, cause_words
+from assay.records.live import MOST_RUNNING, LiveFile, LiveState, RunningTrial, short_text
 from assay.records.recording import RawOutput
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
@@ -25,10 +26,33 @@ _LINE_EVERY_S = 10.0
 _SHOWN_CHARS = 300
 
 
+class Scoreboard(Protocol):
+    """What a benchmark counts besides passes, such as levels of a game."""
+
+    def add(self, row: Capture) -> None:
+        """Take one finished trial."""
+        ...
+
+    def text(self) -> str:
+        """Say how it stands."""
+        ...
+
+
 class Progress:
     """Counts finished trials, failures by cause and cost; shows them on stderr."""
 
-    def __init__(self, total: int, *, plain: bool, quiet: bool, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        total: int,
+        *,
+        plain: bool,
+        quiet: bool,
+        as_json: bool = False,
+        agent: str = "",
+        scoreboard: Scoreboard | None = None,
+        live: LiveFile | None = None,
+    ) -> None:
+        """live: the file in which a viewer sees how far the run is."""
         self._plain = plain and not quiet and not as_json
         self._json = as_json
         self._timed = not (quiet or plain or as_json)
@@ -37,7 +61,11 @@ class Progress:
         self._reasons: dict[str, str] = {}
         self._alike: Failure | None = None
         """How every trial so far has failed."""
-        self.tally = Tally(total)
+        self._scoreboard = scoreboard
+        self._live_file = live
+        self.tally = Tally(total, agent=visible_line(agent))
+        self.notes: list[str] = []
+        """What to say at the end."""
         self.doubts = Doubts()
 
     def __enter__(self) -> "Progress":
@@ -50,11 +78,15 @@ class Progress:
             self._live = LiveView(self.tally)
             self._live.start()
         self._write_event("begun", total=self.tally.total)
+        if self._live_file is not None:
+            self._live_file.follow(self.tally.live_state)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._live_file is not None:
+            self._live_file.close()
         if self._json:
             for line in self.doubts.lines():
                 self._write_event("warning", text=line)
@@ -63,17 +95,17 @@ class Progress:
     @property
     def watches(self) -> bool:
         """Whether single steps are shown at all."""
-        return self._live is not None or self._json
+        return self._live is not None or self._json or self._live_file is not None
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
         """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
         name, trial = spec.prompt.id, spec.number
         if step is None:
-            self.tally.running[spec.folder] = Running(name, trial, time.monotonic())
+            self.tally.running[_place(spec)] = Running(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
-        running = self.tally.running.get(spec.folder)
+        running = self.tally.running.get(_place(spec))
         if running is not None:
             running.step, running.n_steps = label, running.n_steps + 1
         self._write_event("step", id=name, trial=trial, type=step.__struct_config__.tag, name=label)
@@ -83,6 +115,18 @@ class Progress:
         self.tally.missing = Counter(prompt_ids)
         self.tally.n_prompts = len(self.tally.missing)
         self.tally.has_repeats = each is not None
+
+    def waiting(self, seconds: float, why: str) -> None:
+        """Called from a worker's thread when trials wait before they start."""
+        text = f"waiting {seconds:.0f} s {why}"
+        self.tally.waiting, self.tally.waits_until_s = text, time.monotonic() + seconds
+        self._write_event("waiting", text=text, ms=round(seconds * 1000))
+        if self._plain or self._timed:
+            click.echo(text, err=True)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence for the end of the run."""
+        self.notes.append(text)
 
     def say(self, text: str) -> None:
         """Print a line if --progress was given."""
@@ -102,20 +146,25 @@ class Progress:
                 self.doubts.add(result.grades or {}, result.grader_failures or {})
             self.doubts.add_warnings(result.warnings or ())
             self.tally.note_problems(spec, result)
+            if self._scoreboard is not None:
+                self._scoreboard.add(result)
+                self.tally.score_text = self._scoreboard.text()
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self._compare(None if passed else failure)
-        self.tally.running.pop(spec.folder, None)
+        self.tally.running.pop(_place(spec), None)
         self._show(spec, failure, result.timing.total, passed)
 
     def summary(self, target: str) -> str:
         """How the run went, in one line."""
         tally = self.tally
         parts = [f"{tally.n_done} of {tally.total} trials in {tally.seconds:.1f} s"]
+        parts += [tally.score_text] if tally.score_text else []
         for cause, n in sorted(tally.causes.items()):
             why = self._reasons.get(cause)
-            parts.append(f"{n} {cause}, not measured ({why})" if why else f"{n} {cause}")
+            words = f"{cause_words(cause)} in {n}"
+            parts.append(f"{words}, not measured ({why})" if why else words)
         if tally.n_grader_failures:
             parts.append(counted_noun(tally.n_grader_failures, "grader failure"))
         if tally.cost_usd:
@@ -131,7 +180,7 @@ class Progress:
         why = f": {self._reasons[most]}" if self._reasons.get(most) else ""
         return (
             f"Nothing was measured: none of {counted_noun(n_done, 'trial')} says anything about "
-            f"the agent. The most frequent cause is {most}{why}"
+            f"the agent. The most frequent cause: {cause_words(most)}{why}"
         )
 
     def all_failed(self) -> str:
@@ -140,7 +189,7 @@ class Progress:
         if failure is None or not failure.cause.measures_agent:
             return ""
         which = "The trial failed" if n_done == 1 else f"All {n_done} trials failed alike"
-        return visible_line(f"{which}, {failure.cause}: {failure.message[:_SHOWN_CHARS]}")
+        return visible_line(f"{which}, {failure.cause.words}: {failure.message[:_SHOWN_CHARS]}")
 
     def _compare(self, failure: Failure | None) -> None:
         """Take the failure of the trial that was counted last."""
@@ -165,12 +214,13 @@ class Progress:
             self._write_event("finished", **event, **self._numbers())
         if self._plain:
             sign = "!" if failure else "✗" if passed is False else "✓"
-            why = f" - {failure.cause}: {failure.message}" if failure else ""
+            why = f" - {failure.cause.words}: {failure.message}" if failure else ""
             why = why or (" - did not pass" if passed is False else "")
             name = visible_line(spec.prompt.id)
             name += f" #{spec.number}" if self.tally.has_repeats else ""
             self.say(f"{sign} {name} ({total_ms:.0f} ms){why}")
-            self.say(f"Progress: {self.tally.done_text()}{self.tally.short_info()}")
+            scored = f"  {self.tally.score_text}" if self.tally.score_text else ""
+            self.say(f"Progress: {self.tally.done_text()}{scored}{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
             click.echo(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
@@ -191,6 +241,11 @@ class Progress:
         if self._json:
             line = {"event": event, "t": round(self.tally.seconds, 3), **what}
             click.echo(msgspec.json.encode(line).decode(), err=True)
+
+
+def _place(spec: TrialSpec) -> str:
+    """Tell apart what runs at once: the arms of an experiment have trials of the same name."""
+    return f"{spec.surroundings.workspace_dir}/{spec.folder}"
 
 
 def _is_alike(one: Failure, other: Failure) -> bool:
@@ -232,6 +287,15 @@ class Tally(msgspec.Struct):
     missing: dict[str, int] = field(default_factory=dict)
     """How many trials of each prompt are to come."""
     passes: Passes = field(default_factory=dict)
+    waiting: str = ""
+    waits_until_s: float = 0.0
+    """Why no trial starts, and until when of the monotonic clock."""
+    agent: str = ""
+    n_before: int = 0
+    """Trials of the same output that an earlier run has finished."""
+    budget_usd: float | None = None
+    score_text: str = ""
+    """What the benchmark counts, in place of the pass rate."""
 
     @property
     def seconds(self) -> float:
@@ -301,10 +365,11 @@ class Tally(msgspec.Struct):
     def cost_text(self) -> str:
         if self.expected_usd is None:
             return ""
-        return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}"
+        limit = "" if self.budget_usd is None else f" (budget ${self.budget_usd:.2f})"
+        return f"${self.cost_usd:.2f} of about ${self.expected_usd:.2f}{limit}"
 
     def causes_text(self) -> str:
-        return ", ".join(f"{n} {cause}" for cause, n in sorted(self.causes.items()))
+        return ", ".join(f"{cause_words(cause)} in {n}" for cause, n in sorted(self.causes.items()))
 
     def line(self) -> str:
         return ", ".join(part for part in (self.pace_text(), self.result_text()) if part)
@@ -312,14 +377,45 @@ class Tally(msgspec.Struct):
     def pace_text(self) -> str:
         """How far the run is, and how long the rest will take."""
         left = self.left_s
-        done = f"{self.n_done}/{self.total} done"
+        of_agent = f"{self.agent}: " if self.agent else ""
+        done = f"{of_agent}{self.n_done}/{self.total} done"
         return done if left is None else f"{done}, {clock_text(left)} left"
 
     def result_text(self) -> str:
         """The results so far, and what they cost."""
         tokens = f"{self.tokens:,} tokens" if self.tokens else ""
-        parts = [self.rate_text(), tokens, self.cost_text(), self.causes_text()]
+        waiting = self.waiting if time.monotonic() < self.waits_until_s else ""
+        score = self.score_text or self.rate_text()
+        parts = [score, tokens, self.cost_text(), self.causes_text(), waiting]
         return ", ".join(part for part in parts if part)
+
+    def live_state(self) -> LiveState:
+        """The same as the terminal shows, for a viewer."""
+        now_s, clock_s = time.monotonic(), time.time()
+        # Copied first: the workers' threads add and remove trials meanwhile.
+        running = sorted(list(self.running.values()), key=lambda one: one.began_s)
+        return LiveState(
+            agent=self.agent,
+            started=clock_s - self.seconds,
+            done=self.n_done,
+            total=self.total,
+            before=self.n_before,
+            left_s=self.left_s,
+            spent_usd=self.cost_usd,
+            budget_usd=self.budget_usd,
+            result=self.result_text(),
+            running=[
+                RunningTrial(
+                    short_text(one.prompt),
+                    one.trial,
+                    clock_s - (now_s - one.began_s),
+                    short_text(one.step),
+                    one.n_steps,
+                )
+                for one in running[:MOST_RUNNING]
+            ],
+            n_running=len(running),
+        )
 
     def short_info(self) -> str:
         """Failures and cost, if there are any."""

@@ -1,6 +1,7 @@
 """assay report: everything about some runs in one HTML file, or in short for CI."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,11 +27,14 @@ from assay.cli.parameters import (
 from assay.cli.runs import Named, name_runs, pipes_as_files
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
-from assay.report.comparison import short_markdown
 from assay.report.junit import write_junit
+from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview
+from assay.viewer.regressions import worst_regressions
+
+_ADDRESS = re.compile(r"https?://[\w.-]+(:\d+)?(/[\w./~%+,=@-]*)?", re.ASCII)
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +43,11 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     output: Path | None
     style: str | None
     title: str | None
+    link: str | None
     category_key: str
     margin: float
     seed: int
+    sequential: bool
     overwrite: bool
     quiet: bool
     debug: bool
@@ -74,9 +80,21 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--title", metavar="TEXT", help="Title of the report. Default: the labels of the runs."
 )
+@click.option(
+    "--link",
+    metavar="URL",
+    callback=lambda _ctx, _option, url: _report_address(url),
+    help="Address of the HTML report, to which the prompts in the Markdown link. Default: none.",
+)
 @category_option
 @margin_option
 @seed_option
+@click.option(
+    "--sequential",
+    is_flag=True,
+    help="Runs may have been ended by assay trials --until decided: do not count prompts and "
+    "trials that one of them lacks as not measured. Default: count them.",
+)
 @overwrite_option
 @quiet_option
 @debug_option
@@ -101,6 +119,14 @@ def command(**given: Any) -> None:
             _write(out, style, shown, options)
     if output is not None and output != DASH and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+
+
+def _report_address(url: str | None) -> str | None:
+    """Refuse what could be anything but the address of a page in a Markdown link."""
+    if url is not None and not _ADDRESS.fullmatch(url):
+        msg = f"--link {url!r} is not the address of a report, such as https://example.org/r.html"
+        raise click.UsageError(msg)
+    return url
 
 
 def _check_files(named: Named, output: Path | None) -> None:
@@ -151,12 +177,13 @@ def _check(path: Path, index: Index) -> None:
 
 
 def _write(out: BinaryIO, style: str, shown: list[OpenRun], options: _Options) -> None:
-    chosen = CompareOptions(margin=options.margin, seed=options.seed)
+    chosen = CompareOptions(margin=options.margin, seed=options.seed, growing=options.sequential)
     title = options.title or " · ".join(run.label for run in shown)
     if style == "html":
         write_bundle(out, title, shown, chosen)
     elif style == "markdown":
         page = overview(title, shown, chosen)
-        out.write(short_markdown(page, heading=options.title).encode())
+        worst = worst_regressions(page, shown, MOST_REGRESSIONS)
+        out.write(pull_request_markdown(page, worst, options.title, options.link).encode())
     else:
         write_junit(out, ((run.label, lines(run.index)) for run in shown))

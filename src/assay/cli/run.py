@@ -45,6 +45,6 @@ def command(**values: Any) -> None:
     # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
     planned = CommandBatch(options, agent, source, keep_raw=False, turns_alone=True)
     with open_sink(options.output, planned.mode, kind="run", resume=planned.resume) as sink:
-        work = RunTrial(options.retries, debug_trace(options))
+        work = RunTrial(options.retries, debug_trace(options), options.max_cost is not None)
         progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
     planned.conclude(progress)

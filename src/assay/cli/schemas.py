@@ -10,10 +10,13 @@ from assay.cli.group import examples
 from assay.cli.output import refuse_existing, whole_output
 from assay.cli.parameters import OutFile, help_option, overwrite_option
 from assay.errors import InputError
+from assay.pipeline.experiment import Experiment
 from assay.records.catalogue import RECORDS, json_schema
 from assay.testing.model.script import Script
 
-RECORDS["ModelScript"] = Script  # here, because it belongs to a room above the records
+# Here, because they belong to rooms above the records.
+RECORDS["ModelScript"] = Script
+RECORDS["Experiment"] = Experiment
 
 
 @click.command(

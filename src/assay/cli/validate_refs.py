@@ -21,6 +21,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.pipeline.references import answer_row, answers, validation
+from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.reports import Validation
@@ -75,14 +76,14 @@ def command(**given: Any) -> None:
     A reference that fails its own grader means that the task, the grader or the hint is wrong.
     """
     options = _Options(**given)
-    if not options.graders:
-        msg = "No grader given. Use -g GRADER."
-        raise click.UsageError(msg)
     refuse_inputs(options.output, options.prompts, *options.graders)
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
     with open_rows(options.prompts) as rows:
-        refuse_empty_stdin(rows, options.prompts, HINT)
+        if options.graders or not rows.empty:
+            refuse_empty_stdin(rows, options.prompts, HINT)
+        own = RowGraders(options.grader_timeout)
+        _take_graders(own, rows, options)
         n_without, n_with = _count(rows)
         if not n_with:
             click.echo("No prompts with reference solutions found", err=True)
@@ -92,7 +93,7 @@ def command(**given: Any) -> None:
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
         with open_sink(options.output, mode, _REPLACE, guarded=False) as sink:
-            for row in _validate(rows, graders, options):
+            for row in _validate(rows, graders, own, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)
                 if not options.quiet:
@@ -108,8 +109,27 @@ def _count(rows: RowFile) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
+def _take_graders(own: RowGraders, rows: RowFile, options: _Options) -> None:
+    """Take the graders that prompts bring along; refuse to go on without any."""
+    prompts = [prompt for prompt in rows.rows(msgspec.json.Decoder(Prompt)) if prompt.reference]
+    path = {"path": str(options.prompts)} if options.prompts else {}
+    own.take(PluginRef(name="prompts", options=path), prompts, only=ANSWER_ONLY)
+    if not options.graders and not own.to_prepare:
+        msg = "No grader given. Use -g GRADER."
+        raise click.UsageError(msg)
+    left_out = {
+        name
+        for prompt in prompts
+        for name, *_ in expectations(prompt.expect)
+        if name not in ANSWER_ONLY
+    }
+    if left_out and not options.quiet:
+        names = ", ".join(sorted(left_out))
+        click.echo(f"Not checked, because a reference is only an answer: expect {names}", err=True)
+
+
 def _validate(
-    rows: RowFile, graders: Sequence[PluginRef], options: _Options
+    rows: RowFile, graders: Sequence[PluginRef], own: RowGraders, options: _Options
 ) -> Iterator[Validation]:
     # grade_all reads ahead, but yields in the order of the lines.
     waiting: deque[tuple[Prompt, list[str]]] = deque()
@@ -123,7 +143,7 @@ def _validate(
             for text in asked.values():
                 yield prompt.id, answer_row(prompt, text)
 
-    graded = grade_all(lines(), graders, options.concurrency)
+    graded = grade_all(lines(), graders, options.concurrency, own=own)
     for first in graded:
         prompt, names = waiting.popleft()
         verdicts = [first.verdict, *(next(graded).verdict for _ in names[1:])]

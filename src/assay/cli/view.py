@@ -98,7 +98,8 @@ def command(**given: Any) -> None:
                 f"{run.label}: {counted_noun(run.index.meta.n_trials, 'trial')}{note}", err=True
             )
         service = ViewerService(library, chosen, options.category_key, options.labels)
-        serve(service, options.port, partial(_ready, open_page=options.open_page))
+        shown = [*folders, *(path for _, path in named)]
+        serve(service, options.port, partial(_ready, open_page=options.open_page), shown)
     finally:
         library.close()
 

@@ -7,9 +7,10 @@ about the whole. Reading can go on where it stopped: the columns and the facts a
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain, repeat
 from math import nan
-from operator import attrgetter
+from operator import attrgetter, or_
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -51,6 +52,9 @@ _LARGEST = 1e15
 """Fits into int64; runs.py refuses a k that large."""
 _MOST_TOOLS = 60_000
 """Tools that are counted by name; names beyond it are ignored."""
+_TOOL_BITS = 50
+"""Tools with a bit of their own in the column tools; all others share the next one. A page counts
+in doubles, which hold 53 bits."""
 _MOST_SETUPS = 10_000
 """Sets of problems that are told apart; the number beyond it stands for all others."""
 _MOST_MEASURES = 20
@@ -79,6 +83,7 @@ TRIAL = {
     "first_response_ms": "<f8",
     "cost_usd": "<f8",
     "tokens": "<f8",
+    "tools": "<u8",
     "n_steps": "<u4",
     "denials": "<u4",
     "cause": "<u4",
@@ -113,6 +118,8 @@ class RunFacts(msgspec.Struct, rename="camel"):
     """Whether any step is more than a message; only known where steps are read."""
     tools: dict[str, list[int]] = {}
     """Calls and failed calls of each tool; only where steps are read."""
+    allocated: bool = False
+    """Whether prompts have unequal numbers of trials on purpose: `assay trials --allocate`."""
     measures: dict[str, tuple[int, float]] = {}
     """Of each number in outcome.measures of the grades: of how many trials, and their sum."""
 
@@ -227,6 +234,7 @@ class ColumnReader:
         rows["pass_at_k"][:] = _numbers(prompts["pass_at_k"])
         rows["pass_exp_k"][:] = _numbers(prompts["pass_exp_k"])
         self._fill_rows(rows, prompts)
+        self._facts.allocated |= any(prompts["allocation"])
         passed = _numbers(fields["pass_"])
         trials["passed"][:] = passed
         trials["score"][:] = np.where(np.isnan(passed), nan, _numbers(fields["score"]))
@@ -265,7 +273,7 @@ class ColumnReader:
         self._note_agents(fields)
         self._note_measures(fields["outcome"])
         if self._with_steps:
-            self._note_tools(fields)
+            self._note_tools(trials, fields)
 
     def _fill_setups(
         self, trials: Columns, fields: Fields, identities: Sequence[msgspec.Raw]
@@ -322,7 +330,7 @@ class ColumnReader:
                     n, total = facts.measures.get(name, (0, 0.0))
                     facts.measures[name] = (n + 1, total + value)
 
-    def _note_tools(self, fields: Fields) -> None:
+    def _note_tools(self, trials: Columns, fields: Fields) -> None:
         facts = self._facts
         steps = list(chain.from_iterable(fields["trajectory"]))
         calls = Counter((s.name, s.status == "failed") for s in steps if s.type == "tool_call")
@@ -332,6 +340,18 @@ class ColumnReader:
                 counts = facts.tools.setdefault(name, [0, 0])
                 counts[0] += n
                 counts[1] += n * failed
+        if calls:
+            bits = {name: 1 << min(n, _TOOL_BITS) for n, name in enumerate(facts.tools)}
+            other = 1 << _TOOL_BITS
+            trials["tools"][:] = [
+                reduce(or_, {bits.get(s.name, other) for s in each if s.type == "tool_call"}, 0)
+                for each in fields["trajectory"]
+            ]
+
+
+def tool_bit(tools: Sequence[str], name: str) -> int:
+    """Return the bit of a tool in the column tools; 0 if no trial used it."""
+    return 1 << min(tools.index(name), _TOOL_BITS) if name in tools else 0
 
 
 def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:

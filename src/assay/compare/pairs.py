@@ -14,6 +14,7 @@ from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import PairedDifference, compare_amounts, compare_rates, compare_scores
 from assay.stats.planning import advise_on_difference
 from assay.stats.rates import Bounds, bound_difference
+from assay.stats.sequential import Look, look_at_rates
 from assay.stats.significance import adjust_holm, chance_of_drop
 from assay.stats.verdict import Verdict, judge_difference
 
@@ -52,12 +53,15 @@ def align(runs: Sequence[Run]) -> Aligned:
     return Aligned(tuple(runs), list(number), where)
 
 
-def differences(aligned: Aligned) -> list[str]:
-    """Name what differs between the runs beyond what is being compared."""
+def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
+    """Name what differs between the runs beyond what is being compared.
+
+    growing: trials are still to come, so that not every run has all prompts and trials.
+    """
     notes: list[str] = []
     runs = aligned.runs
     n_all = int((aligned.where >= 0).all(axis=1).sum())
-    if n_all < len(aligned.ids):
+    if n_all < len(aligned.ids) and not growing:
         notes.append(
             f"{len(aligned.ids) - n_all} of {len(aligned.ids)} prompts are not in every run "
             "and are left out of the pairs"
@@ -65,10 +69,13 @@ def differences(aligned: Aligned) -> list[str]:
     notes += _different_inputs(aligned)
     notes += _different_clusters(aligned)
     notes += _different_graders(runs)
-    ks = {run.label: sorted(set(run.k.tolist())) for run in runs if len(run.k)}
-    if len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values()):
+    # A pooled baseline has more trials than any run, an allocated run unequally many: on purpose.
+    fixed = [run for run in runs if len(run.k) and run.builds is None and not run.allocated]
+    ks = {run.label: sorted(set(run.k.tolist())) for run in fixed}
+    unequal = len({tuple(k) for k in ks.values()}) > 1 or any(len(k) > 1 for k in ks.values())
+    if unequal and not growing:
         notes.append("trials per prompt differ: " + _list(ks))
-    mixed = {run.label: run.agent_names for run in runs if len(run.agents) > 1}
+    mixed = {run.label: run.agent_names for run in runs if run.mixes_agents}
     if mixed:
         notes.append("a run mixes agents or versions: " + _list(mixed))
     notes += _different_versions(runs)
@@ -119,16 +126,27 @@ def _different_graders(runs: Sequence[Run]) -> list[str]:
     for name in names:
         versions = {run.label: sorted(run.graders.get(name, {"none"})) for run in graded}
         if len({tuple(v) for v in versions.values()}) > 1:
-            notes.append(f"grader {name} differs: " + _list(versions))
+            notes.append(f"grader {name} differs: " + _list(_shortened(versions)))
     return notes
+
+
+def _shortened(versions: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Cut long lists: where prompts bring their graders along, each has a version of its own."""
+    return {
+        label: seen if len(seen) <= _MOST_VERSIONS else [*seen[:2], f"{len(seen) - 2} more"]
+        for label, seen in versions.items()
+    }
+
+
+_MOST_VERSIONS = 4
 
 
 def _different_versions(runs: Sequence[Run]) -> list[str]:
     """Name adapters that two runs used in different versions."""
     notes = []
-    for adapter in sorted({agent[0] for run in runs for agent in run.agents}):
+    for adapter in sorted({agent[0] for run in runs for agent in run.distinct_agents}):
         versions = {
-            run.label: sorted({a[1] or "unknown" for a in run.agents if a[0] == adapter})
+            run.label: sorted({a[1] or "unknown" for a in run.distinct_agents if a[0] == adapter})
             for run in runs
         }
         used = {label: seen for label, seen in versions.items() if seen}
@@ -174,11 +192,22 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 def compare_pairs(
-    aligned: Aligned, *, margin: float, seed: int, n_resamples: int = N_RESAMPLES
+    aligned: Aligned,
+    *,
+    margin: float,
+    seed: int,
+    n_resamples: int = N_RESAMPLES,
+    growing: bool = False,
 ) -> list[Pair]:
-    """Compare every two runs, with p-values adjusted for the number of comparisons (Holm)."""
+    """Compare every two runs, with p-values adjusted for the number of comparisons (Holm).
+
+    growing: prompts that a run lacks are still to come; they leave nothing open.
+    """
     every_two = combinations(range(len(aligned.runs)), 2)
     pairs = [_compare(aligned, a, b, seed, n_resamples) for a, b in every_two]
+    if growing:
+        for pair, (a, b) in zip(pairs, combinations(range(len(aligned.runs)), 2), strict=True):
+            pair.bounds = pair.gate_bounds = _bounds_of_shared(aligned, a, b)
     for name, field in (("adjusted_p", "pass_rate"), ("adjusted_p_score", "score")):
         tested = [p for p in pairs if getattr(p, field).p_value is not None]
         adjusted = adjust_holm([getattr(p, field).p_value for p in tested])
@@ -229,6 +258,19 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
     )
 
 
+def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
+    """Return what the sequential rule needs to know of two runs."""
+    labels = [run.label for run in aligned.runs]
+    a, b = labels.index(pair.run_a), labels.index(pair.run_b)
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    _, in_a, in_b = aligned.both(a, b)
+    return look_at_rates(
+        (run_a.n_passed[in_a], run_a.n_measured[in_a]),
+        (run_b.n_passed[in_b], run_b.n_measured[in_b]),
+        None if run_a.clusters is None else run_a.clusters[in_a],
+    )
+
+
 def _bounds(aligned: Aligned, a: int, b: int, *, new_prompts: bool) -> Bounds | None:
     """Bound the difference over all prompts of both runs, or over those of the first run."""
     run_a, run_b = aligned.runs[a], aligned.runs[b]
@@ -240,6 +282,14 @@ def _bounds(aligned: Aligned, a: int, b: int, *, new_prompts: bool) -> Bounds | 
         _planned(run, aligned.where[chosen, column]) for run, column in ((run_a, a), (run_b, b))
     ]
     return bound_difference(sides[0], sides[1])
+
+
+def _bounds_of_shared(aligned: Aligned, a: int, b: int) -> Bounds | None:
+    """Bound the difference over the prompts that both runs have."""
+    shared, in_a, in_b = aligned.both(a, b)
+    if not shared.size:
+        return None
+    return bound_difference(_planned(aligned.runs[a], in_a), _planned(aligned.runs[b], in_b))
 
 
 def _planned(run: Run, where: Ints) -> tuple[Ints, Ints, Ints]:

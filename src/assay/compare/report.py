@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import msgspec
 import numpy as np
 
 from assay.compare import describe
+from assay.compare.builds import builds_section, read_builds
 from assay.compare.columns import Kind, detect_kind
 from assay.compare.head_to_head import (
     Totals,
@@ -27,12 +29,14 @@ from assay.compare.pairs import (
     compare_pairs,
     count_clusters,
     differences,
+    look_at_pair,
 )
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
-from assay.records.setup import counted
+from assay.records.setup import ArmsProof, counted
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
+from assay.stats.sequential import Look, SequentialDecision, decide_gate, describe_use
 from assay.stats.verdict import GateName, Outcome, judge_gate
 
 _FEWEST_RANKED = 3
@@ -51,6 +55,12 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_resamples: int | None = None
     """Of each bootstrap; None leaves it to each method."""
     judge: Judge | None = None
+    decisions: Mapping[str, SequentialDecision] = {}
+    """What a sequential rule has decided about a run and the first one, by the run's label."""
+    proof: ArmsProof | None = None
+    """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
+    growing: bool = False
+    """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
 
 
 class Comparison(msgspec.Struct):
@@ -62,6 +72,8 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
+    look: Callable[[Pair], Look]
+    """Return what the sequential rule needs to know of a pair."""
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
         """Judge every other run against the first; the report shows what was found."""
@@ -72,9 +84,59 @@ class Comparison(msgspec.Struct):
         ]
         return found
 
+    def judge_at_any_look(self, margin: float) -> list[tuple[Pair, str, str]]:
+        """Judge the gate `regression` by the sequential rule; the verdicts say what it says.
+
+        Made for runs that grow: see CompareOptions.growing.
+        """
+        judged, found = self._judged_pairs(), list[tuple[Pair, str, str]]()
+        self.sections["gate"] = []
+        for pair in judged:
+            decision = decide_gate(
+                self.look(pair), margin=margin, bounds=pair.gate_bounds, n_judged=len(judged)
+            )
+            outcome, words = str(decision.outcome), decision.words
+            if unhealthy := self._unhealthy(pair):
+                outcome, words = "cannot-judge", unhealthy
+            use = describe_use(decision, self.sections["health"][pair.run_b]["graded"])
+            self.sections["gate"].append(
+                {"gate": "regression", "runA": pair.run_a, "runB": pair.run_b}
+                | {"outcome": outcome, "words": words}
+                | {"sequential": msgspec.to_builtins(use)}
+            )
+            self._replace_verdict(pair, decision)
+            found.append((pair, outcome, words))
+        self.sections["notes"].append(
+            "intervals and p-values of the tables hold for one look; the gate holds at every look"
+        )
+        return found
+
+    def _replace_verdict(self, pair: Pair, decision: SequentialDecision) -> None:
+        """Put the sequential decision in place of a verdict that looking often would spoil."""
+        codes = {"pass": "same", "fail": "worse"}
+        words = f"{decision.outcome}: {decision.words}"
+        code = codes.get(decision.outcome, "not-enough-data")
+        new = {"code": code, "words": words, "nMorePrompts": None}
+        for shown in (*self.sections["verdict"], *self.sections["pairs"]):
+            if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
+                continue
+            if "verdict" in shown:
+                shown["verdict"] = new
+            else:  # an unhealthy measurement keeps its own words
+                shown |= new if shown["healthy"] else {}
+
+    def _judged_pairs(self) -> list[Pair]:
+        return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+
+    def _unhealthy(self, pair: Pair) -> str | None:
+        """Say which measurement cannot be believed; None if both can."""
+        health = self.sections["health"]
+        unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+        return f"the measurement of {' and '.join(unhealthy)} is unhealthy" if unhealthy else None
+
     def _judge(self, gate: GateName, margin: float) -> Iterator[tuple[Pair, Outcome, str]]:
         """Yield the outcome of each; what is unhealthy cannot be judged."""
-        judged = [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
+        judged = self._judged_pairs()
         for pair in judged:
             result = judge_gate(
                 gate,
@@ -84,11 +146,9 @@ class Comparison(msgspec.Struct):
                 n_judged=len(judged),
                 bounds=pair.gate_bounds,
             )
-            health = self.sections["health"]
-            unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
+            unhealthy = self._unhealthy(pair)
             if unhealthy and result.outcome != "cannot-judge":
-                words = f"the measurement of {' and '.join(unhealthy)} is unhealthy"
-                yield pair, "cannot-judge", words
+                yield pair, "cannot-judge", unhealthy
             else:
                 yield pair, result.outcome, result.words
 
@@ -121,19 +181,25 @@ def load_runs(
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
+    for run in runs:
+        run.builds = read_builds(run)
     aligned = align(runs)
     trials = runs[0].kind == "trials"
-    warnings = differences(aligned)
+    warnings = differences(aligned, growing=options.growing)
     totals = _totals(aligned, options)
     pairs = compare_pairs(
         aligned,
         margin=options.margin,
         seed=options.seed,
         n_resamples=options.n_resamples or N_RESAMPLES,
+        growing=options.growing,
     )
-    health = {run.label: check_health(aligned, i) for i, run in enumerate(runs)}
+    health = {
+        run.label: check_health(aligned, i, growing=options.growing) for i, run in enumerate(runs)
+    }
     sections: dict[str, Any] = {
-        "verdict": [_verdict(pair, health) for pair in pairs],
+        **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
+        "verdict": [_verdict(pair, health, options) for pair in pairs],
         "health": health,
         "notes": list(warnings),
         "meta": _meta(aligned, totals, options),
@@ -153,6 +219,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
+        look=partial(look_at_pair, aligned),
     )
 
 
@@ -265,10 +332,15 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 
 
-def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _verdict(
+    pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
+) -> dict[str, Any]:
     """Return the verdict, and in its words whether the runs can be believed: many read no more."""
     verdict = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
+    decision = options.decisions.get(pair.run_b)
+    if decision is not None and pair.run_a == next(iter(health)):
+        verdict |= _decided(pair, decision)
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
@@ -277,7 +349,19 @@ def _verdict(pair: Pair, health: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
         verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
-    return verdict | {"healthy": not unhealthy}
+    proof = options.proof
+    if proof is not None and not proof.valid:
+        verdict["words"] = f"{proof.verdict}: {verdict.get('words', 'not judged')}"
+    return verdict | {"healthy": not unhealthy and (proof is None or proof.valid)}
+
+
+def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
+    """Return code and words of a decision in place of a verdict that looking often would spoil."""
+    if not decision.is_decided:
+        return {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
+    against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
+    words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
+    return {"code": decision.outcome, "words": words}
 
 
 _MOST_NOT_MEASURED = 0.10
@@ -286,10 +370,10 @@ _FEW_IDS = 3
 _MOST_IDS = 100
 
 
-def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
+def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) -> dict[str, Any]:
     """Count what was planned, run and graded, and name what is wrong."""
     run = aligned.runs[run_number]
-    missing = len(aligned.ids) - len(run.ids)
+    missing = 0 if growing else len(aligned.ids) - len(run.ids)
     # A prompt that only other runs have was planned here too, with as many trials as any.
     per_prompt = int(run.k.max()) if len(run.k) else 1
     planned = int(run.k.sum()) + missing * per_prompt
@@ -306,6 +390,7 @@ def check_health(aligned: Aligned, run_number: int) -> dict[str, Any]:
         "setupProblems": [_setup_problem(problem) for problem in health.setup_problems],
         "healthy": not problems,
         "problems": problems,
+        **builds_section(run),
     }
 
 

@@ -122,13 +122,37 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Adapter, version and model."""
     clusters: Any = None
     """Number of the cluster that each prompt belongs to; None if prompts are independent."""
+    allocated: bool = False
+    """Whether prompts have unequal numbers of trials on purpose."""
+    builds: Any = None
+    """The builds of a pooled baseline; None if it is none, or was not looked at."""
     measures: dict[str, float] = {}
     """Means over the trials of what the grader measured besides the score."""
 
     @property
     def agent_names(self) -> list[str]:
         """Agents with version and model, as people write them."""
-        return [" ".join(filter(None, agent)) for agent in sorted(self.agents)]
+        return [" ".join(filter(None, agent)) for agent in sorted(self.distinct_agents)]
+
+    @property
+    def distinct_agents(self) -> set[tuple[str, str, str]]:
+        """The agents without those that say less of another: a trial that ended early."""
+        return {
+            agent
+            for agent in self.agents
+            if not any(agent != other and _says_less(agent, other) for other in self.agents)
+        }
+
+    @property
+    def mixes_agents(self) -> bool:
+        """Whether two of the agents cannot be the same one."""
+        some = sorted(self.distinct_agents)
+        return any(
+            a and b and a != b
+            for n, one in enumerate(some)
+            for other in some[n + 1 :]
+            for a, b in zip(one, other, strict=True)
+        )
 
     @cached_property
     def n_passed(self) -> Ints:
@@ -253,6 +277,7 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
         richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
+        allocated=facts.allocated,
         measures={name: total / n for name, (n, total) in facts.measures.items()},
         **numbers,
     )
@@ -262,6 +287,10 @@ def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: B
     health.setup_problems = _setup_problems(facts.setups, trials["setup"], run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
+
+
+def _says_less(agent: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    return all(part in ("", whole) for part, whole in zip(agent, other, strict=True))
 
 
 def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[SetupProblem]:

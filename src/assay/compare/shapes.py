@@ -9,9 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.compare.pairs import Pair
+from assay.records.setup import ArmsProof
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
 from assay.stats.rates import Interval
+from assay.stats.sequential import SequentialUse
 from assay.stats.verdict import GateChances, VerdictCode
 
 type Limits = tuple[float, float]
@@ -297,11 +299,14 @@ class GateOutcome(_Shape, kw_only=True):
     gate: str
     run_a: str
     run_b: str
-    outcome: Literal["pass", "fail", "cannot-judge"]
+    outcome: Literal["pass", "fail", "cannot-judge", "go-on"]
     words: str
+    sequential: SequentialUse | UnsetType = UNSET
+    """With --sequential."""
 
 
 class _Report(_Shape, kw_only=True):
+    proof: ArmsProof | UnsetType = UNSET
     gate: list[GateOutcome] | UnsetType = UNSET
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET

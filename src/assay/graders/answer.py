@@ -188,6 +188,7 @@ class JsonSchema(PythonCode):
 
     name: ClassVar[str] = "json-schema"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    file_options: ClassVar[tuple[str, ...]] = ("schema",)
     schema: str | dict[str, Any] = ""
 
     def __post_init__(self) -> None:

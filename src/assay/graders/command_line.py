@@ -25,22 +25,22 @@ _WRAPPERS = ("env", "timeout", "nice", "time", "stdbuf")
 class CommandLine:
     """Words, run in a workspace without a shell.
 
-    A script that is in the current folder when this is built is the operator's: that file is run,
-    as it was then. All other words mean what they mean in the workspace.
+    A script that is in the folder (default: the current one) when this is built is the operator's:
+    that file is run, as it was then. All other words mean what they mean in the workspace.
     """
 
-    def __init__(self, command: str | list[str]) -> None:
+    def __init__(self, command: str | list[str], folder: str = "") -> None:
         self.words = words(command)
         self.script: FrozenFile | None = None
         self._argv = list(self.words)
         self._at = -1
         if self.words and _is_interpreter(self.words[0]) and "/" in self.words[0]:
             # Not resolved: an interpreter finds its packages by the name of its link.
-            self._argv[0] = os.path.abspath(self.words[0])  # noqa: PTH100
+            self._argv[0] = os.path.abspath(Path(folder, self.words[0]))  # noqa: PTH100
             if not Path(self._argv[0]).is_file():
                 self._argv[0] = self.words[0]
         for at in _script_positions(self.words):
-            path = Path(self.words[at])
+            path = Path(folder, self.words[at])
             if path.is_file() and os.access(path, os.W_OK):  # others, the agent cannot write either
                 self.script, self._at = FrozenFile(path.resolve()), at
                 break

@@ -50,6 +50,7 @@ class Judge:
 
     name: ClassVar[str] = "judge"
     code_version: ClassVar[str] = "1"  # raise this when a verdict or the question changes
+    file_options: ClassVar[tuple[str, ...]] = ("rubric", "agent")
     rubric: str = ""
     agent: str = ""
     threshold: float | None = None

@@ -32,8 +32,9 @@ _CHILD_FUNCTION = f"{__name__}:answer_lines"
 _MAIN_THREAD = threading.main_thread().ident
 _TICK_S = 0.1
 """The alarm may be late by this much."""
-_NO_VERDICT = frozenset({"timeout_s"})
-"""Options that change how long we wait, never the verdict: on timeout there is no verdict."""
+_NO_VERDICT = frozenset({"timeout_s", "folder"})
+"""Options that are no part of the version: how long we wait, since on timeout there is no verdict,
+and where a script lies, whose content is a part of it."""
 _SHORT = 8
 """Hex digits of a hash of options: enough to tell a user's few sets of options apart."""
 _ANSWERS: msgspec.json.Decoder[Grade | str] = msgspec.json.Decoder(Grade | str)

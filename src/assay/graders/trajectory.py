@@ -1,4 +1,4 @@
-"""Built-in `tools`: what the agent did on its way, read from the trajectory."""
+"""Built-in `tools`, `skill` and `trigger`: what the agent did, read from the trajectory."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from assay.errors import InputError
+from assay.errors import InputError, PluginError
 from assay.graders.answer import compiled
 from assay.graders.python_code import PythonCode
 from assay.plugin import Trial
 from assay.records.capture import Grade
+from assay.records.skills import SHOULD_TRIGGER, fires, loaded_from, skills_in, skills_used
 
 type Call = dict[str, Any]
 
@@ -94,6 +95,41 @@ class Tools(PythonCode):
         return pairs
 
 
+@dataclass
+class Skill(PythonCode):
+    """Passes when the agent used the skills it should have, and none of those it should not.
+
+    The score is the share of these that hold. Sub-agents count.
+    """
+
+    name: ClassVar[str] = "skill"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    can_hang: ClassVar[bool] = False
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
+    used: list[str] = field(default_factory=list)
+    not_used: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.used and not self.not_used:
+            msg = "skill: nothing to check"
+            raise InputError(msg, hint="give used or not_used, as in -g skill:relnotes")
+        if "" in (*self.used, *self.not_used):
+            msg = "skill: a skill's name is empty"
+            raise InputError(msg, hint="for example: -g skill:used=relnotes")
+
+    def judge(self, trial: Trial) -> Grade:
+        used = [use.skill for use in skills_used(trial.trajectory)]
+        wrong = [f"{name} was not used" for name in self.used if not _any_fits(used, name)]
+        wrong += [f"{name} was used" for name in self.not_used if _any_fits(used, name)]
+        n_checks = len(self.used) + len(self.not_used)
+        reason = "; ".join(wrong) or f"skills used: {', '.join(used) or 'none'}"
+        return Grade(pass_=not wrong, score=1 - len(wrong) / n_checks, reasoning=reason)
+
+
+def _any_fits(names: Sequence[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
 def _is(call: Call, tool: str) -> bool:
     return fnmatchcase(str(call.get("name", "")), tool)
 
@@ -111,3 +147,57 @@ def _input(call: Call) -> str:
 
 def _failed(call: Call) -> bool:
     return call.get("status") in ("failed", "error") or call.get("exitCode") not in (None, 0)
+
+
+@dataclass
+class Trigger(PythonCode):
+    """Passes when a skill was used exactly if the prompt's metadata.shouldTrigger is true.
+
+    The outcome says whether it fired, which other skills were used, and where it was loaded from if
+    that was not the agent's working folder.
+    """
+
+    name: ClassVar[str] = "trigger"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    can_hang: ClassVar[bool] = False
+    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory", "output", "metadata", "cwd"})
+    skill: str = ""
+    marker: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.skill:
+            msg = "trigger: no skill is named"
+            raise InputError(msg, hint="for example: -g trigger:skill=relnotes")
+
+    def judge(self, trial: Trial) -> Grade:
+        should = (trial.metadata or {}).get(SHOULD_TRIGGER)
+        if not isinstance(should, bool):
+            msg = f"trigger: the prompt's metadata does not say {SHOULD_TRIGGER} true or false"
+            raise PluginError(msg)
+        steps = trial.trajectory
+        firing = [step for step in steps if fires(step, self.skill, self.marker)]
+        fired = bool(firing) or (bool(self.marker) and self.marker in trial.output)
+        used = dict.fromkeys(skill for step in steps for skill in skills_in(step, asked=True))
+        others = [skill for skill in used if skill != self.skill]
+        outcome: dict[str, Any] = {"fired": fired, "otherSkills": others}
+        places = [loaded_from(step, self.skill) for step in firing]
+        if place := next((p for p in places if p and _is_elsewhere(p, trial.cwd)), None):
+            outcome["loadedFrom"] = place
+        return Grade(
+            pass_=fired == should,
+            score=float(fired == should),
+            reasoning=_trigger_words(fired, should, others),
+            outcome=outcome,
+        )
+
+
+def _is_elsewhere(folder: str, cwd: str | None) -> bool:
+    """Whether a folder is not in the agent's own; a relative path is."""
+    return folder[0] in "~$" or (folder[0] == "/" and not folder.startswith(f"{cwd}/"))
+
+
+def _trigger_words(fired: bool, should: bool, others: Sequence[str]) -> str:
+    if fired:
+        return "it fired, as it should" if should else "it fired and should not have"
+    instead = f"; used instead: {', '.join(others)}" if others else ""
+    return (f"it did not fire{instead}") if should else "it did not fire, which is right"

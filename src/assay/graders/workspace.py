@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from assay.errors import InputError, PluginError
+from assay.graders.answer import shown
 from assay.graders.command_line import CommandLine
 from assay.graders.python_code import changed_options, fingerprint, version_with
 from assay.plugin import Finished, Host, Trial
@@ -62,6 +63,8 @@ class Command(_RunsCommand):
     exit_code: int = 0
     limit_s: float | None = None
     timeout_s: float = 60.0
+    folder: str = ""
+    """Where a script of the command line lies; the current folder if empty."""
 
     def __post_init__(self) -> None:
         if bool(self.run) == bool(self.sh):
@@ -71,7 +74,9 @@ class Command(_RunsCommand):
             msg = f"command: limit_s is {self.limit_s:g}; it must be more than 0"
             raise InputError(msg, hint="give the limit in seconds")
         argv = ["/bin/sh", "-c", self.sh] if self.sh else self.run
-        self._line = CommandLine(argv)  # refuses a bad command line before anything runs
+        self._line = CommandLine(
+            argv, self.folder
+        )  # refuses a bad command line before anything runs
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run the command where the agent worked."""
@@ -122,6 +127,64 @@ def tail(done: Finished) -> str:
     output = done.stdout.rstrip() + b"\n" + done.stderr.rstrip()
     text = output.strip().decode("utf-8", "replace")
     return text if len(text) <= _TAIL_CHARS else f"…{text[-_TAIL_CHARS:]}"
+
+
+@dataclass
+class File:
+    """Passes when all files are in the workspace; the score is the share that is.
+
+    contains: a text for each path that its file must contain.
+    """
+
+    name: ClassVar[str] = "file"
+    code_version: ClassVar[str] = "1"  # raise this when a verdict changes
+    exists: list[str] = field(default_factory=list)
+    contains: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        paths = [*self.exists, *self.contains]
+        if not paths:
+            msg = "file: no path is given"
+            raise InputError(msg, hint="for example: -g file:CHANGELOG.md")
+        for path in paths:
+            if not path or Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
+                msg = f"file: {path!r} is not a path inside the workspace"
+                raise InputError(msg)
+
+    @cached_property
+    def version(self) -> str:
+        """The version of the code and the options."""
+        return version_with(self.code_version, changed_options(self))
+
+    def grade(self, trial: Trial, _host: Host) -> Grade:
+        """Look where the agent worked."""
+        folder = Path(workspace_of(trial)).resolve()
+        checks = [(path, _file_text(folder, path)) for path in self.exists]
+        wrong = [f"{path} is missing" for path, text in checks if text is None]
+        for path, wanted in self.contains.items():
+            text = _file_text(folder, path)
+            if text is None:
+                wrong.append(f"{path} is missing")
+            elif wanted.encode() not in text:
+                wrong.append(f"{path} does not contain {shown(wanted)}")
+        n_checks = len(checks) + len(self.contains)
+        score = 1 - len(wrong) / n_checks
+        return Grade(pass_=not wrong, score=score, reasoning="; ".join(wrong) or "all found")
+
+
+_MOST_TEXT = 64 * 1024 * 1024
+
+
+def _file_text(folder: Path, name: str) -> bytes | None:
+    """Read a regular file of a workspace; None if there is none, or a link leads out of it."""
+    try:
+        path = (folder / name).resolve(strict=True)
+        if not path.is_relative_to(folder) or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return file.read(_MOST_TEXT)
+    except OSError:
+        return None
 
 
 _PROGRAM = re.compile(
@@ -298,13 +361,17 @@ class Git(_RunsCommand):
     max_lines: int | None = None
     base: str = ""
     timeout_s: float = 60.0
+    folder: str = ""
+    """Where a script of the tests lies; the current folder if empty."""
 
     def __post_init__(self) -> None:
         for name in ("max_files", "max_lines"):
             if (getattr(self, name) or 0) < 0:
                 msg = f"git: {name} cannot be negative"
                 raise InputError(msg)
-        self._line = CommandLine(self.test)  # refuses a bad command line before anything runs
+        self._line = CommandLine(
+            self.test, self.folder
+        )  # refuses a bad command line before anything runs
 
     @property
     def wants_snapshot(self) -> bool:

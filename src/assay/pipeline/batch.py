@@ -10,10 +10,12 @@ import msgspec
 
 from assay import plugins
 from assay.errors import AssayError
+from assay.pipeline.limiter import RateLimiter, provider_of
 from assay.pipeline.stages import OnTrialStep
 from assay.plugin import Executor
 from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.text import counted_noun
 from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
 from assay.run.process import raise_if_stopping, start_over, stop_all
@@ -35,6 +37,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     max_cost: float | None = None
     """In dollars; once they are spent, no other trial is started."""
+    rate_per_s: float | None = None
+    """Most trials of one provider and model that are started in a second."""
     executor: PluginRef = PluginRef(name="local")
     """Where the trials run."""
 
@@ -44,7 +48,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work[R](Protocol):
-    """What is done with each trial."""
+    """What is done with each trial.
+
+    It may have a `limiter` too, a RateLimiter that it asks before each start of an agent.
+    """
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet: what is forked must be forked before them."""
@@ -58,8 +65,8 @@ class Work[R](Protocol):
         """Return the result of a trial whose worker died."""
         ...
 
-    def cost_usd(self, result: R) -> float:
-        """Return what a trial cost, as far as is known."""
+    def cost_usd(self, result: R) -> float | None:
+        """Return what a trial cost, None if that is not known."""
         ...
 
 
@@ -92,7 +99,10 @@ class Stopper[R](Protocol):
 
 
 class BatchProgress(AbstractContextManager[object, None], Protocol):
-    """Shows how far the batch is."""
+    """Shows how far the batch is.
+
+    It may have `waiting(seconds, why)` too, called in a worker's thread when trials have to wait.
+    """
 
     @property
     def watches(self) -> bool:
@@ -105,6 +115,10 @@ class BatchProgress(AbstractContextManager[object, None], Protocol):
 
     def finished(self, spec: TrialSpec, result: Any) -> None:
         """Count one finished trial."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Keep a sentence for the end of the run."""
         ...
 
 
@@ -121,6 +135,7 @@ def run_batch[R, S: BatchProgress](
     place is entered once nothing of an earlier run is alive, and left when all trials are done.
     Trials that run when the stopper ends the batch finish and are kept.
     """
+    limiter: RateLimiter | None = getattr(work, "limiter", None)
     work.prepare()
     if batch.resume:
         end_leftovers(batch.run_token)
@@ -136,12 +151,17 @@ def run_batch[R, S: BatchProgress](
                 work = _elsewhere(work, connect(), missing, batch.run_token)
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
-            budget = _Budget(work, batch.max_cost, stopper)
+            budget = _Budget(work, batch.max_cost, len(missing), stopper)
+            if limiter is not None:
+                limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
+                limiter.on_wait = getattr(progress, "waiting", None)
             on_step = progress.on_step if progress.watches else None
             with closing(run_all(budget.affordable(missing), budget, executor, on_step)) as done:
                 for spec, result in done:
                     rows.add(spec, result)
                     progress.finished(spec, result)
+            for text in budget.notes():
+                progress.note(text)
     return progress
 
 
@@ -246,37 +266,99 @@ class _FirstAlone[R]:
 
 
 class _Budget[R]:
-    """Does the work; counts its cost, and asks the stopper, before the worker takes another."""
+    """Does the work, and lets no trial start that the budget may not suffice for.
+
+    A running trial has reserved what it may cost: as much as the dearest so far of its agent and
+    model, or an even share of the budget while none is known. A trial of unknown cost counts as
+    that much, too. When nothing runs, any rest of the budget is enough to start one trial. A
+    stopper is told of each trial before its worker takes another one.
+    """
 
     def __init__(
-        self, work: Work[R], max_cost: float | None, stopper: Stopper[R] | None = None
+        self,
+        work: Work[R],
+        max_cost: float | None,
+        n_trials: int,
+        stopper: Stopper[R] | None = None,
     ) -> None:
         self._max_cost = max_cost
+        self._share = (max_cost or 0.0) / max(n_trials, 1)
         self._stopper, self._stopped = stopper, False
         self._spent = 0.0
-        self._lock = threading.Lock()
+        self._running: dict[int, TrialSpec] = {}
+        self._dearest: dict[tuple[str, str], float] = {}
+        self._unknown: list[float] = []
+        self._changed = threading.Condition()
         self._work = work
         self.prepare, self.cost_usd = work.prepare, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
-        result = self._work.run(spec, on_step)
-        with self._lock:
-            self._spent += self._work.cost_usd(result)
-            self._tell(spec, result)
+        cost: float | None = None
+        try:
+            result = self._work.run(spec, on_step)
+            cost = self._work.cost_usd(result)
+        finally:
+            if self._max_cost is not None:
+                self._settle(spec, cost)
+        self._tell(spec, result)
         return result
 
     def lost(self, spec: TrialSpec, why: str) -> R:
         result = self._work.lost(spec, why)
-        with self._lock:
-            self._tell(spec, result)
+        self._tell(spec, result)
         return result
 
     def _tell(self, spec: TrialSpec, result: R) -> None:
-        if self._stopper is not None and self._stopper.add(spec, result):
-            self._stopped = True
+        if self._stopper is not None:
+            with self._changed:
+                self._stopped = self._stopper.add(spec, result) or self._stopped
 
     def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        """Yield trials while there is money for them; wait while running ones may leave some."""
         for spec in specs:
-            if self._stopped or (self._max_cost is not None and self._spent >= self._max_cost):
+            if self._stopped:
+                return
+            if self._max_cost is not None and not self._reserve(spec, self._max_cost):
                 return
             yield spec
+
+    def notes(self) -> Iterator[str]:
+        """Say what was assumed."""
+        if self._unknown:
+            n, total = len(self._unknown), sum(self._unknown)
+            yield (
+                f"The cost of {counted_noun(n, 'trial')} is not known; --max-cost counted "
+                f"${total:.4f} for {'it' if n == 1 else 'them'}, as much as the dearest trial "
+                "before, or an even share"
+            )
+
+    def _reserve(self, spec: TrialSpec, max_cost: float) -> bool:
+        with self._changed:
+            while True:
+                # What they reserve grows with the dearest trial seen meanwhile.
+                reserved = sum(map(self._bound, self._running.values()))
+                left = max_cost - self._spent - reserved
+                if self._bound(spec) <= left or (not self._running and left > 0):
+                    self._running[id(spec)] = spec
+                    return True
+                if not self._running:
+                    return False
+                self._changed.wait(_STOP_S)
+                raise_if_stopping()
+                if self._stopped:
+                    return False
+
+    def _settle(self, spec: TrialSpec, cost: float | None) -> None:
+        with self._changed:
+            self._running.pop(id(spec), None)
+            if cost is None:
+                cost = self._bound(spec)
+                self._unknown.append(cost)
+            else:
+                lane = provider_of(spec)
+                self._dearest[lane] = max(cost, self._dearest.get(lane, 0.0))
+            self._spent += cost
+            self._changed.notify_all()
+
+    def _bound(self, spec: TrialSpec) -> float:
+        return self._dearest.get(provider_of(spec), self._share)

@@ -153,7 +153,7 @@ class Export:
         """Return the conversation of a trial that can be learnt from; count any other."""
         why = _unmeasured(trial)
         if why is None and not trial.is_finished and trial.failure is not None:
-            why = f"not finished ({trial.failure.cause})"
+            why = f"not finished ({trial.failure.cause.words})"
         if why is None and graded and trial.passed is None:
             why = "not graded"
         if why is None and not trial.turns:
@@ -222,4 +222,4 @@ class _Group(NamedTuple):
 def _unmeasured(trial: FinishedTrialRow) -> str | None:
     if trial.is_measured or trial.failure is None:
         return None
-    return f"did not measure the agent ({trial.failure.cause})"
+    return f"did not measure the agent ({trial.failure.cause.words})"

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.pipeline.limiter import with_pause
 from assay.plugin import Adapter, Reading
 from assay.records.capture import (
     AnyStep,
@@ -20,11 +21,16 @@ from assay.records.capture import (
 from assay.records.recording import RawOutput, Recording, TurnEnd
 from assay.records.spec import Prompt
 
+ENDED_EARLY = "endedEarly"
+"""In the metadata of a trial that was ended because a step had settled it: it is measured."""
+
 
 def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
     """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
     failure = failure_of(recording, reading)
+    if failure is not None:
+        failure = with_pause(failure, recording.stderr)
     never_started = recording.failure is not None and not recording.turns
     timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
     return Capture(
@@ -92,6 +98,8 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
         metadata["timedOut"] = end.timed_out
         if end.lingered:
             metadata["lingered"] = True
+        if end.settled and not reading.events.terminal:
+            metadata[ENDED_EARLY] = True
         if end.limits:
             metadata["limits"] = end.limits
     if recording.evidence:
@@ -132,6 +140,8 @@ def _agents_failure(recording: Recording, reading: Reading) -> Failure | None:
     if not recording.turns or recording.unsplit:
         return reading.failure
     end = recording.turns[-1].end
+    if end.settled:  # what came after the step that settled it is our doing, and not wanted
+        return None
     if end.out_of_memory and (end.signal or end.exit_code):
         message = "killed for memory: it used more than --memory allows"
         answered = reading.events.terminal

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import tee
+from itertools import groupby, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ from assay.records.capture import (
 )
 from assay.records.rows import UNREADABLE, Place, explain, is_trials_row, split_trials
 from assay.records.spec import PluginRef, hash_with_graders
-from assay.records.views import GradingView
+from assay.records.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:
@@ -269,6 +269,8 @@ class GradedRow(NamedTuple):
     id: Any
     verdict: Verdict
     trials: Sequence[Verdict] | None = None
+    is_graded: bool = True
+    """Whether there was any grader for it."""
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
@@ -286,6 +288,7 @@ class _Added(msgspec.Struct, rename="camel"):
 
 
 _ROW = msgspec.json.Decoder(GradingView)
+_ID = msgspec.json.Decoder(AnyIdView)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
@@ -301,15 +304,16 @@ def grade_rows(
     workers: int = 1,
     stop: Callable[[], None] = lambda: None,
     more_waits: Callable[[], bool] | None = None,
+    own: "Own | None" = None,
 ) -> Iterator[GradedRow]:
     """Grade every line and yield them in order; several workers grade in parallel.
 
     stop is called when this ends early, to make the workers stop waiting. more_waits returns
     whether the next line can be read at once; if not, those already read are graded first. None is
-    for a file, all of which can be read at once.
+    for a file, all of which can be read at once. own returns the graders that a line adds.
     """
     lines = iter(lines)
-    grade_batch = _BatchGrader([plugins.grader(ref) for ref in graders], host)
+    grade_batch = _batch_grader(graders, host, own)
     if workers == 1:
         if more_waits is None:
             yield from grade_batch(lines)
@@ -356,6 +360,54 @@ def _batches(
             batch, n_rows, n_bytes = [], most_rows(), 0
     if batch:
         yield batch
+
+
+type BatchGrader = Callable[[Iterable[tuple[Place, bytes]]], Iterator[GradedRow]]
+"""Grades lines and yields them in order."""
+
+
+type Own = Callable[[Place, bytes], Sequence[PluginRef]]
+
+
+def _batch_grader(graders: Sequence[PluginRef], host: Host, own: Own | None) -> BatchGrader:
+    if own is None:
+        return _BatchGrader([plugins.grader(ref) for ref in graders], host)
+    return _OwnGrader(graders, host, own)
+
+
+class _OwnGrader:
+    """Puts each row to the graders of all rows and to those of its own.
+
+    Rows in a row that have the same are put to them together.
+    """
+
+    def __init__(self, graders: Sequence[PluginRef], host: Host, own: Own) -> None:
+        self._graders = graders
+        self._host = host
+        self._own = own
+        self._known: dict[bytes, BatchGrader] = {}
+
+    def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
+        for own, rows in groupby(batch, lambda row: tuple(self._own(*row))):
+            key = _encode(own)
+            if key not in self._known:
+                self._known[key] = self._grader([*self._graders, *own])
+            yield from self._known[key](rows)
+
+    def _grader(self, refs: Sequence[PluginRef]) -> BatchGrader:
+        if not refs:
+            return _ungraded
+        return _BatchGrader([plugins.grader(ref) for ref in refs], self._host)
+
+
+def _ungraded(batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
+    """Yield rows as they are: nobody judges them."""
+    for place, line in batch:
+        try:
+            row_id = _ID.decode(line).id
+        except UNREADABLE as error:
+            raise _unreadable(place, error) from error
+        yield GradedRow(line.strip(), row_id, Verdict(), is_graded=False)
 
 
 class _BatchGrader:

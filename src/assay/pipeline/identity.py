@@ -1,6 +1,6 @@
 """The identity of a run's trials: what was measured, what it was offered, and by whom judged."""
 
-import hashlib
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +14,11 @@ from assay.errors import AssayError
 from assay.pipeline.grading import grader_versions
 from assay.plugin import Ask, Machine
 from assay.records.capture import Identity
+from assay.records.files import hash_file, hash_folder, short_hash
 from assay.records.spec import Limits, PluginRef, Surroundings
 from assay.run.process import is_program, program_places
 from assay.run.workspace import AGENT_FILES
 
-_SHORT = 12
-"""Hex digits of a hash: enough to tell the few set-ups of a user apart."""
 _MOST_FILES = 2000
 """Of one folder that the agent reads; what is beyond counts by name and size only."""
 _LARGE = 4 * 1024 * 1024
@@ -27,6 +26,7 @@ _LARGE = 4 * 1024 * 1024
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
 _VERSION_S = 20.0
+_PACKAGE_DEPTH = 4
 _SKILL = "SKILL.md"
 
 
@@ -47,14 +47,31 @@ def identify(
         adapter=agent.name,
         program=content or program_version(agent, surroundings, machine),
         model=model or "",
-        agent=_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
-        mcp=_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
+        agent=short_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
+        mcp=short_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
         template=hash_folder(template) if template else "",
         offered=_offered(agent, surroundings, template),
         isolation=_isolation(surroundings),
         env=tuple(sorted(surroundings.env_names)),
         limits=_limits(limits),
         graders=grader_versions([plugins.grader(ref) for ref in graders]),
+    )
+
+
+def identity_with(identity: Identity, graders: Sequence[PluginRef]) -> Identity:
+    """Return the identity of trials that these graders judge."""
+    versions = grader_versions([plugins.grader(ref) for ref in graders])
+    return msgspec.structs.replace(identity, graders=versions)
+
+
+def identity_in(
+    identity: Identity, agent: PluginRef, surroundings: Surroundings, template: Path | None
+) -> Identity:
+    """Return the identity of trials that run elsewhere, in workspaces made from a template."""
+    return msgspec.structs.replace(
+        identity,
+        template=hash_folder(template) if template else "",
+        offered=_offered(agent, surroundings, template),
     )
 
 
@@ -116,26 +133,6 @@ def _limits(limits: Limits) -> dict[str, float]:
     return found | {name: float(value) for name, value in others.items() if value is not None}
 
 
-def hash_folder(folder: Path) -> str:
-    """Hash a folder: names, contents, modes and the targets of links."""
-    total = hashlib.sha256()
-    for path in sorted(_everything(folder)):
-        about = os.lstat(path)
-        total.update(f"{path.relative_to(folder)}\0{about.st_mode:o}\0".encode(errors="replace"))
-        if path.is_symlink():
-            total.update(os.fsencode(path.readlink()))
-        elif path.is_file():
-            with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()[:_SHORT]
-
-
-def _everything(folder: Path) -> Iterator[Path]:
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            yield Path(path, name)
-
-
 def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> dict[str, str]:
     """Hash what the agent can read: in its folder, in those above it, and in the user's HOME."""
     adapter = plugins.adapter(agent)
@@ -159,10 +156,10 @@ def _add(found: dict[str, str], folder: Path, names: Iterable[str], prefix: str)
         if path.is_dir():
             for file in _files(path):
                 # A skill is its whole folder: what SKILL.md names belongs to it.
-                whole = hash_folder(file.parent) if file.name == _SKILL else _hash_file(file)
+                whole = hash_folder(file.parent) if file.name == _SKILL else hash_file(file)
                 found[f"{prefix}{file.relative_to(folder)}"] = whole
         elif path.is_file():
-            found[f"{prefix}{name}"] = _hash_file(path)
+            found[f"{prefix}{name}"] = hash_file(path)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -177,17 +174,6 @@ def _files(folder: Path) -> list[Path]:
         if len(listed) > _MOST_FILES:
             break
     return listed[:_MOST_FILES]
-
-
-def _hash_file(path: Path) -> str:
-    try:
-        return _hash(path.read_bytes())
-    except OSError as error:
-        return f"unreadable: {error.strerror}"
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:_SHORT]
 
 
 def program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
@@ -212,7 +198,7 @@ def program_version(agent: PluginRef, around: Surroundings, machine: Machine) ->
     # Not Path.is_file, which raises for a word that can be no path.
     files = [file for file in (program, *scripts) if os.path.isfile(file)]  # noqa: PTH113
     known = map(_file_version, files)
-    return _hash("".join(known).encode())
+    return short_hash("".join(known).encode())
 
 
 def _package_version(program: Path) -> str | None:
@@ -229,10 +215,27 @@ def _package_version(program: Path) -> str | None:
     return None
 
 
-def asked_version(path: str, machine: Machine) -> str | None:
+class _Package(msgspec.Struct):
+    version: str = ""
+    bin: dict[str, str] | str = ""
+
+
+def packaged_version(path: str) -> str | None:
+    """Read the version of a program of an npm package from its package.json, starting nothing."""
+    program = Path(path).resolve()
+    for folder in list(program.parents)[:_PACKAGE_DEPTH]:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            package = msgspec.json.decode((folder / "package.json").read_bytes(), type=_Package)
+            bins = package.bin.values() if isinstance(package.bin, dict) else [package.bin]
+            if any((folder / name).resolve() == program for name in bins):
+                return package.version or None
+    return None
+
+
+def asked_version(path: str, machine: Machine, timeout_s: float | None = None) -> str | None:
     """Start a program to learn its version; None when it does not say."""
     try:
-        done = machine.run([path, "--version"], timeout_s=_VERSION_S)
+        done = machine.run([path, "--version"], timeout_s=timeout_s or _VERSION_S)
     except AssayError:
         return None
     found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
@@ -243,4 +246,4 @@ def _file_version(file: Path) -> str:
     about = file.stat()
     if about.st_size > _LARGE:
         return f"{about.st_size}-{about.st_mtime_ns}"
-    return _hash_file(file)
+    return hash_file(file)

@@ -3,8 +3,9 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,9 +13,18 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
-from assay.records.capture import Identity
+from assay.records.capture import Allocation, Identity
 from assay.records.reports import BalanceAnalysis, Category
-from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec, check_prompt
+from assay.records.rows import Place, decode_line
+from assay.records.spec import (
+    Limits,
+    PluginRef,
+    Prompt,
+    Surroundings,
+    TrialSpec,
+    check_prompt,
+    row_fields,
+)
 
 
 def read_prompts(ref: PluginRef) -> list[PromptRow]:
@@ -29,11 +39,11 @@ def read_prompts(ref: PluginRef) -> list[PromptRow]:
     places: dict[str, str] = {}
     for number, (prompt, _) in enumerate(rows, 1):
         check_prompt(prompt, f"benchmark {ref.name}, prompt {number}", places)
-    return rows
+    return [(prompt, {**row_fields(prompt), **extra}) for prompt, extra in rows]
 
 
 def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
-    """Keep prompts that fit every filter: an id pattern, or metadata as key=pattern."""
+    """Keep prompts that fit every filter: an id pattern, or metadata or tags as key=pattern."""
     kept = [row for row in rows if all(fits(row[0], text) for text in filters)]
     return kept if limit is None else kept[:limit]
 
@@ -43,7 +53,31 @@ def fits(prompt: Prompt, text: str) -> bool:
     key, equals, pattern = text.partition("=")
     if not equals:
         return fnmatchcase(prompt.id, text)
-    return any(fnmatchcase(value, pattern) for value in _values(prompt.metadata.get(key)))
+    values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
+    return any(fnmatchcase(found, pattern) for value in values for found in _values(value))
+
+
+def matching_rows(
+    lines: Iterator[tuple[Place, bytes]], filters: Sequence[str]
+) -> Iterator[tuple[Place, bytes]]:
+    """Return the rows of results whose prompts fit every filter."""
+    return filter(partial(_row_fits, filters), lines) if filters else lines
+
+
+def _row_fits(filters: Sequence[str], row: tuple[Place, bytes]) -> bool:
+    view = decode_line(_FILTERED, *row)
+    tags = view.tags if isinstance(view.tags, str | list) else []
+    prompt = Prompt(id=str(view.id), input="", metadata=view.metadata or {}, tags=tags)
+    return all(fits(prompt, text) for text in filters)
+
+
+class _FilteredView(msgspec.Struct, gc=False):
+    id: Any = ""
+    metadata: dict[str, Any] | None = None
+    tags: Any = None
+
+
+_FILTERED = msgspec.json.Decoder(_FilteredView)
 
 
 def _values(value: Any) -> Iterator[str]:
@@ -66,28 +100,53 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings
     run_token: str
     identity: Identity | None = None
+    graders: tuple[PluginRef, ...] = ()
+    """Those that the row of a prompt names, besides those of the run."""
 
 
 def plan(
-    rows: Iterable[PromptRow], names: dict[str, str], setting: Setting, k: int | None = None
+    rows: Iterable[PromptRow],
+    names: dict[str, str],
+    setting: Setting,
+    k: int | None = None,
+    setting_of: Callable[[Prompt], Setting] | None = None,
+    allocation: Mapping[str, Allocation] | None = None,
 ) -> list[TrialSpec]:
-    """Return the trials in order; with k, that many of each prompt."""
+    """Return the trials in order; with k, that many of each prompt, or what is allocated to it.
+
+    setting_of gives the setting of a prompt whose row asks for more (see RowSettings).
+    """
+    allotted = {id_: given.trials for id_, given in (allocation or {}).items()}
     return [
-        TrialSpec(
+        spec
+        for prompt, extra in rows
+        for spec in _trials_of(
+            prompt,
+            extra,
+            names[prompt.id],
+            setting_of(prompt) if setting_of else setting,
+            allotted.get(prompt.id, k),
+        )
+    ]
+
+
+def _trials_of(
+    prompt: Prompt, extra: dict[str, Any], name: str, setting: Setting, k: int | None
+) -> Iterator[TrialSpec]:
+    for number in range(1, (k or 1) + 1):
+        yield TrialSpec(
             prompt=prompt,
             agent=setting.agent,
             benchmark=setting.benchmark,
             limits=_limits(setting.limits, prompt.timeout),
             surroundings=setting.surroundings,
-            folder=names[prompt.id] if k is None else f"{names[prompt.id]}-trial-{number}",
+            folder=name if k is None else f"{name}-trial-{number}",
             number=number,
             run_token=setting.run_token,
             identity=setting.identity,
             extra=extra,
+            graders=setting.graders,
         )
-        for prompt, extra in rows
-        for number in range(1, (k or 1) + 1)
-    ]
 
 
 def folder_names(ids: Iterable[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What --resume does with the rows of an earlier run: keep, refuse, grade again or run again."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from assay.errors import InputError
 from assay.pipeline.identity import differences
-from assay.records.capture import Capture, Identity, TrialEntry
+from assay.records.capture import Allocation, Capture, Identity, TrialEntry
 from assay.records.journal import Attempt, RowKey
 from assay.records.spec import PluginRef, TrialSpec
 
@@ -21,6 +21,8 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
 
     k: int | None = None
     """How many trials each row must hold; None for rows of one trial."""
+    allocation: Mapping[str, Allocation] = {}
+    """How many it must hold instead, by the id of the prompt."""
     keep_failed: bool = False
     """Whether rows that do not measure the agent stay; otherwise their trials are run again."""
     rerun: Sequence[str] = ()
@@ -32,6 +34,11 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     """Called with the number of rows that are run again, graded for once, and graded again."""
     graded: Callable[[Capture | TrialEntry], None] = lambda judged: None
     """Called with each finished trial that the graders judged now."""
+
+    def n_trials(self, row_id: str) -> int:
+        """Return how many trials the row of a prompt must hold."""
+        given = self.allocation.get(row_id)
+        return given.trials if given else self.k or 1
 
     def check(
         self,
@@ -53,7 +60,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
             msg = f"{where} was made from another prompt"
             raise InputError(msg, hint=_ANOTHER)
         # A row that no grader has judged loses nothing when these do.
-        may_grade = self.regrade or (self.graders and not identity.graders)
+        may_grade = self.regrade or (self._grades(spec) and not identity.graders)
         if may_grade and not differences(_ungraded(identity), _ungraded(spec.identity)):
             return
         hint = _ANOTHER
@@ -71,18 +78,23 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a finished row is put to the graders: to others than it was, or for once, or
         again because one of them failed. attempts returns its trials.
         """
-        if not self.graders:
+        if not self._grades(spec):
             return False
         if not identity or spec.identity is None or identity.graders == spec.identity.graders:
             return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
         return self.regrade or not identity.graders
 
+    def _grades(self, spec: TrialSpec) -> bool:
+        return bool(self.graders or spec.graders)
+
     def replaces(self, key: RowKey) -> bool:
         """Whether some trials of a row are to be run; refuse a row with too many of them."""
-        if self.k is not None and key.k is not None and key.k > self.k:
+        # What the baseline lets expect may have changed since: more trials than planned are kept.
+        allocated = key.id in self.allocation
+        if self.k is not None and key.k is not None and key.k > self.k and not allocated:
             msg = f'row "{key.id}" has {key.k} trials, more than {self.k}'
             raise InputError(msg, hint=f"resume with -k {key.k} or more, or use another -o")
-        too_few = self.k is not None and (key.k or 0) < self.k
+        too_few = self.k is not None and (key.k or 0) < self.n_trials(key.id)
         return too_few or any(self.runs_again(key.id, attempt) for attempt in key.attempts)
 
     def runs_again(self, row_id: str, attempt: Attempt) -> bool:

@@ -1,5 +1,6 @@
 """The stages of one trial in their order: run, read, grade; and each stage alone, on rows."""
 
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
@@ -11,8 +12,16 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import GradedRow, Verdict, earlier_grades, grade_rows, judge
+from assay.pipeline.grading import (
+    GradedRow,
+    Verdict,
+    earlier_grades,
+    grade_rows,
+    judge,
+)
+from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
+from assay.pipeline.row_settings import RowGraders
 from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
@@ -24,7 +33,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
-from assay.run.turn import OnStep, Trace
+from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -39,6 +48,9 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     graders: Sequence[PluginRef] = ()
     retries: int = 0
     trace: Trace | None = None
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    until: Callable[[TrialSpec], Until] | None = None
+    """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
     elsewhere: Callable[[TrialSpec], Capture] | None = None
     """Runs one attempt on another machine."""
 
@@ -51,23 +63,28 @@ class CaptureTrial(msgspec.Struct, frozen=True):
         on_attempt_step = partial(on_step, spec) if on_step is not None else None
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)  # before the trial's own clock starts
             if on_attempt_step is not None:
                 on_attempt_step(None)
+            began_s = time.monotonic()
             if self.elsewhere is not None:
                 captured = self.elsewhere(attempt)
             else:
-                captured = capture_attempt(attempt, on_attempt_step, self.trace)
-            failure, raw = captured.failure or None, captured.raw or None
-            attempt = _next_attempt(attempt, failure, self.retries, raw)
-        return grade_capture(spec, captured, self.graders) if self.graders else captured
+                until = self.until(attempt) if self.until is not None else None
+                captured = capture_attempt(attempt, on_attempt_step, self.trace, until)
+            failure = captured.failure or None
+            self.limiter.note(attempt, failure, began_s)
+            attempt = _next_attempt(attempt, failure, self.retries, captured.raw or None)
+        graded = self.graders or spec.graders
+        return grade_capture(spec, captured, self.graders) if graded else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""
         return read_recording(spec, lost_trial(why))
 
-    def cost_usd(self, result: Capture) -> float:
+    def cost_usd(self, result: Capture) -> float | None:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return result.usage.spent_usd if result.usage else 0.0
+        return _known_cost(result)
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -75,6 +92,10 @@ class RunTrial(msgspec.Struct, frozen=True):
 
     retries: int = 0
     trace: Trace | None = None
+    priced: bool = False
+    """Whether the lines are read for what a trial cost, as --max-cost needs it."""
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    _costs: dict[str, float | None] = {}
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
@@ -83,11 +104,13 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Do the trial; its lines are interpreted only where a failure may be retried."""
         attempt: TrialSpec | None = spec
         while attempt is not None:
+            self.limiter.wait(attempt)
+            began_s = time.monotonic()
             with recorded(attempt, trace=self.trace) as recording:
                 raw = raw_output(spec.prompt, recording, _text_agent(spec))
                 row = _secrets(recording).mask_record(raw)
-                read = read_recording(attempt, recording) if self.retries else None
-                failure = read.failure or None if read else None
+                failure = self._read_failure(attempt, recording)
+            self.limiter.note(attempt, failure, began_s)
             attempt = _next_attempt(attempt, failure, self.retries, recording.raw)
         return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
 
@@ -95,15 +118,32 @@ class RunTrial(msgspec.Struct, frozen=True):
         """Return the result of a trial whose worker died."""
         return raw_output(spec.prompt, lost_trial(why), _text_agent(spec))
 
-    def cost_usd(self, result: RawOutput) -> float:
-        """Raw lines are not read for their cost."""
-        return 0.0
+    def _read_failure(self, spec: TrialSpec, recording: Recording) -> Failure | None:
+        """Read why a trial failed, where that may matter: reading takes longer than the rest."""
+        failed = recording.turns and recording.turns[-1].end.exit_code
+        if not (self.retries or self.priced or failed):
+            return recording.failure
+        captured = read_recording(spec, recording)
+        self._costs[spec.prompt.id] = _known_cost(captured)
+        return captured.failure or None
+
+    def cost_usd(self, result: RawOutput) -> float | None:
+        """Return what a trial cost, if its lines were read for that."""
+        return self._costs.pop(result.id, None)
 
 
 def _text_agent(spec: TrialSpec) -> str | None:
     """Return the name of an agent that prints plain text, else None."""
     adapter = plugins.adapter(spec.agent)
     return adapter.name if getattr(adapter, "plain_text", False) else None
+
+
+def _known_cost(result: Capture) -> float | None:
+    """Return what a trial cost; None if it is not known, 0 if the agent never got that far."""
+    if result.usage and (result.usage.cost_usd is not UNSET or result.usage.spent_usd):
+        return result.usage.spent_usd
+    failure = result.failure or None
+    return 0.0 if failure is not None and not failure.cause.measures_agent else None
 
 
 def _next_attempt(
@@ -113,17 +153,21 @@ def _next_attempt(
     tried = len(spec.retried)
     if failure is None or failure.cause.measures_agent or tried >= retries:
         return None
-    # Exponential backoff: these failures are mostly the provider's.
-    pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
+    if failure.retry_after_ms is None:  # otherwise the limiter holds all trials back
+        # Exponential backoff: these failures are mostly the provider's.
+        pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     failure = msgspec.structs.replace(failure, raw=raw or "")
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
 
 
 def capture_attempt(
-    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+    spec: TrialSpec,
+    on_step: OnStep | None = None,
+    trace: Trace | None = None,
+    until: Until | None = None,
 ) -> Capture:
     """Run one attempt at a trial here and read what the agent did."""
-    with recorded(spec, on_step, trace) as recording:
+    with recorded(spec, on_step, trace, until) as recording:
         return read_recording(spec, recording)
 
 
@@ -150,7 +194,11 @@ def judge_again(
     captured: Capture | TrialEntry,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
-    """Ask the graders about what was captured of a trial; also return warnings about them."""
+    """Ask the graders, and those of the prompt's row, about what was captured of a trial.
+
+    Also return warnings about them.
+    """
+    graders = (*graders, *spec.graders)
     row = msgspec.to_builtins(captured)
     trial = Trial(
         input=spec.prompt.input,
@@ -228,17 +276,23 @@ def grade_all(
     graders: Sequence[PluginRef],
     workers: int = 1,
     more_waits: Callable[[], bool] | None = None,
+    own: RowGraders | None = None,
 ) -> Generator[GradedRow, None, None]:
-    """Grade rows from a file or as they arrive (see grade_rows); yield them in order."""
+    """Grade rows from a file or as they arrive (see grade_rows); yield them in order.
+
+    own has the graders that the rows bring along.
+    """
     start_over()
+    known = [*graders, *(own.to_prepare if own else ())]
     if workers > 1:
         allow_open_files(workers)
-        _prepare(graders)
-    for grader in map(plugins.grader, graders):
+        _prepare(known)
+    for grader in map(plugins.grader, known):
         if load := getattr(grader, "load", None):
             load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits)
+        of = own.of if own else None
+        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
         close_served()
 

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
+from assay.pipeline.extract import ENDED_EARLY
 from assay.pipeline.grading import earlier_grades, pass_numbers
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import judge_again
@@ -34,8 +35,9 @@ def trial_entry(number: int, captured: Capture) -> TrialEntry:
         workspace_dir=captured.metadata.get("workspaceDir", UNSET),
         **{name: getattr(captured, name) for name in _SHARED},
     )
-    if evidence := captured.metadata.get("evidence"):
-        entry.metadata = {"evidence": evidence}
+    own = {name: captured.metadata.get(name) for name in ("evidence", ENDED_EARLY)}
+    if any(own.values()):
+        entry.metadata = {name: value for name, value in own.items() if value}
     if captured.score:
         grade = captured.score
         entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning
@@ -74,7 +76,8 @@ def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) 
         if not resume.runs_again(row.id, *_attempts(entry)):
             resume.graded(entry)
     graded = trial_result(spec, entries, graded=True)
-    return encode_row(msgspec.structs.replace(graded, metadata=row.metadata), extra)
+    kept = msgspec.structs.replace(graded, metadata=row.metadata, allocation=row.allocation)
+    return encode_row(kept, extra)
 
 
 def grade_entry_again(
@@ -121,7 +124,6 @@ class TrialRows:
         """The output is rows, which has one row per prompt; resume has the number of trials."""
         self._rows = rows
         self._resume = resume
-        self._k = resume.k or 1
         self._path = None
         # Not beside a pipe or a device such as /dev/stdout.
         if output is not None and (output.is_file() or not output.exists()):
@@ -193,9 +195,14 @@ class TrialRows:
         for prompt_id in list(self._finished):
             entries = [done.entry for done in self._finished.pop(prompt_id)]
             if entries:
-                spec, graded = self._specs[prompt_id], bool(self._resume.graders)
-                self._rows.add(spec, trial_result(spec, entries, graded=graded))
+                spec = self._specs[prompt_id]
+                self._rows.add(spec, self._result(spec, entries))
         self._open -= self._specs.keys()
+
+    def open_entries(self) -> Iterator[tuple[str, TrialEntry]]:
+        """Yield the finished trials of prompts that have no row yet, each with its prompt's id."""
+        for prompt_id, finished in self._finished.items():
+            yield from ((prompt_id, done.entry) for done in finished)
 
     def _save(self, done: FinishedTrial) -> None:
         if self._journal is not None:
@@ -221,11 +228,16 @@ class TrialRows:
             )
 
     def _write_if_complete(self, spec: TrialSpec) -> None:
-        if len(self._finished[spec.prompt.id]) >= self._k:
+        if len(self._finished[spec.prompt.id]) >= self._resume.n_trials(spec.prompt.id):
             entries = [done.entry for done in self._finished.pop(spec.prompt.id)]
             self._open.discard(spec.prompt.id)
-            graded = bool(self._resume.graders)
-            self._rows.add(spec, trial_result(spec, entries, graded=graded))
+            self._rows.add(spec, self._result(spec, entries))
+
+    def _result(self, spec: TrialSpec, entries: Sequence[TrialEntry]) -> TrialResult:
+        graded = bool(self._resume.graders or spec.graders)
+        result = trial_result(spec, entries, graded=graded)
+        result.allocation = self._resume.allocation.get(spec.prompt.id, UNSET)
+        return result
 
     def _check(self, specs: dict[str, TrialSpec]) -> None:
         """Refuse trials that were made from something else; grade those again that may be."""
@@ -238,7 +250,7 @@ class TrialRows:
                     entry = grade_entry_again(spec, done.entry, resume.graders)
                     resume.graded(entry)
                     self._finished[prompt_id][number] = _finished(spec, entry)
-                if done.entry.trial_num > self._k:
+                if done.entry.trial_num > resume.n_trials(prompt_id) and not resume.allocation:
                     msg = f'{path}: "{prompt_id}" has a trial number {done.entry.trial_num}'
                     hint = f"resume with -k {done.entry.trial_num} or more, or use another -o"
                     raise InputError(msg, hint=hint)

@@ -32,18 +32,21 @@ class UntilDecided:
         baseline: Mapping[str, tuple[int, int]] | None = None,
         earlier: Callable[[], Iterable[Earlier]] = tuple,
         arm_of: Callable[[TrialSpec], int] = lambda spec: _FRESH,
+        keep_order: bool = False,
     ) -> None:
         """baseline has (passes, measured trials) of each prompt of arm 0, if no trial of it runs.
 
-        earlier is asked once for the trials that finished before this run.
+        earlier is asked once for the trials that finished before this run. keep_order: the trials
+        are in the order in which they should start.
         """
+        self._keep_order = keep_order
         self._decide, self._earlier, self._arm_of = decide, earlier, arm_of
         self._baseline = baseline
         self._number: dict[str, int] = {}
         self._passed = self._measured = self._finished = np.zeros((2, 0), dtype=np.int64)
         self._place: dict[tuple[int, str, int], int] = {}
         self._waiting: dict[int, Earlier] = {}
-        self._n_counted = 0
+        self._n_counted, self._is_over = 0, False
         self.decision = decide(Look(0), None, False)
         """Of the last look, or of the one that decided."""
 
@@ -70,8 +73,9 @@ class UntilDecided:
         for trial in earlier:
             self._count(*trial)
         if earlier:
-            self._look(is_last=False)
-        order = [] if self.decision.is_decided else sorted(missing, key=self._turn)
+            self._look_at_all()
+        order = missing if self._keep_order else sorted(missing, key=self._turn)
+        order = [] if self._is_over else order
         self._place = {self._key(spec): place for place, spec in enumerate(order)}
         return order
 
@@ -82,15 +86,20 @@ class UntilDecided:
             spec.prompt.id,
             has_passed(result),
         )
-        while not self.decision.is_decided and self._n_counted in self._waiting:
+        while not self._is_over and self._n_counted in self._waiting:
             self._count(*self._waiting.pop(self._n_counted))
             self._n_counted += 1
-            self._look(is_last=False)
-        return self.decision.is_decided
+            self._look_at_all()
+        return self._is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further trial is needed: it is decided, or more trials would not decide it."""
+        return self._is_over
 
     def finish(self) -> SequentialDecision:
         """Take the last look if every planned trial has finished; return the decision."""
-        if not self.decision.is_decided and self._n_counted == len(self._place):
+        if not self._is_over and self._n_counted == len(self._place):
             self._look(is_last=True)
         return self.decision
 
@@ -110,6 +119,19 @@ class UntilDecided:
             self._measured[place] += 1
             self._passed[place] += passed
 
+    def _look_at_all(self) -> None:
+        """Look; end the plan if every prompt has had its turn and repeats would add nothing."""
+        self._look(is_last=False)
+        if self.decision.repeats_are_idle and not self._is_over and self._is_whole_round():
+            self._look(is_last=True)
+            self._is_over = True
+
+    def _is_whole_round(self) -> bool:
+        counts = self._finished
+        if self._baseline is not None:
+            counts = counts[_FRESH:, counts[0] > 0]
+        return bool(counts.size and counts.min() == counts.max() > 0)
+
     def _look(self, *, is_last: bool) -> None:
         arms = [(self._passed[arm], self._measured[arm]) for arm in (0, 1)]
         both = (self._finished > 0).all(axis=0)
@@ -121,6 +143,7 @@ class UntilDecided:
             ]
             bounds = bound_difference(sides[0], sides[1])
         self.decision = self._decide(look_at_rates(arms[0], arms[1]), bounds, is_last)
+        self._is_over = self.decision.is_decided
 
 
 def has_passed(trial: Capture | TrialEntry) -> bool | None:
@@ -133,3 +156,30 @@ def has_passed(trial: Capture | TrialEntry) -> bool | None:
     failure = trial.failure or None
     by_agent = failure is not None and failure.cause.measures_agent and not failure.answered
     return False if by_agent else None
+
+
+class UntilAllDecided:
+    """Compares several arms with one control, until there is a decision about each of them."""
+
+    def __init__(self, rules: Mapping[str, UntilDecided], key: Callable[[TrialSpec], str]) -> None:
+        """rules has the comparison of each arm by its key; any other key is the control."""
+        self._rules, self._key = rules, key
+
+    def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
+        """Count what finished earlier; return the trials in their order, none if all is over."""
+        for key, rule in self._rules.items():
+            rule.begin(
+                [spec for spec in missing if self._key(spec) not in self._rules.keys() - {key}]
+            )
+        return [] if self._is_over() else missing
+
+    def add(self, spec: TrialSpec, result: Capture) -> bool:
+        """Count a finished trial in every comparison that it belongs to."""
+        own = self._rules.get(self._key(spec))
+        for rule in self._rules.values() if own is None else (own,):
+            if not rule.is_over:
+                rule.add(spec, result)
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        return all(rule.is_over for rule in self._rules.values())

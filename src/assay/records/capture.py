@@ -86,6 +86,30 @@ class Cause(StrEnum):
         """Whether the trial counts against the agent; if not, it is no measurement at all."""
         return self.value.startswith("agent_")
 
+    @property
+    def words(self) -> str:
+        """The cause as people say it; files keep the name."""
+        return _CAUSE_WORDS[self.value]
+
+
+_CAUSE_WORDS = {
+    "agent_timeout": "ran out of time",
+    "agent_crash": "agent crashed",
+    "agent_refused": "agent refused",
+    "agent_limit": "agent reached a limit",
+    "provider": "provider error",
+    "auth": "not logged in",
+    "spawn": "agent did not start",
+    "world": "environment failed",
+    "harness": "harness error",
+    "worker_lost": "worker lost",
+}
+
+
+def cause_words(cause: str) -> str:
+    """The same of a cause in a row that any program may have written."""
+    return _CAUSE_WORDS.get(cause, cause)
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cause, in words for a person."""
@@ -96,6 +120,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The agent ended by itself with an answer (only its ending was unclean): still graded."""
     raw: str = ""
     """Where the raw streams of this attempt are, if it is one of the earlier ones in `retried`."""
+    retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
+    """The provider refused because of too many requests; how long it wants to be left alone, in
+    ms, or 0 if it did not say."""
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
@@ -279,6 +306,16 @@ class Capture(msgspec.Struct, kw_only=True, rename="camel"):
     """What a reader should know before trusting this trial, such as a grader file that changed."""
 
 
+class Build(msgspec.Struct, kw_only=True, frozen=True):
+    """The run that a trial of a pooled baseline comes from."""
+
+    id: str
+    """Hash of its trials: the same build is never added twice."""
+    label: str
+    date: str
+    """When its file was last written, as 2026-11-16T05:40:00Z."""
+
+
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     """One trial. Without pass it is not measured, which is not the same as failed."""
 
@@ -314,6 +351,8 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     cwd: str | UnsetType = UNSET
     changes: WorkspaceChanges | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
+    build: Build | UnsetType = UNSET
+    """In a pooled baseline (`assay baseline`): the run that this trial comes from."""
 
 
 class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
@@ -326,6 +365,17 @@ class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     pass_exp_k: float
     """All of k trials pass."""
     pass_exp_k_interval: tuple[float, float]
+
+
+class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Why a prompt has this number of trials (`assay trials --allocate`)."""
+
+    trials: int
+    """Planned for this prompt."""
+    mean: int
+    """Trials of a prompt on average."""
+    spread: float
+    """Standard deviation of one trial that the baseline lets expect."""
 
 
 class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
@@ -348,6 +398,8 @@ class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
     """How many trials had which cause."""
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
+    allocation: Allocation | UnsetType = UNSET
+    """Trials were spent where they are worth most; every prompt has at least one."""
 
 
 class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):

@@ -24,6 +24,7 @@ from assay.records.reports import (
     ShareGptExample,
     Summary,
     TableRow,
+    TriggerReport,
     Validation,
 )
 from assay.records.spec import Prompt
@@ -119,6 +120,7 @@ RECORDS: dict[str, Any] = {
     "CalibrationReport": SampleReport,
     "LabelRow": LabelRow,
     "LabelReport": LabelReport,
+    "TriggerReport": TriggerReport,
     "AgentsReport": list[AgentStatus],
     "DoctorReport": list[DoctorFinding],
     "ProgressEvent": ProgressEvent,

@@ -1,12 +1,17 @@
 """Temporary files and copies. What they need takes 8 ms to load, so it is loaded at first use."""
 
 import errno
+import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO
 
 _BLOCK = 1024 * 1024
+_SHORT = 12
+"""Hex digits of a hash: enough to tell the few set-ups of a user apart."""
 _FILE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 _CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
@@ -109,3 +114,36 @@ def _shutil() -> Any:
     import shutil
 
     return shutil
+
+
+def short_hash(data: bytes) -> str:
+    """Hash some bytes."""
+    return hashlib.sha256(data).hexdigest()[:_SHORT]
+
+
+def hash_file(path: Path) -> str:
+    """Hash the content of a file; say why if it cannot be read."""
+    try:
+        return short_hash(path.read_bytes())
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def hash_folder(folder: Path) -> str:
+    """Hash a folder: names, contents, modes and the targets of links."""
+    total = hashlib.sha256()
+    for path in sorted(_everything(folder)):
+        about = os.lstat(path)
+        total.update(f"{path.relative_to(folder)}\0{about.st_mode:o}\0".encode(errors="replace"))
+        if path.is_symlink():
+            total.update(os.fsencode(path.readlink()))
+        elif path.is_file():
+            with path.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:_SHORT]
+
+
+def _everything(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            yield Path(path, name)

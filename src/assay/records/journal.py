@@ -101,12 +101,24 @@ class Journal:
         """How the file looked after our last write."""
         try:
             _lock(self._fd, path)
+            self._refuse_replaced()
             if self._regular and not self._overwrite:
                 _repair(self._fd)
                 self._start_copy()
         except BaseException:
             self._close()
             raise
+
+    def _refuse_replaced(self) -> None:
+        """Refuse a file that another process put in place of this one before we had the lock."""
+        here = os.fstat(self._fd)
+        try:
+            there = os.stat(self.path)  # noqa: PTH116 - as in _recover
+        except OSError:
+            return  # removed, which _recover mends
+        if self._regular and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            msg = f"{self.path} was being written by another assay process"
+            raise OutputError(msg, hint="try again")
 
     def __enter__(self) -> "Journal":
         return self
@@ -343,16 +355,19 @@ def without_results(root: Path, names: Iterable[str]) -> list[str]:
     they are being written."""
     names = list(names)
     results = {
-        name.removesuffix(".partial")
+        _output_name(name)
         for name in names
-        if name.endswith((".jsonl", ".jsonl.partial")) and _is_result(root / name)
+        if name.endswith((".jsonl", ".jsonl.partial", ".jsonl.live")) and _is_result(root / name)
     }
     folders = tuple(f"{name.removesuffix('.jsonl')}.raw/" for name in results)
     return [
-        name
-        for name in names
-        if name.removesuffix(".partial") not in results and not name.startswith(folders)
+        name for name in names if _output_name(name) not in results and not name.startswith(folders)
     ]
+
+
+def _output_name(name: str) -> str:
+    """The output that a file belongs to which is there while it is written."""
+    return name.removesuffix(".partial").removesuffix(".live")
 
 
 class _ResultView(msgspec.Struct, rename="camel"):
@@ -362,6 +377,7 @@ class _ResultView(msgspec.Struct, rename="camel"):
 
 def _is_result(path: Path) -> bool:
     """Whether the first row is one of ours; an output may still be empty."""
+    path = path.with_name(path.name.removesuffix(".live"))
     try:
         with path.open("rb") as file:
             first = file.readline()

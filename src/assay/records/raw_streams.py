@@ -63,7 +63,9 @@ class KeptStream(NamedTuple):
         done, end = 0, self.size if most is None else min(self.size, most)
         fd = os.open(self.path, _READ)
         try:
-            while done < end and (block := os.pread(fd, min(_BLOCK, end - done), self.offset + done)):
+            while done < end and (
+                block := os.pread(fd, min(_BLOCK, end - done), self.offset + done)
+            ):
                 yield block
                 done += len(block)
         finally:

@@ -40,6 +40,8 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Wrote more than Limits.output_bytes."""
     lingered: bool = False
     """Was killed because it lived on after its result event."""
+    settled: bool = False
+    """A step settled all that was to be known of the trial; then we end what is still running."""
     limits: dict[str, Any] = {}
     """Most memory in bytes and most CPUs of the trial, and what enforced them."""
     out_of_memory: bool = False
@@ -204,9 +206,11 @@ def _pack(kept: Path) -> dict[str, str]:
 
 
 def _session_files(row: RawOutput, base: Path, scratch: Path) -> Path:
-    """Return the folder with the agent's session files; one that does not exist if there are none."""
+    """Return the folder with the agent's session files; without any, it does not exist."""
     if not row.raw:
-        return _write_files(((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch)
+        return _write_files(
+            ((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch
+        )
     place = base / row.raw
     folder = place / SESSION_FILES
     if folder.is_dir():

@@ -373,3 +373,60 @@ class Validation(msgspec.Struct, kw_only=True, rename="camel"):
     """Those of them that passed."""
     grader_failure: str | UnsetType = UNSET
     """How a grader broke on this prompt."""
+
+
+class TriggerRate(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """How often a skill fired, as the mean over cases, with its 95 % interval."""
+
+    rate: float
+    low: float
+    high: float
+    n_cases: int
+    n_fired: int
+    n_trials: int
+
+
+class CaseFires(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """How often a skill fired in the trials of one case."""
+
+    id: str
+    should_trigger: bool
+    n_fired: int
+    n_measured: int
+    n_trials: int
+    instead: dict[str, int] = {}
+    """Skills that were used in trials in which it did not fire, and in how many."""
+
+
+class TriggerRun(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """One skill with one description in one agent."""
+
+    agent: str
+    description: str = ""
+    output: str | UnsetType = UNSET
+    """The file with the trials; absent if they were not kept."""
+    recall: TriggerRate | None
+    """How often it fired where it should; null if nothing was measured."""
+    false_fires: TriggerRate | None
+    """How often it fired where it should not."""
+    instead: dict[str, int]
+    """Skills that were used instead where it should have fired, and in how many trials."""
+    cases: list[CaseFires]
+    n_trials: int
+    n_not_measured: int
+    n_ended_early: int
+    """Trials that were ended as soon as they were decided."""
+    cost_usd: float
+    invalid: list[str]
+    """Why the numbers do not say what the description is worth."""
+
+
+class TriggerReport(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """What `assay trigger` found out."""
+
+    skill: str
+    runs: list[TriggerRun]
+    verdicts: list[dict[str, Any]] = []
+    """With --compare and --optimize: the verdict on the two descriptions, for each agent."""
+    best_description: str | UnsetType = UNSET
+    """With --optimize: the description that did best on the first half of the cases."""

@@ -34,6 +34,21 @@ _MOST_REMEMBERED = 10_000
 type Problems = tuple[str, ...]
 
 
+class ArmsProof(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the arms of an experiment differ in what they should, and in nothing else."""
+
+    words: list[str]
+    """For each arm how it differs from the control."""
+    valid: bool = True
+    reasons: list[str] = []
+    """Why no verdict is valid."""
+
+    @property
+    def verdict(self) -> str:
+        """What stands in place of a verdict that is not valid."""
+        return "" if self.valid else f"INVALID ({'; '.join(self.reasons)})"
+
+
 def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Problems:
     """Name what the agent lacked, each as the beginning of "... in 3 of 12 trials".
 

@@ -1,6 +1,8 @@
 """A prompt, and a trial of it: all that a worker needs to run it anywhere."""
 
 import hashlib
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -9,6 +11,32 @@ from assay.errors import InputError
 from assay.records.capture import Failure, Identity
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
+
+
+type Texts = str | list[str]
+
+
+class Expect(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What a prompt expects, in short; each field becomes a grader, and all of them must pass."""
+
+    contains: Texts | None = None
+    """Texts that must be in the answer (the grader contains)."""
+    regex: Texts | None = None
+    """Patterns that must match the answer (regex)."""
+    tool: Texts | None = None
+    """Tools that must have been used; * matches any text (tools)."""
+    no_tool: Texts | None = None
+    """Tools that must not have been used."""
+    file: str | list[str] | dict[str, str] | None = None
+    """Files that must be in the workspace; as an object, each with a text that it contains."""
+    command: Texts | None = None
+    """A command line that must succeed in the workspace; a list is its words (command)."""
+    skill: Texts | None = None
+    """Skills that must have been used (skill)."""
+    no_skill: Texts | None = None
+    """Skills that must not have been used."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,6 +54,31 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Category, difficulty and the like; copied into every result."""
     timeout: float | None = None
     """Wall clock for each turn of this prompt, in ms; overrides -t."""
+    graders: list[str] = []
+    """Graders as -g takes them, besides those of the command line. Files are found from the folder
+    of the prompt file."""
+    expect: Expect | None = None
+    """What the trial must show; becomes graders."""
+    setup: str | None = None
+    """Shell command line that is run in the workspace before the agent starts."""
+    files: dict[str, str] = {}
+    """Text files to write into the workspace, by their path there."""
+    workspace: str | None = None
+    """Folder that is copied into the workspace, in place of --workspace-template."""
+    tags: Texts = []
+    """Labels to filter by."""
+
+    @property
+    def needs_workspace(self) -> bool:
+        """Whether something is put into the workspace, which must then be the trial's own."""
+        return bool(self.setup or self.files or self.workspace)
+
+    @property
+    def task(self) -> "Prompt":
+        """The prompt without what does not change the agent's work, or is hashed elsewhere."""
+        if not (self.graders or self.expect or self.workspace or self.tags):
+            return self
+        return msgspec.structs.replace(self, graders=[], expect=None, workspace=None, tags=[])
 
     @property
     def turns(self) -> tuple[str, ...]:
@@ -47,7 +100,50 @@ def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
     if prompt.timeout is not None and prompt.timeout <= 0:
         msg = f'{place}: "timeout" is {prompt.timeout}; it must be more than 0 ms'
         raise InputError(msg)
+    _check_own(prompt, place)
     places[prompt.id] = place
+
+
+ROW_FIELDS = ("graders", "expect", "setup", "files", "workspace", "tags")
+"""Fields of a prompt that its results have as well, for `assay grade` and for the reader."""
+
+
+def row_fields(prompt: Prompt) -> dict[str, Any]:
+    """Return those of these fields that a prompt has, as they are written."""
+    given = {name: getattr(prompt, name) for name in ROW_FIELDS}
+    return {name: msgspec.to_builtins(value) for name, value in given.items() if value}
+
+
+def _check_own(prompt: Prompt, place: str) -> None:
+    for name in ("setup", "workspace"):
+        if getattr(prompt, name) is not None and not getattr(prompt, name).strip():
+            msg = f'{place}: "{name}" is empty; leave it out'
+            raise InputError(msg)
+    for path in prompt.files:
+        if why := _unfit(path, prompt.files):
+            msg = f'{place}: "files": {path!r} {why}'
+            raise InputError(msg, hint="give a path inside the workspace, such as src/main.py")
+    for name in Expect.__struct_fields__ if prompt.expect is not None else ():
+        value = getattr(prompt.expect, name)
+        texts = [value] if isinstance(value, str) else value
+        if value is not None and (not texts or "" in texts):
+            msg = f'{place}: "expect.{name}" is empty; leave it out'
+            raise InputError(msg)
+
+
+def _unfit(path: str, paths: Iterable[str]) -> str:
+    """Say why a path cannot be that of a file in the workspace; empty if it can."""
+    parts = path.split("/")
+    if path.startswith("/"):
+        return "is not relative"
+    if ".." in parts:
+        return "leads out of the workspace"
+    if "\0" in path or not all(parts) or "." in parts:
+        return "is not the path of a file"
+    below = PurePosixPath(path)
+    if any(below in PurePosixPath(other).parents for other in paths):
+        return "is a file and a folder at once"
+    return ""
 
 
 class PluginRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +189,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
+    login: bool = False
+    """Whether an isolated agent gets a copy of the user's login, as in a sandbox."""
     sandbox: str = ""
     """network or no-network runs the agent under bubblewrap; it is isolated then."""
     container: str = ""
@@ -112,6 +210,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     def own_home(self) -> bool:
         """Whether each trial gets a HOME of its own and only declared variables."""
         return self.isolate or bool(self.sandbox or self.container)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the HOME of a trial gets a copy of the user's login for the agent."""
+        return self.own_home and (self.login or bool(self.confined_in))
 
     @property
     def confined_in(self) -> str:
@@ -138,7 +241,9 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     identity: Identity | None = None
     """What must be equal for two trials of the prompt to belong together."""
     extra: dict[str, Any] = {}
-    """Fields of the user's row that we do not know; they are copied into the result."""
+    """Fields of the user's row that are copied into the result, as those that we do not know."""
+    graders: tuple[PluginRef, ...] = ()
+    """Graders that the prompt's row names, besides those of the run."""
 
     @property
     def is_confined(self) -> bool:
@@ -155,7 +260,7 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of the prompt and the identity; see hash_with_graders."""
-        task = msgspec.json.encode((self.prompt, self.benchmark.name), order="deterministic")
+        task = msgspec.json.encode((self.prompt.task, self.benchmark.name), order="deterministic")
         made_by, graders = _encoded(self.identity or self.agent)
         return hashlib.sha256(task + made_by).hexdigest()[:16] + graders
 

@@ -326,6 +326,7 @@ class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
     identity: msgspec.Raw = NO_JSON
+    allocation: msgspec.Raw = NO_JSON
 
 
 class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):

@@ -1,15 +1,17 @@
-"""A comparison as Markdown, for a terminal, as JSON, and in short for a pull request."""
+"""A comparison as Markdown, for a terminal and as JSON."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
 
-from assay.records.text import visible_line
+from assay.records.capture import cause_words
+from assay.records.text import counted_noun, visible_line
 
 _SHOWN_FLIPS = 10
 _SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
+_AMOUNTS = {"latencyMs": "time, ms", "costUsd": "cost, $", "tokens": "tokens"}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
 type Table = tuple[str, list[str], list[list[str]]]
 """Title, header, rows."""
@@ -18,6 +20,8 @@ type Table = tuple[str, list[str], list[list[str]]]
 def markdown(sections: dict[str, Any]) -> str:
     """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
+    for line in proof_lines(sections):
+        lines += [_escape(line), ""]
     for _, words in verdict_lines(sections):
         lines += [f"**{_escape(words)}**", ""]
     for line in gate_lines(sections):
@@ -37,6 +41,11 @@ def markdown(sections: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def proof_lines(sections: dict[str, Any]) -> list[str]:
+    """Return how the arms of an experiment differ; of other runs nothing is known."""
+    return [visible_line(line) for line in sections.get("proof", {}).get("words", ())]
+
+
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield code and words of each verdict; among several each names its runs.
 
@@ -54,8 +63,16 @@ def gate_lines(sections: dict[str, Any]) -> Iterator[str]:
     """Yield the outcome of the gate for each run that was judged."""
     for judged in sections.get("gate", ()):
         pair = f"{judged['runB']} against {judged['runA']}"
-        words = f"Gate {judged['gate']}, {pair}: {judged['outcome']} ({judged['words']})"
+        outcome = outcome_words(judged["outcome"])
+        words = f"Gate {judged['gate']}, {pair}: {outcome} ({judged['words']})"
+        if used := judged.get("sequential"):
+            words = f"{words}; {used['words']}"
         yield visible_line(words)
+
+
+def outcome_words(outcome: str) -> str:
+    """The outcome of a gate as people say it; JSON keeps the name."""
+    return {"cannot-judge": "cannot be judged", "go-on": "go on"}.get(outcome, outcome)
 
 
 def health_lines(sections: dict[str, Any]) -> list[str]:
@@ -63,10 +80,15 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
     lines = []
     for label, health in sections["health"].items():
         parts = [f"{health['run']} of {health['planned']} trials run, {health['graded']} graded"]
-        parts += [f"{n} not measured ({cause})" for cause, n in health["notMeasured"].items()]
-        parts += [f"{n} {cause}" for cause, n in health["agentFailures"].items()]
+        parts += [
+            f"{n} not measured ({cause_words(cause)})" for cause, n in health["notMeasured"].items()
+        ]
+        parts += [f"{cause_words(cause)} in {n}" for cause, n in health["agentFailures"].items()]
         if health["permissionDenials"]:
             parts.append(f"{health['permissionDenials']} permission denials")
+        if baseline := health.get("baseline"):
+            builds = counted_noun(baseline["nBuilds"], "build")
+            parts.append(f"pooled from {builds}; {baseline['words']}")
         if not health["healthy"]:
             parts.append(f"UNHEALTHY: {'; '.join(health['problems'])}")
         lines.append(visible_line(f"{label}: {', '.join(parts)}"))
@@ -153,12 +175,16 @@ def _pairs_table(sections: dict[str, Any]) -> Table:
         rate = _difference(pair["passRate"], pair["adjustedP"])
         score = _difference(pair["score"], pair["adjustedPScore"])
         name = f"{pair['runB']} - {pair['runA']}"
-        rows.append([name, "pass rate", *rate, left_open, pair["verdict"]["code"]])
+        rows.append([name, "pass rate", *rate, left_open, _spoken(pair["verdict"]["code"])])
         rows.append([name, "score", *score, "-", "-"])
     # p-values are adjusted for the number of pairs, intervals are not.
     difference = "difference, each alone" if len(sections["pairs"]) > 1 else "difference"
     header = ["pair", "what", difference, "p (Holm)", "win/tie/loss", "effect", "detectable"]
     return "Pairs", [*header, "open bounds", "verdict"], rows
+
+
+def _spoken(verdict_code: str) -> str:
+    return verdict_code.replace("-", " ")
 
 
 def _difference(difference: dict[str, Any], adjusted_p: float | None) -> list[str]:
@@ -178,7 +204,7 @@ def _amounts_table(sections: dict[str, Any]) -> Table:
             rows.append(
                 [
                     f"{pair['runB']} - {pair['runA']}",
-                    name,
+                    _AMOUNTS[name],
                     _with_limits(
                         amount["difference"],
                         _ends(amount["differenceInterval"]),
@@ -220,11 +246,11 @@ def _both_bounds(estimate: dict[str, Any]) -> str:
 
 
 def _measures_table(sections: dict[str, Any]) -> Table:
-    names, rows = _measured(sections)
+    names, rows = measured(sections)
     return "Measures, mean of a trial", ["run", *names], rows
 
 
-def _measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """What the grader measured besides the score: the names, and a row for each run."""
     by_run = sections["measures"]
     names = list(dict.fromkeys(name for measures in by_run.values() for name in measures))
@@ -345,88 +371,3 @@ def _write_rows(out: BinaryIO, rows: Iterable[list[bytes]], indent: bytes, closi
 def _indented(value: Any) -> bytes:
     text = msgspec.json.format(msgspec.json.encode(value), indent=2)
     return text.replace(b"\n", b"\n  ")
-
-
-_SIGNS = {"better": "✅", "worse": "❌", "same": "🟰"}
-_MOST_IDS = 10
-_MOST_ID = 80
-
-
-def short_markdown(overview: dict[str, Any], heading: str | None = None) -> str:
-    """Return verdict, health, one table of runs, and the prompts that changed."""
-    lines = [f"### {_text(heading or 'Evaluation')}", ""]
-    for group in overview["groups"]:
-        lines += _group(group["sections"])
-    return "\n".join([*lines, ""])
-
-
-def _group(sections: dict[str, Any]) -> Iterator[str]:
-    for verdict in sections["verdict"]:
-        sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
-        yield f"{sign} **{_text(verdict.get('words', 'not judged'))}**"
-        yield ""
-    if not sections["verdict"]:  # which would say it
-        for label, health in sections["health"].items():
-            if not health["healthy"]:
-                yield f"⚠️ **{_text(label)}: UNHEALTHY: {_text('; '.join(health['problems']))}**"
-                yield ""
-    yield "| run | pass rate | score | median time | cost |"
-    yield "|---|---|---|---|---|"
-    for label in sections["meta"]["runs"]:
-        yield _short_row(sections, label)
-    yield ""
-    if "measures" in sections:
-        names, rows = _measured(sections)
-        for run, *values in rows:
-            shown = ", ".join(f"{n} {v}" for n, v in zip(names, values, strict=True))
-            yield f"- {_text(run)}: a trial on average: {_text(shown)}"
-    yield from (f"- {_text(line)}" for line in health_lines(sections))
-    yield from (f"- note: {_text(note)}" for note in sections["notes"])
-    for pair in sections["pairs"]:
-        yield from _flips(pair)
-    yield ""
-
-
-def _short_row(sections: dict[str, Any], label: str) -> str:
-    quality = (sections.get("quality") or {}).get(label) or {}
-    limits = quality.get("confidenceIntervals", {})
-    rate, ends = quality.get("passRate"), limits.get("passRate")
-    performance = sections["performance"][label]
-    latency, cost = performance["latency"] or {}, performance.get("costUsd")
-    cells = [
-        _text(label),
-        _percent(rate, ends),
-        _score(quality.get("avgScore"), limits.get("avgScore")),
-        f"{latency['p50'] / 1000:.1f} s" if latency else "–",
-        f"${cost['total']:.4f}" if cost else "–",
-    ]
-    return _row(cells)
-
-
-def _flips(pair: dict[str, Any]) -> Iterator[str]:
-    for word, ids in (("worse", pair["regressed"]), ("better", pair["improved"])):
-        if ids:
-            more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
-            shown = ", ".join(_text(one[:_MOST_ID]) for one in ids[:_MOST_IDS])
-            yield f"- {_text(pair['runB'])} {word} on {len(ids)} prompts: {shown}{more}"
-
-
-def _percent(rate: float | None, ends: list[float] | None) -> str:
-    if rate is None:
-        return "not measured"
-    return f"{rate:.1%}" + (f" ({ends[0]:.0%} to {ends[1]:.0%})" if ends else "")
-
-
-def _score(value: float | None, ends: list[float] | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else "")
-
-
-def _text(text: str) -> str:
-    """Keep names from being read as Markdown, HTML or a mention of somebody."""
-    safe = visible_line(text)
-    for sign in "\\`*_[]<>|~#":
-        safe = safe.replace(sign, f"\\{sign}")
-    # A zero-width space after @: no one is notified by the name of a run.
-    return safe.replace("@", "@\u200b").replace("&", "&amp;")

@@ -7,6 +7,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
+from assay.records.capture import cause_words
 from assay.records.files import copy_stream, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
@@ -160,7 +161,7 @@ def _verdict(score: GradeView) -> str:
 def _troubles(row: MarkdownView) -> str:
     text = "⚠️ **Tool errors detected**\n\n" if row.tool_errors else ""
     if row.failure:
-        text += f"❌ **Failure**: {row.failure.cause}: {row.failure.message}\n\n"
+        text += f"❌ **Failure**: {cause_words(row.failure.cause)}: {row.failure.message}\n\n"
     texts = [row.error] if row.error else row.errors or []
     return text + "".join(f"❌ **Error**: {error}\n\n" for error in texts)
 

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import UNSET
 
+from assay.records.capture import cause_words
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
 from assay.records.setup import SetupReader, counted
@@ -116,7 +117,7 @@ def _facts(row: DetailView) -> Iterator[str]:
     yield f"**Tool Errors:** {'true' if row.tool_errors else 'false'}"
     yield f"**Duration:** {js_number(duration_ms(row.timing.start, row.timing.end))}ms"
     if row.failure:
-        yield f"**Failure:** {row.failure.cause}: {row.failure.message}"
+        yield f"**Failure:** {cause_words(row.failure.cause)}: {row.failure.message}"
     if row.score:
         verdict = "PASS" if row.score.pass_ else "FAIL"
         yield f"**Score:** {verdict} ({js_number(row.score.score)})"

@@ -70,10 +70,11 @@ class Confinement:
         """Return what to start. Raises SpawnError when the program is missing."""
         around, enclosed = self._spec.surroundings, Enclosed(argv=command.argv, env=env)
         self._n_processes += 1
+        # Not later: the agent may then have put links there.
+        if around.has_login and self._home is not None and self._n_processes == 1:
+            self._copy_login(self._home, command.login)
         if around.confined_in and self._home is not None:
             _make_tmp(self._home)
-            if self._n_processes == 1:  # later, the agent may have put links there
-                self._copy_login(self._home, command.login)
             if around.container:
                 return self._contained(command, env, self._home, talk=talk)
             enclosed = self._sandboxed(command, env, self._home)
@@ -143,6 +144,8 @@ class Confinement:
             end.limits = {name: value for name, value in asked.items() if value is not None}
             end.limits["by"] = self._quota.by if self._quota else _engine()
             end.out_of_memory = self._ran_out_of_memory(end)
+        if end.settled:  # the agent ran, and we ended it
+            return None
         if self._container is not None:
             return self._container_failure(self._container, end, stderr)
         return self._setup_failure(end, stderr) if self._status else None
@@ -150,7 +153,7 @@ class Confinement:
     def _ran_out_of_memory(self, end: TurnEnd) -> bool:
         if self._quota is not None:
             return self._quota.ran_out_of_memory(end.exit_code)
-        ours = end.timed_out or end.stalled or end.over_limit or end.lingered
+        ours = end.timed_out or end.stalled or end.over_limit or end.lingered or end.settled
         return self._spec.limits.memory_bytes is not None and end.signal == "SIGKILL" and not ours
 
     def _container_failure(

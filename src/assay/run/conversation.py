@@ -13,18 +13,24 @@ import msgspec
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
+from assay.records.files import temporary_file
 from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.family import MARK_NAME, Mark, end_family
+from assay.run.host import end_of, wait_and_end
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, out_of
 from assay.run.tail import recorded_lines
-from assay.run.turn import OnStep, Streams, Trace, TurnWatcher
+from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
 if TYPE_CHECKING:
     from assay.run.confinement import Confinement
+
+
+_SETUP_BYTES = 2000
+"""How much of the end of what a set-up printed is shown."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -53,8 +59,7 @@ class Conversation:
         self._spec = spec
         self._adapter = adapter
         self._places = places
-        self._env = env
-        self._mark = mark
+        self._env, self._mark = env, mark
         self._on_step = on_step
         self._started_s = time.monotonic()
         self._process: Process | None = None
@@ -76,6 +81,8 @@ class Conversation:
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
         self.trace: Trace | None = None
+        self.until: Until | None = None
+        """Says of each step whether it settles the trial, which then ends."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []
@@ -85,6 +92,8 @@ class Conversation:
         self.keep: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         """What a reader of the trial should know."""
+        self.setup_s = 0.0
+        """How long the set-up of the prompt took."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -103,6 +112,39 @@ class Conversation:
             if self._process is not None or self._left_processes:
                 self.close()
 
+    def set_up(self, command_line: str, confinement: "Confinement | None") -> None:
+        """Run the prompt's own command line in the workspace, as the agent would be run.
+
+        Its time is not the agent's. Raises PluginError, with what it printed, when it fails.
+        """
+        began_s = time.monotonic()
+        command = Command(argv=("/bin/sh", "-c", command_line))
+        env = self._environment(command)
+        enclosed = confinement.enclose(command, env, talk=False) if confinement else None
+        with temporary_file() as out:
+            launch = Launch(
+                argv=enclosed.argv if enclosed else command.argv,
+                cwd=self._places.workspace,
+                env=enclosed.env if enclosed else env,
+                pass_fds=enclosed.pass_fds if enclosed else (),
+                wrapped=enclosed is not None and enclosed.wrapped,
+                spared=enclosed is not None and enclosed.spared,
+                stdout=out.fileno(),
+                stderr=out.fileno(),
+            )
+            process = Process(launch, self._mark)
+            if confinement is not None:
+                confinement.started()
+            timed_out = wait_and_end(process, self._spec.limits.turn_s, (out,))
+            printed = end_of(out, _SETUP_BYTES).decode("utf-8", "replace").strip()
+        self.setup_s = time.monotonic() - began_s
+        self._started_s += self.setup_s
+        if timed_out or process.exit_code != 0:
+            how = f"did not end in {self._spec.limits.turn_s:g} s" if timed_out else ""
+            how = how or f"ended with {process.signal_name or f'exit code {process.exit_code}'}"
+            msg = f"the set-up of the prompt {how}\n{self.secrets.mask_text(printed)}".rstrip()
+            raise PluginError(msg)
+
     def put(self, text: str, *, last: bool = False) -> bool:
         """Put one turn to the agent; return whether another may follow. Raises SpawnError."""
         ask = Ask(
@@ -116,6 +158,7 @@ class Conversation:
             trial=self._spec.number,
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
+            login=self._spec.surroundings.has_login,
             repetitive=self.repetitive,
         )
         watch = self._adapter.watch()
@@ -208,6 +251,7 @@ class Conversation:
     def _watcher(self, streams: Streams, watch: Watch, end: TurnEnd) -> TurnWatcher:
         limits, on_step = self._spec.limits, self._on_step
         made = TurnWatcher(streams, watch, end, limits, self._clock, on_step, self.cancelled)
+        made.until = self.until
         if self.trace is not None:
             made.on_line = partial(self.trace.took, self._spec)
         return made
@@ -366,4 +410,5 @@ def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
 
 
 def _ended_badly(end: TurnEnd) -> bool:
-    return end.timed_out or end.stalled or end.over_limit or bool(end.exit_code)
+    ended_by_us = end.timed_out or end.stalled or end.over_limit or end.settled
+    return ended_by_us or bool(end.exit_code)

@@ -27,6 +27,8 @@ _MOST_BYTES = 16 * 1024 * 1024
 _STDERR_BYTES = 1024 * 1024
 _FLOOD_BYTES = 512 * 1024 * 1024
 """A program that writes more than this is ended."""
+_MOST_SERVED = 32
+"""Serving processes that one thread keeps; rows may each bring a grader that needs one."""
 _STOP_S = 0.1
 """How often we check whether everything is to stop."""
 
@@ -46,7 +48,7 @@ class LocalHost:
         """Run a program to its end or to the timeout; nothing of it is left alive."""
         mark = family.Mark(uuid.uuid4().hex)
         with (
-            needed(),
+            needed,
             temporary_file() as out,
             temporary_file() as err,
             named_temporary_file() as source,
@@ -62,11 +64,11 @@ class LocalHost:
                 stdin=Path(source.name),
             )
             process = Process(launch, mark)
-            timed_out = _wait_and_end(process, timeout_s, (out, err))
+            timed_out = wait_and_end(process, timeout_s, (out, err))
             return Finished(
                 exit_code=process.exit_code,
-                stdout=_end_of(out, _MOST_BYTES),
-                stderr=_end_of(err, _MOST_BYTES),
+                stdout=end_of(out, _MOST_BYTES),
+                stderr=end_of(err, _MOST_BYTES),
                 timed_out=timed_out,
             )
 
@@ -156,7 +158,7 @@ class StartedProgram:
             return self._final_output if self._released else self._output_tail()
 
     def _output_tail(self) -> str:
-        return _end_of(self._output, 2000).decode("utf-8", "replace").strip()
+        return end_of(self._output, 2000).decode("utf-8", "replace").strip()
 
 
 class _Served:
@@ -374,7 +376,7 @@ class ServedProgram(_Served):
 
     def _why_no_answer(self) -> str:
         why = super()._why_no_answer()
-        stderr = _end_of(self._err, 500).decode("utf-8", "replace").strip()
+        stderr = end_of(self._err, 500).decode("utf-8", "replace").strip()
         return f"{why}: {stderr or 'No error output'}"
 
 
@@ -435,13 +437,18 @@ _served: dict[tuple[int, tuple[str, ...]], Any] = {}
 
 
 def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
-    key = (threading.get_ident(), command)
-    served: S | None = _served.get(key)
+    thread = threading.get_ident()
+    key = (thread, command)
+    served: S | None = _served.pop(key, None)  # put back below: the one used last comes last
     if served is not None and served.has_ended:
         served.close()
     if served is None or not served.is_open:
-        with needed():
-            served = _served[key] = start()
+        mine = [other for other in list(_served) if other[0] == thread]
+        for other in mine[: max(0, 1 + len(mine) - _MOST_SERVED)]:
+            _served.pop(other).close()
+        with needed:
+            served = start()
+    _served[key] = served
     return served
 
 
@@ -453,7 +460,7 @@ def close_served() -> None:
     close_fork_server()
 
 
-def _wait_and_end(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:
+def wait_and_end(process: Process, timeout_s: float, streams: Sequence[BinaryIO]) -> bool:
     """Wait for the end and clean up; return whether it timed out."""
     deadline_s = time.monotonic() + timeout_s
     try:
@@ -469,7 +476,7 @@ def _wait_and_end(process: Process, timeout_s: float, streams: Sequence[BinaryIO
     return False
 
 
-def _end_of(file: BinaryIO, n_bytes: int) -> bytes:
+def end_of(file: BinaryIO, n_bytes: int) -> bytes:
     """Read the end without moving the file position at which a running program writes."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), n_bytes, max(0, size - n_bytes))

@@ -1,9 +1,9 @@
 """The raw streams of a trial: files without a name while the agent runs, kept when it has ended.
 
 An agent runs with our rights and can find out where its stdout is. What has no name cannot be
-replaced by a link, a folder or a FIFO. When all processes of the trial have ended, small streams are
-appended to a segment (see segment.py), large ones get names in a folder; both below open directory
-handles, so that no link is followed.
+replaced by a link, a folder or a FIFO. When all processes of the trial have ended, small streams
+are appended to a segment (see segment.py), large ones get names in a folder; both below open
+directory handles, so that no link is followed.
 """
 
 import contextlib
@@ -163,14 +163,15 @@ class RawStreams:
         """Return all streams if they are to be packed and small enough."""
         if self._run is None:
             return None
-        sizes = {name: os.fstat(fd).st_size for name, fd in self._fds.items()}
-        if sum(sizes.values()) > _PACKED_BYTES:
-            return None
-        return {name: os.pread(fd, sizes[name], 0) for name, fd in self._fds.items()}
+        found, left = {}, _PACKED_BYTES
+        for name, fd in self._fds.items():
+            data = found[name] = os.pread(fd, left + 1, 0)
+            left -= len(data)
+            if left < 0:
+                return None
+        return found
 
-    def _pack(
-        self, trial: str, streams: dict[str, bytes], parent: int
-    ) -> tuple[str, list[str]]:
+    def _pack(self, trial: str, streams: dict[str, bytes], parent: int) -> tuple[str, list[str]]:
         assert self._run is not None
         return _writer(self._parent or "", self._run).append(trial, streams, parent)
 
@@ -218,11 +219,16 @@ def _writer(parent: str, run: str) -> SegmentWriter:
 
 def _below[T](parent: str, do: Callable[[int], T]) -> T:
     """Do something below the folder with all trials: one that has moved is still found."""
+    handle = _handle(parent)
     try:
-        return do(_handle(parent))
-    except FileNotFoundError:  # somebody removed the folder
+        return do(handle)
+    except OSError:
+        # In a folder that somebody removed, nothing can be made: which error it is differs.
+        if os.fstat(handle).st_nlink:
+            raise
         with _handles_lock:
-            os.close(_handles.pop(parent))
+            if _handles.get(parent) == handle:  # kept open: other threads may be using it
+                del _handles[parent]
         return do(_handle(parent))
 
 

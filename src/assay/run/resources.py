@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import resource
-from collections.abc import Iterator
+from typing import Any
 
 from assay.errors import InputError, OutOfResources
 
@@ -61,16 +61,18 @@ def out_of(what: str, place: str = "") -> OutOfResources:
     return OutOfResources(f"{what}: {place}" if place else what, hint=hint)
 
 
-@contextlib.contextmanager
-def needed(*, forking: bool = False) -> Iterator[None]:
-    """Inside this block, an error for want of something ends the run."""
-    try:
-        yield
-    except Exception as error:
-        lack = lack_of(error, forking=forking)
-        if lack is None or lack is error:
-            raise
-        raise lack from error
+class _Needed:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        lack = lack_of(error) if isinstance(error, Exception) else None
+        if lack is not None and lack is not error:
+            raise lack from error
+
+
+needed = _Needed()
+"""Inside a block with this, an error for want of something ends the run."""
 
 
 def is_full(folder: str) -> bool:

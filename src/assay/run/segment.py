@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,7 +44,9 @@ class SegmentWriter:
 
         Return the name of the record, and warnings.
         """
-        header = SegmentHeader(self._run, trial, {name: len(data) for name, data in streams.items()})
+        header = SegmentHeader(
+            self._run, trial, {name: len(data) for name, data in streams.items()}
+        )
         record = b"".join((msgspec.json.encode(header), b"\n", *streams.values(), b"\n"))
         with self._lock:
             warnings = self._check(folder)
@@ -69,10 +72,15 @@ class SegmentWriter:
         if not touched and self._size < _FULL_BYTES:
             return []
         name = self._name
-        os.close(self._fd)
-        self._fd = -1
+        self.close()
         self._open(folder)
         return [f"somebody removed or changed {name} with earlier raw streams"] if touched else []
+
+    def close(self) -> None:
+        """Let other processes append; the next record opens a segment again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _open(self, folder: int) -> None:
         # Taken from the names that are there: agents may have put anything under them.
@@ -114,7 +122,7 @@ def _may_append(about: Any) -> bool:
 
 
 def _whole_end(fd: int, size: int, run: str) -> int:
-    """Return where the last whole record ends. Raises ValueError if this is no segment of the run."""
+    """Return where the last whole record ends. Raises ValueError for a segment of another run."""
     end = 0
     while end < size and (found := read_header(fd, end)) is not None:
         header, start = found
@@ -139,4 +147,4 @@ def remove_segments(folder: str, names: Iterable[str]) -> None:
             finally:
                 os.close(fd)
             if is_ours:
-                os.unlink(path)
+                Path(path).unlink()

@@ -9,7 +9,7 @@ from functools import cache
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.turn import OnStep, Trace
+from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import keep_files, make_workspace
 
 if TYPE_CHECKING:
@@ -36,16 +36,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recorded(
-    spec: TrialSpec, on_step: OnStep | None = None, trace: Trace | None = None
+    spec: TrialSpec,
+    on_step: OnStep | None = None,
+    trace: Trace | None = None,
+    until: Until | None = None,
 ) -> Iterator[Recording]:
-    """Run a trial to its end; inside the block its raw streams can be read.
+    """Run a trial to its end, or until a step settles it; inside the block its raw streams can be
+    read.
 
     Does not raise for what goes wrong inside the trial, only Interrupted when the operator ends it,
     and OutOfResources or OutputError when the run cannot go on.
     """
     around = spec.surroundings
     with RawStreams(around.raw_dir, spec.run_token if around.pack_raw else None) as raw:
-        yield _record(spec, raw, on_step, trace)
+        yield _record(spec, raw, _Listeners(on_step, trace, until))
 
 
 def check_program(spec: TrialSpec) -> None:
@@ -79,20 +83,26 @@ def lost_trial(why: str) -> Recording:
     return Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
 
 
-def _record(
-    spec: TrialSpec, raw: RawStreams, on_step: OnStep | None, trace: Trace | None
-) -> Recording:
+class _Listeners(NamedTuple):
+    """Who is told what the agent does while it does it."""
+
+    on_step: OnStep | None
+    trace: Trace | None
+    until: Until | None
+
+
+def _record(spec: TrialSpec, raw: RawStreams, listeners: _Listeners) -> Recording:
     start_ms, started_s = _epoch_ms(), time.monotonic()
     try:
-        with needed():
-            recording = _run(spec, raw, start_ms, on_step, trace)
+        with needed:
+            recording = _run(spec, raw, start_ms, listeners)
     except (Interrupted, OutOfResources, OutputError):
         raise
     except _WorldError as error:
         recording = _failed(start_ms, Cause.WORLD, error.message)
     except Exception as error:  # noqa: BLE001 - a trial never takes the run down with it
         recording = _failed(start_ms, Cause.HARNESS, _message(error))
-    with needed():
+    with needed:
         name, kept, warnings = raw.keep(spec.raw_folder)
     in_raw_dir = name is not None and spec.surroundings.raw_dir is not None
     return msgspec.structs.replace(
@@ -110,37 +120,34 @@ def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
     return Recording(start_ms=start_ms, end_ms=start_ms, failure=failure)
 
 
-def _run(
-    spec: TrialSpec,
-    raw: RawStreams,
-    start_ms: int,
-    on_step: OnStep | None,
-    trace: Trace | None,
-) -> Recording:
+def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners) -> Recording:
     adapter = plugins.adapter(spec.agent)
     benchmark = plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
-    before = _snapshot(spec, workspace)
     with ExitStack() as stack:
         scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
         world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
-        with _blaming_the_world():
+        with _blaming_the_world:
             env, mcp_servers = world.env, world.mcp_servers
-        conversation = Conversation(spec, adapter, places, env, mark, on_step)
+        conversation = Conversation(spec, adapter, places, env, mark, listeners.on_step)
         conversation.mcp_servers = mcp_servers
         conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
         conversation.repetitive = getattr(world, "repetitive", False)
-        conversation.trace = trace
-        conversation.confinement = _confinement(spec, places, world, stack)
+        conversation.trace, conversation.until = listeners.trace, listeners.until
+        if spec.prompt.setup:
+            with _blaming_the_world, _confinement(spec, places, world) as confinement:
+                conversation.set_up(spec.prompt.setup, confinement)
+        before = _snapshot(spec, workspace)
+        conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
     return Recording(
-        start_ms=start_ms,
+        start_ms=start_ms + round(conversation.setup_s * 1000),
         end_ms=start_ms,
         turns=tuple(conversation.turns),
         failure=broken or conversation.failure,
@@ -191,34 +198,38 @@ class _WorldError(AssayError):
 def _open_world(
     benchmark: Benchmark, spec: TrialSpec, workspace: Path, raw: RawStreams, stack: ExitStack
 ) -> World:
-    with _blaming_the_world():
+    with _blaming_the_world:
         context = benchmark.world(spec, workspace, _TrialMachine(raw))
         world: World = context.__enter__()
 
     def close(*error: Any) -> bool | None:
-        with _blaming_the_world():
+        with _blaming_the_world:
             return context.__exit__(*error)
 
     stack.push(close)
     return world
 
 
-@contextmanager
-def _blaming_the_world() -> Iterator[None]:
-    """Turn whatever a benchmark's world raises into a _WorldError."""
-    try:
-        yield
-    except (Interrupted, OutOfResources):
-        raise
-    except Exception as error:
-        raise _WorldError(_message(error)) from error
+class _BlamingTheWorld:
+    """Turns whatever a benchmark's world raises into a _WorldError."""
+
+    # A class, because four of these are used in each trial, and a generator takes 3 µs more.
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, Interrupted | OutOfResources):
+            raise _WorldError(_message(error)) from error
+
+
+_blaming_the_world = _BlamingTheWorld()
 
 
 def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
     """Ask the world what it saw; if it broke, the trial measured nothing."""
     last = conversation.turns[-1].end if conversation.turns else None
     try:
-        with _blaming_the_world():
+        with _blaming_the_world:
             return world.evidence(last), None
     except _WorldError as error:
         return {}, Failure(cause=Cause.WORLD, message=error.message)
@@ -242,17 +253,19 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
     return stack.enter_context(temporary_folder("assay-home-"))
 
 
-def _confinement(
-    spec: TrialSpec, places: Places, world: World, stack: ExitStack
-) -> "Confinement | None":
-    if not spec.is_confined:
-        return None
+@contextmanager
+def _confinement(spec: TrialSpec, places: Places, world: World) -> Iterator["Confinement | None"]:
+    if not spec.is_confined and not spec.surroundings.has_login:
+        yield None
+        return
     from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
 
     visible = (*getattr(world, "visible", ()), places.scratch)
     made = Confinement(spec, places.workspace, places.home, visible)
-    stack.callback(made.close)
-    return made
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def _for_session(pattern: str, session_id: str | None) -> str:

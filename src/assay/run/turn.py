@@ -21,6 +21,8 @@ _PER_LINE = 64
 _BLOCK = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 type OnStep = Callable[[AnyStep], None]
+type Until = Callable[[AnyStep], bool]
+"""Is asked about each step, in the worker's thread; True ends the trial: nothing more is wanted."""
 type Clock = Callable[[], float]
 """Seconds since the start of the trial."""
 type OnLine = Callable[[Watch, RawLine, Sequence[AnyStep]], None]
@@ -194,6 +196,7 @@ class TurnWatcher:
         self._on_step = on_step
         self._cancelled = cancelled
         self.on_line: OnLine | None = None
+        self.until: Until | None = None
         self.lines: list[RawLine] | None = []
         """All lines of the turn while they are few: saves reading the file again."""
         self._held = 0
@@ -209,7 +212,7 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, self.take):
                 last_output_s = now_s
-            if exited or self._cancelled.is_set():
+            if exited or self._end.settled or self._cancelled.is_set():
                 self._end.over_limit = self._streams.over_limit()
                 return
             if not self.watch.ended:
@@ -239,7 +242,7 @@ class TurnWatcher:
             now_s = self._clock()
             if self._pump(now_s, take):
                 last_output_s = now_s
-            if exited or self.watch.ended or self._cancelled.is_set():
+            if exited or self.watch.ended or self._cancelled.is_set() or self._end.settled:
                 return
             if self._over(now_s, deadline_s, last_output_s):
                 return
@@ -257,6 +260,8 @@ class TurnWatcher:
         if self._on_step is not None:
             for step in steps:
                 self._on_step(step)
+        if self.until is not None and any(map(self.until, steps)):
+            self._end.settled = True
 
     def _pump(self, now_s: float, take: Callable[[RawLine], None]) -> bool:
         before = self._streams.n_bytes

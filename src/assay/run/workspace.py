@@ -108,7 +108,10 @@ def new_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     parent = Path(around.workspace_dir or around.cwd)
     number, name = 1, spec.folder
-    while (workspace := parent / name).exists() and (owner := _owner(parent, name)):
+    # Nothing is put into a folder that is not ours.
+    while (workspace := parent / name).exists() and (
+        (owner := _owner(parent, name)) or spec.prompt.needs_workspace
+    ):
         if owner == spec.run_token and (around.replace or spec.retried):
             remove_folder(str(workspace))
             break
@@ -144,11 +147,37 @@ def _fill(workspace: Path, spec: TrialSpec) -> None:
     template = spec.surroundings.workspace_template
     if template is None:
         workspace.mkdir(parents=True)
-        return
-    copy_folder(template, str(workspace))
-    if template in _templates and _templates[template] != _stamps(template):
-        msg = "an agent changed Assay's copy of the workspace template"
-        raise OutputError(msg, hint="use --sandbox to keep agents away from it, and --resume")
+    else:
+        copy_folder(template, str(workspace))
+        if template in _templates and _templates[template] != _stamps(template):
+            msg = "an agent changed Assay's copy of the workspace template"
+            raise OutputError(msg, hint="use --sandbox to keep agents away from it, and --resume")
+    for path, text in spec.prompt.files.items():
+        _write_inside(workspace, path, text.encode("utf-8", "surrogatepass"))
+
+
+def _write_inside(folder: Path, path: str, data: bytes) -> None:
+    """Write a file below a folder; no link of the template may lead it elsewhere."""
+    *parents, name = path.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(folder, flags)
+    try:
+        for part in parents:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=fd)
+            below = os.open(part, flags, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        with contextlib.suppress(FileNotFoundError):  # replaced, not written through a link
+            os.unlink(name, dir_fd=fd)
+        new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=fd)
+        with os.fdopen(new, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise OSError(error.errno, msg) from error
+    finally:
+        os.close(fd)
 
 
 _templates: dict[str, list[tuple[object, ...]]] = {}

@@ -101,6 +101,15 @@ def t_cdf(t: float, df: float) -> float:
     return tail if t < 0 else 1.0 - tail
 
 
+def f_tail(value: float, df_above: float, df_below: float) -> float:
+    """Return P(F > value) for the F distribution."""
+    if value <= 0.0:
+        return 1.0
+    return _incomplete_beta(
+        0.5 * df_below, 0.5 * df_above, df_below / (df_below + df_above * value)
+    )
+
+
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, df: float) -> float:
     """Return t with P(T <= t) = probability: Newton's method on the exact distribution.

@@ -134,6 +134,8 @@ class PairedDifference(msgspec.Struct, frozen=True, rename="camel"):
     n_units: int = 0
     effects: tuple[Effect, ...] = ()
     smallest_detectable: float | None = None
+    skew: float | None = None
+    """Third central moment of one unit's difference: rare large losses make it negative."""
 
 
 def compare_rates(
@@ -168,14 +170,14 @@ def compare_rates(
         test = PermutationTest(mcnemar_p(only_a, only_b, mid_p=True), "McNemar, mid-p")
         exact_p = mcnemar_p(only_a, only_b)
         effects = (*effects, matched_odds_ratio(only_a, only_b, level))
+    elif (n_a != n_b).any():
+        test = studentised_test(units, pseudo_size_of_rates(k))
     else:
         test = flip_test(_cluster_sums(b - a, groups), seed=seed)
-        if (n_a != n_b).any():
-            test = studentised_test(units, pseudo_size_of_rates(k))
     interval, variance = paired_interval(units, pseudo_size_of_rates(k), level)
     reach = smallest_difference(variance, int(units.size), n_trials=k, alpha=1.0 - level)
     numbers = _Numbers(
-        "passRate", n_left_out, k, interval, variance, test, effects, reach, units.size, exact_p
+        "passRate", n_left_out, k, interval, variance, test, effects, reach, units, exact_p
     )
     return _record(a, b, numbers)
 
@@ -199,12 +201,13 @@ def compare_scores(
     units = cluster_differences(d, groups)
     interval, variance = score_difference_interval(units, level)
     reach = smallest_difference(variance, int(units.size), alpha=1.0 - level)
-    test = flip_test(_cluster_sums(d, groups), seed=seed)
-    if not equal_trials:
+    if equal_trials:
+        test = flip_test(_cluster_sums(d, groups), seed=seed)
+    else:
         test = studentised_test(units, pseudo_size_of_scores(d))
     effects = (standardised_difference(d, level),)
     return _record(
-        a, b, _Numbers("score", 0, None, interval, variance, test, effects, reach, units.size, None)
+        a, b, _Numbers("score", 0, None, interval, variance, test, effects, reach, units, None)
     )
 
 
@@ -252,7 +255,7 @@ class _Numbers(NamedTuple):
     test: PermutationTest
     effects: tuple[Effect, ...]
     smallest_detectable: float | None
-    n_units: int
+    units: Floats
     exact_p_value: float | None
 
 
@@ -275,9 +278,10 @@ def _record(a: Floats, b: Floats, numbers: _Numbers) -> PairedDifference:
         p_value=numbers.test.p_value,
         exact_p_value=numbers.exact_p_value,
         test=numbers.test.method,
-        n_units=numbers.n_units,
+        n_units=int(numbers.units.size),
         effects=numbers.effects,
         smallest_detectable=numbers.smallest_detectable,
+        skew=float(((numbers.units - numbers.units.mean()) ** 3).mean()),
     )
 
 

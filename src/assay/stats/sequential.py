@@ -21,11 +21,11 @@ what prompts allow (see margin_limits), and it needs 5 % more trials if there is
 
 The information is that of the prompts, as everywhere: 1/se^2 from the paired differences. What
 rules out a loss assumes at least the variance of a loss in few prompts, as margin_limits does.
-Limits are widened from the normal to the t distribution, and fewer than FEWEST_UNITS decide nothing.
+Limits are widened from the normal to the t distribution. Fewer than FEWEST_UNITS decide nothing.
 """
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -38,35 +38,32 @@ from assay.stats.verdict import require_margin
 ERROR = 0.05
 """The largest chance of each wrong answer of a gate; of a wrong better or worse, and of a wrong
 same."""
-FEWEST_UNITS = 10
+FEWEST_UNITS = 6
 _FIRST_SHARE = 0.9
-"""Of the error, what the boundaries may use; the last look gets the rest."""
+"""Of the error, what the boundaries may use."""
+_LAST_SHARE = 0.8
+"""The last look may bring the error of all looks up to this share. It is less than what the
+boundaries may use in the long run, but few prompts have used little of it by then, and a loss in
+few of them is not normal: simulated errors exceed the formula by up to a fifth."""
 _LARGE_SHARE = 0.2
 """Of that, what the boundary for large changes gets."""
 _LARGE = 4.0
-_SAME = (4.1, 0.3)
+_SAME = (4.5, 0.3)
 """Intercept and slope for an effect of 1, found by simulation: at most 5 % if better and worse end
 the experiment too."""
-type SequentialOutcome = Literal[
-    "pass", "fail", "better", "worse", "same", "go-on", "undecided"
-]
+type SequentialOutcome = Literal["pass", "fail", "better", "worse", "same", "go-on", "undecided"]
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look needs to know of the trials so far; a PairedDifference has it too."""
+    """What a look needs to know of the trials so far."""
 
     n_units: int
     difference: float | None = None
     variance: float | None = None
-
-
-class _Seen(Protocol):
-    @property
-    def n_units(self) -> int: ...
-    @property
-    def difference(self) -> float | None: ...
-    @property
-    def variance(self) -> float | None: ...
+    """Of one unit's difference."""
+    least_variance: float = 0.0
+    """What chance between trials makes of it if both arms are alike, as far as A's trials show:
+    where few trials of B all fail, the variance seen is too small."""
 
 
 class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -78,17 +75,49 @@ class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """Prompts, or clusters of prompts, that were compared."""
     interval: Interval | None = None
     """Holds at every look together, however often one looks."""
-    fixed_share: float = 0.0
-    """Used so far, as a share of the trials that a fixed design with the same errors needs."""
+    fixed_design: "FixedDesign | None" = None
+    repeats_are_idle: bool = False
+    """Whether more trials of the same prompts hardly add information: only new prompts do."""
 
     @property
     def is_decided(self) -> bool:
         """Whether no further trial is needed."""
         return self.outcome not in ("go-on", "undecided")
 
-    def fixed_trials(self, n_used: int) -> int | None:
-        """Return how many trials a fixed design needs, from how many were used so far."""
-        return math.ceil(n_used / self.fixed_share) if self.fixed_share > 0.0 else None
+
+class FixedDesign(NamedTuple):
+    """What a single look with the same errors needs: this many prompts for a variance of 1."""
+
+    n_per_variance: float
+    variance: float
+    floor: float
+
+    def n_trials(self, per_unit: float) -> int:
+        """Return the trials of a design with one trial a prompt, or as many as were used."""
+        needed = max(per_unit * self.variance, self.floor)
+        return math.ceil(self.n_per_variance * needed)
+
+
+class SequentialUse(msgspec.Struct, frozen=True, rename="camel"):
+    """How many trials a look rests on, and how many a fixed design with the same errors needs."""
+
+    n_units: int
+    interval: Interval | None
+    n_trials: int
+    fixed_trials: int | None
+    words: str
+
+
+def describe_use(decision: SequentialDecision, n_trials: int) -> SequentialUse:
+    """Say what a decision that rests on so many trials has saved."""
+    words, fixed = f"{counted_noun(n_trials, 'trial')} used", None
+    if decision.fixed_design is not None and decision.n_units:
+        fixed = decision.fixed_design.n_trials(n_trials / decision.n_units)
+        words += f"; a fixed design with the same errors needs about {fixed:,}"
+        saved = 1.0 - n_trials / fixed
+        if decision.is_decided and saved > 0.0:
+            words += f" ({saved:.0%} saved)"
+    return SequentialUse(decision.n_units, decision.interval, n_trials, fixed, words)
 
 
 def look_at_rates(
@@ -103,14 +132,21 @@ def look_at_rates(
     if n_a.size == 0:
         return Look(0)
     k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())
-    differences = run_b[0][both] / n_b - run_a[0][both] / n_a
+    rates = run_a[0][both] / n_a
+    differences = run_b[0][both] / n_b - rates
     units = cluster_differences(differences, None if clusters is None else clusters[both])
     _, variance = paired_interval(units, pseudo_size_of_rates(k))
-    return Look(int(units.size), float(differences.mean()), variance)
+    repeated = n_a > 1
+    least = 0.0
+    if repeated.any():
+        rates, n_a, n_b = rates[repeated], n_a[repeated], n_b[repeated]
+        least = float((rates * (1.0 - rates) * n_a / (n_a - 1) * (1.0 / n_a + 1.0 / n_b)).mean())
+    least *= units.size / differences.size  # of a cluster's influence on the mean
+    return Look(int(units.size), float(differences.mean()), variance, least)
 
 
 def decide_gate(
-    seen: _Seen,
+    seen: Look,
     *,
     margin: float,
     is_last: bool = False,
@@ -138,14 +174,18 @@ def decide_gate(
     if not hidden and (passes or fails):
         outcome = "pass" if passes else "fail"
     words = _gate_words(outcome, interval, margin, bounds if hidden else None)
-    share = rule.information(margin * (1.0 - margin)) * margin**2 / _fixed_information(ERROR)
     return SequentialDecision(
-        outcome=outcome, words=words, n_units=seen.n_units, interval=interval, fixed_share=share
+        outcome=outcome,
+        words=words,
+        n_units=seen.n_units,
+        interval=interval,
+        fixed_design=rule.fixed_design(ERROR),
+        repeats_are_idle=rule.repeats_are_idle,
     )
 
 
 def decide_effect(
-    seen: _Seen,
+    seen: Look,
     *,
     effect: float,
     is_last: bool = False,
@@ -170,13 +210,13 @@ def decide_effect(
         outcome = "same"
     elif reach < abs(seen.difference):
         outcome = "better" if seen.difference > 0.0 else "worse"
-    share = rule.information() * effect**2 / _fixed_information(0.5 * ERROR)
     return SequentialDecision(
         outcome=outcome,
         words=_effect_words(outcome, interval, effect),
         n_units=seen.n_units,
         interval=interval,
-        fixed_share=share,
+        fixed_design=rule.fixed_design(0.5 * ERROR),
+        repeats_are_idle=rule.repeats_are_idle,
     )
 
 
@@ -186,6 +226,19 @@ def require_effect(effect: float, name: str) -> None:
     if effect == 0.0:
         msg = f"a sequential rule needs a {name} above 0: nothing rules out a difference of 0"
         raise ValueError(msg)
+
+
+def smallest_margin(n_units: int) -> float | None:
+    """Return the smallest margin that a run without any difference passes; None if there is none.
+
+    Below it a loss could be in prompts of which so few show none.
+    """
+    for thousandths in range(1, 500):
+        margin = thousandths / 1000
+        equal = Look(n_units, 0.0, 0.0)
+        if decide_gate(equal, margin=margin, is_last=True).outcome == "pass":
+            return margin
+    return None
 
 
 class _Line(NamedTuple):
@@ -208,18 +261,34 @@ def _line(error: float, change: float = 1.0) -> _Line:
 class _Rule:
     """How far from the estimate a hypothesis must lie to be ruled out at this look."""
 
-    def __init__(self, seen: _Seen, effect: float, is_last: bool) -> None:
-        self._n, self._variance = seen.n_units, seen.variance or 0.0
+    def __init__(self, seen: Look, effect: float, is_last: bool) -> None:
+        self._n = seen.n_units
+        self._variance = max(seen.variance or 0.0, seen.least_variance, _LEAST_VARIANCE)
         self._effect, self._is_last = effect, is_last
+
+    def fixed_design(self, error: float) -> FixedDesign:
+        """Of the same errors: this one, and ERROR for missing an effect."""
+        per_variance = _fixed_information(error) / self._effect**2
+        return FixedDesign(per_variance, self._variance, self._floor)
+
+    @property
+    def repeats_are_idle(self) -> bool:
+        """Whether chance between trials is small beside what prompts not seen could hide."""
+        return self._variance <= _IDLE_SHARE * self._floor
+
+    @property
+    def _floor(self) -> float:
+        return self._effect * (1.0 - self._effect)
 
     def information(self, floor: float = 0.0) -> float:
         """1/se^2, with at least this variance of one unit."""
-        return self._n / max(self._variance, floor, _LEAST_VARIANCE)
+        return self._n / max(self._variance, floor)
 
     def reach(self, error: float, floor: float = 0.0, *, large: bool = False) -> float:
         """Of a one-sided limit that holds at all looks; large: changes far beyond the effect."""
         line = _line(_FIRST_SHARE * error * (1.0 - _LARGE_SHARE * large))
-        score = self._score(line, error * (1.0 - _FIRST_SHARE * _LARGE_SHARE * large), floor)
+        left = _LAST_SHARE * error * (1.0 - _LARGE_SHARE * large)
+        score = self._score(line, left, floor)
         if large:
             second = _line(_FIRST_SHARE * error * _LARGE_SHARE, _LARGE)
             score = min(score, self._score(second, None, floor))
@@ -228,8 +297,9 @@ class _Rule:
     def reach_of_same(self, error: float) -> float:
         """Of a limit beyond which a difference of the effect is ruled out."""
         scale = math.log(error) / math.log(ERROR)
-        floor = self._effect * (1.0 - self._effect)
-        return self._wider(self._score(_Line(_SAME[0] * scale, _SAME[1]), error, floor), floor)
+        floor = self._floor
+        line = _Line(_SAME[0] * scale, _SAME[1])
+        return self._wider(self._score(line, _LAST_SHARE * error, floor), floor)
 
     def _score(self, line: _Line, error: float | None, floor: float) -> float:
         """Return where the boundary is at this look; error is what the last look may use up."""
@@ -246,13 +316,14 @@ class _Rule:
         return _t_of_z(z, self._n - 1) / math.sqrt(information)
 
 
+_IDLE_SHARE = 0.3
 _LEAST_VARIANCE = 1e-6
 """Scores may all tie; rates never come near, their variance is smoothed."""
 _MOST_Z = 30.0
 
 
 def _t_of_z(z: float, df: int) -> float:
-    """Return the t as far out as z (Wallace's formula, good to 0.1 % also far in the tail)."""
+    """Return the t as far out as z (Wallace's formula, a little too far out for few df)."""
     inner = min(z, _MOST_Z) * (8.0 * df + 3.0) / (8.0 * df + 1.0)
     return math.sqrt(df * math.expm1(min(inner * inner / df, 500.0)))
 
@@ -280,7 +351,7 @@ def _interval(low: float, high: float, level: float) -> Interval:
     return make_interval(low, high, level, "holds at every look", (-1.0, 1.0))
 
 
-def _too_early(seen: _Seen, is_last: bool) -> SequentialDecision | None:
+def _too_early(seen: Look, is_last: bool) -> SequentialDecision | None:
     if seen.n_units >= FEWEST_UNITS:
         return None
     units = counted_noun(seen.n_units, "prompt")
@@ -289,7 +360,7 @@ def _too_early(seen: _Seen, is_last: bool) -> SequentialDecision | None:
 
 
 def _nothing(
-    seen: _Seen, is_last: bool, words: str = "no prompt was graded in both runs"
+    seen: Look, is_last: bool, words: str = "no prompt was graded in both runs"
 ) -> SequentialDecision:
     outcome: SequentialOutcome = "undecided" if is_last else "go-on"
     return SequentialDecision(outcome=outcome, words=words, n_units=seen.n_units)

@@ -81,13 +81,20 @@ def margin_limits(
     the variance seen is too small, and an interval built on it would clear the margin far too
     often. A share m of prompts that always passed and now always fail have the variance m(1-m): no
     less is assumed.
+
+    Where one run has many trials of a prompt and the other few, most differences are small gains
+    and few are large losses. A sample that lacks some of these has too high a mean and too small a
+    variance at once; Johnson's correction of t for skewness takes that into account.
     """
     if comparison.difference is None or comparison.variance is None or comparison.n_units < 2:
         return None
     n = comparison.n_units
     variance = max(comparison.variance, margin * (1.0 - margin))
-    reach = two_sided_t(1.0 - alpha, n - 1) * math.sqrt(variance / n)
-    return comparison.difference - reach, comparison.difference + reach
+    t = two_sided_t(1.0 - alpha, n - 1)
+    reach = t * math.sqrt(variance / n)
+    skewed = (comparison.skew or 0.0) * (1.0 + 2.0 * t * t) / (6.0 * variance * n)
+    low, high = comparison.difference - reach, comparison.difference + reach
+    return low + min(0.0, skewed), high + max(0.0, skewed)
 
 
 def require_margin(margin: float) -> None:

@@ -1,10 +1,14 @@
 """The viewer's server: routes, the guard in front of them, and serving on the loopback address."""
 
 import contextlib
+import hashlib
 import hmac
+import os
+import re
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from assay.errors import AssayError, InputError
+from assay.records.private import private_folder, write_private
 from assay.records.rows import UNREADABLE, explain
 from assay.report.page import page_end, page_head, policy
 from assay.viewer.prompts import Query
@@ -22,6 +27,7 @@ from assay.viewer.service import ViewerService
 
 _MOST_BODY = 10_000
 _MOST_DIGITS = 9
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{24,64}")
 
 
 class _LabelRequest(msgspec.Struct):
@@ -33,7 +39,18 @@ class _LabelRequest(msgspec.Struct):
 def make_app(service: ViewerService) -> Starlette:
     """Build the application; the guard stands in front of it."""
     pages = _Pages(service)
-    names = ("overview", "state", "prompts", "prompt", "row", "game", "raw", "sheet")
+    names = (
+        "overview",
+        "state",
+        "prompts",
+        "around",
+        "prompt",
+        "row",
+        "game",
+        "raw",
+        "sheet",
+        "search",
+    )
     return Starlette(
         routes=[
             Route("/", pages.index),
@@ -67,14 +84,14 @@ class _Pages:
         return _json(self._service.overview(_runs(request)))
 
     def state(self, request: Request) -> Response:
-        return _json(self._service.state())
+        return _json(self._service.state(_runs(request)))
 
     def prompts(self, request: Request) -> Response:
-        try:
-            query = msgspec.convert(dict(request.query_params), Query, strict=False)
-        except msgspec.ValidationError as error:
-            return PlainTextResponse(str(error), 400)
-        return _json(self._service.prompts(_runs(request), query))
+        return _json(self._service.prompts(_runs(request), _query(request)))
+
+    def around(self, request: Request) -> Response:
+        prompt_id = request.query_params.get("id", "")
+        return _json(self._service.around(_runs(request), _query(request), prompt_id))
 
     def prompt(self, request: Request) -> Response:
         return _json(self._service.prompt(_runs(request), request.query_params.get("id", "")))
@@ -90,6 +107,11 @@ class _Pages:
     def raw(self, request: Request) -> Response:
         return _json(self._service.raw(_runs(request), *_place(request)))
 
+    def search(self, request: Request) -> Response:
+        asked = request.query_params
+        found = self._service.search(_runs(request), asked.get("q", ""), asked.get("after", ""))
+        return _json(found)
+
     def sheet(self, request: Request) -> Response:
         return _json(self._service.sheet(_runs(request)))
 
@@ -104,6 +126,13 @@ class _Pages:
         except UNREADABLE as error:
             return PlainTextResponse(explain(error), 400)
         return _json(self._service.set_label(change.runs, change.number, change.label))
+
+
+def _query(request: Request) -> Query:
+    try:
+        return msgspec.convert(dict(request.query_params), Query, strict=False)
+    except msgspec.ValidationError as error:
+        raise _BadRequest(str(error)) from error
 
 
 def _runs(request: Request) -> str:
@@ -185,18 +214,70 @@ class Guard:
 HOST = "127.0.0.1"
 
 
-def serve(service: ViewerService, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; ready is called with the address, which contains the token."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+class _Address(msgspec.Struct):
+    """Where something was shown the last time; nothing if it never was."""
+
+    token: str = ""
+    port: int = 0
+
+
+def _listener(port: int, before: _Address) -> socket.socket:
+    """Listen on the port that was asked for; on any free one, but first on that of last time."""
+    for wanted in (before.port, port) if port == 0 and before.port else (port,):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, wanted))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if wanted == before.port and port == 0:
+                continue  # somebody else has it now
+            msg = f"cannot listen on {HOST}:{port}: {error.strerror}"
+            raise InputError(msg, hint="choose another --port, or 0 for any free port") from error
+        return listener
+    msg = f"cannot listen on {HOST}"
+    raise InputError(msg)
+
+
+def _address_file(shown: Sequence[Path]) -> Path:
+    names = "\n".join(sorted(str(path.resolve()) for path in shown))
+    return private_folder("view") / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.json"
+
+
+def _kept_address(shown: Sequence[Path]) -> _Address:
+    """Read the address of last time, if nobody else can have read or written it."""
+    if not shown:
+        return _Address()
     try:
-        listener.bind((HOST, port))
-        listener.listen(128)
-    except OSError as error:
-        msg = f"cannot listen on {HOST}:{port}: {error.strerror}"
-        raise InputError(msg, hint="choose another --port, or 0 for any free port") from error
+        path = _address_file(shown)
+        about = path.lstat()
+        ours = about.st_uid == os.getuid() and not about.st_mode & 0o077
+        kept = msgspec.json.decode(path.read_bytes(), type=_Address)
+    except (OSError, msgspec.MsgspecError):
+        return _Address()
+    good = ours and _TOKEN.fullmatch(kept.token) and 0 < kept.port < 65536
+    return kept if good else _Address()
+
+
+def _keep_address(shown: Sequence[Path], address: _Address) -> None:
+    if shown:
+        with contextlib.suppress(OSError):  # the viewer works without it
+            write_private(_address_file(shown), msgspec.json.encode(address))
+
+
+def serve(
+    service: ViewerService, port: int, ready: Callable[[str], None], shown: Sequence[Path] = ()
+) -> None:
+    """Serve until interrupted; ready is called with the address, which contains the token.
+
+    The address is kept for what is shown, so that a link to it works after a restart, too.
+    """
+    before = _kept_address(shown)
+    listener = _listener(port, before)
     bound = listener.getsockname()[1]
-    token = secrets.token_urlsafe(18)
+    token = before.token or secrets.token_urlsafe(18)
+    _keep_address(shown, _Address(token, bound))
     hosts = frozenset({f"{HOST}:{bound}", f"localhost:{bound}"})
     config = uvicorn.Config(
         Guard(make_app(service), token, hosts),

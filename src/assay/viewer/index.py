@@ -26,10 +26,11 @@ from assay.compare.columns import (
     kind_of,
 )
 from assay.compare.runs import Run, impossible_rows, make_run
+from assay.records.private import cache_root
 from assay.records.rows import UNREADABLE, line_blocks
 
 _BLOCK = 1024 * 1024
-_VERSION = 5  # of the layout on disk; an index of another version is made again
+_VERSION = 6  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -77,12 +78,12 @@ class Index:
         if size == self.meta.size:
             return False
         before = self.meta
-        if size < before.size or self._sampled(before.size) != before.sample:
+        if size < before.size or self.sampled(before.size) != before.sample:
             before = IndexMeta(by=self._by)
         # On a copy: other threads use the old state until the files are complete.
         meta = copy.deepcopy(before)
         _extend(self.path, self.folder, meta)
-        meta.sample = self._sampled(meta.size)
+        meta.sample = self.sampled(meta.size)
         self._save(meta)
         self.meta, self._mapped = meta, None
         return (before.n_trials, before.n_bad) != (meta.n_trials, meta.n_bad)
@@ -169,7 +170,7 @@ class Index:
                 (self.folder / name).stat().st_size >= size for name, size in _sizes(meta).items()
             )
             known = meta.version == _VERSION and meta.by == self._by and whole
-            if known and self._sampled(meta.size) == meta.sample:
+            if known and self.sampled(meta.size) == meta.sample:
                 return meta
         except (OSError, msgspec.MsgspecError):
             pass
@@ -183,14 +184,20 @@ class Index:
         fresh.write_bytes(msgspec.json.encode(meta))
         fresh.replace(target)
 
-    def _sampled(self, size: int) -> str:
+    def sampled(self, size: int) -> str:
         """Fingerprint the beginning and the end of what has been read."""
-        digest = hashlib.blake2b(digest_size=12)
         with self.path.open("rb") as file:
-            digest.update(file.read(min(_SAMPLE, size)))
-            file.seek(max(0, size - _SAMPLE))
-            digest.update(file.read(min(_SAMPLE, size)))
-        return digest.hexdigest()
+            return sample_of(file, size)
+
+
+def sample_of(file: BinaryIO, size: int) -> str:
+    """Fingerprint the beginning and the end of the first bytes of a file."""
+    digest = hashlib.blake2b(digest_size=12)
+    file.seek(0)
+    digest.update(file.read(min(_SAMPLE, size)))
+    file.seek(max(0, size - _SAMPLE))
+    digest.update(file.read(min(_SAMPLE, size)))
+    return digest.hexdigest()
 
 
 def indexed_size(path: Path) -> int:
@@ -354,8 +361,5 @@ def _beside(path: Path) -> Path:
 
 
 def _cached(path: Path) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or ""
-    if not Path(root).is_absolute():  # the XDG specification says to ignore such a value
-        root = str(Path.home() / ".cache")
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    return Path(root, "assay", "index", name)
+    return cache_root() / "index" / name

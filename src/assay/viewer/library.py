@@ -13,10 +13,12 @@ import msgspec
 
 from assay.compare.columns import detect_kind
 from assay.errors import InputError
+from assay.records.live import read_live
 from assay.records.raw_streams import KeptStream, kept_streams
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
+from assay.viewer.leaderboard import Leaderboard
 from assay.viewer.overview import OpenRun
 
 _DEEPEST = 6
@@ -43,6 +45,7 @@ class Library:
         self.lock = threading.RLock()
         self.version = 0
         """Counts up with every change that was seen."""
+        self._board = Leaderboard(self._note_news)
         self._scan()
 
     @property
@@ -64,6 +67,12 @@ class Library:
                 wanted = [_key(path) for _, path in self._files]
             return [self._opened(key) for key in wanted]
 
+    def live(self, keys: str) -> list[dict[str, Any]]:
+        """Say how far the chosen runs are; nothing of those that are not being written."""
+        with self.lock:
+            found = [(run.label, read_live(run.path)) for run in self.chosen(keys)]
+        return [{"run": label, **msgspec.to_builtins(state)} for label, state in found if state]
+
     def refresh(self) -> int:
         """Read what was added to the open runs; return the version."""
         with self.lock:
@@ -74,10 +83,15 @@ class Library:
 
     def close(self) -> None:
         """Close all indexes."""
+        self._board.close()
         with self.lock:
             for run in self._open.values():
                 run.index.close()
             self._open.clear()
+
+    def _note_news(self) -> None:
+        with self.lock:
+            self.version += 1
 
     def _scan(self) -> None:
         found = dict(self._labels)
@@ -112,6 +126,8 @@ class Library:
             "size": about.st_size if about else 0,
             "changed": about.st_mtime if about else 0,
             "trials": shown.index.meta.n_trials if shown else None,
+            "live": read_live(path),
+            "summary": self._board.summary(path, shown.index if shown else None) if about else None,
         }
 
     def _opened(self, key: str) -> OpenRun:

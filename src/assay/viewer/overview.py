@@ -11,6 +11,7 @@ import numpy as np
 from assay import __version__
 from assay.compare.columns import Floats
 from assay.compare.report import CompareOptions, compare
+from assay.stats.means import estimate_mean
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
 
@@ -55,6 +56,7 @@ def _about(run: OpenRun) -> dict[str, Any]:
         "size": meta.size,
         "nBad": meta.n_bad,
         "bad": meta.bad,
+        "tools": list(meta.facts.tools)[:_MOST_NAMED_TOOLS],
     }
 
 
@@ -65,17 +67,20 @@ def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
     return {
         "kind": shown[0].index.kind,
         "sections": comparison.sections,
-        "charts": charts(labels, indexes, Prompts(indexes)),
+        "charts": charts(labels, indexes, Prompts(indexes), options.seed),
     }
 
 
+_MOST_NAMED_TOOLS = 50
 _BINS = 40
 _MOST_DOTS = 1000
 _MOST_TOOLS = 40
 _DAY_MS = 86_400_000.0
 
 
-def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) -> dict[str, Any]:
+def charts(
+    labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts, seed: int
+) -> dict[str, Any]:
     """Return the data of all charts that show single trials, small enough to send."""
     named = list(zip(labels, indexes, strict=True))
     return {
@@ -83,6 +88,10 @@ def charts(labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts) ->
         "causes": {label: _causes(index) for label, index in named},
         "tools": {label: _tools(index) for label, index in named},
         "steps": {label: _mean_steps(index) for label, index in named},
+        "cost": {
+            label: _cost(index, prompts.means("cost_usd")[:, run], seed)
+            for run, (label, index) in enumerate(named)
+        },
         "differences": _differences(labels, indexes, prompts),
     }
 
@@ -102,6 +111,22 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
         p50, p90 = np.percentile(column, (50, 90)).tolist() if column.size else (None, None)
         runs[label] = {"counts": counts.tolist(), "p50": p50, "p90": p90, "n_trials": column.size}
     return {"edges": edges.tolist(), "runs": runs}
+
+
+def _cost(index: Index, per_prompt: Floats, seed: int) -> dict[str, Any] | None:
+    """Return the mean cost of a trial with its interval, and of how many trials it is known."""
+    costs = index.columns.trials["cost_usd"]
+    n_known = int((~np.isnan(costs)).sum())
+    if not n_known:
+        return None
+    estimate = estimate_mean(per_prompt[~np.isnan(per_prompt)], seed=seed)
+    ends = estimate.interval
+    return {
+        "mean": estimate.mean,
+        "interval": [ends.low, ends.high] if ends else None,
+        "known": n_known,
+        "trials": len(costs),
+    }
 
 
 def _causes(index: Index) -> dict[str, int]:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.compare.columns import Columns, Floats, Ints
+from assay.compare.columns import Columns, Floats, Ints, tool_bit
 from assay.compare.runs import mean_by_group
 from assay.viewer.index import Index, id_hash
 
@@ -26,6 +26,7 @@ _SHOWN = {
     "usd": "cost_usd",
     "steps": "n_steps",
     "setup": "setup",
+    "tools": "tools",
 }
 
 
@@ -36,6 +37,14 @@ class Query(msgspec.Struct, frozen=True):
     status: str = ""
     category: str = ""
     cause: str = ""
+    tool: str = ""
+    in_run: int | None = None
+    """Number of the run that status, cause, tool and time are about; None is any run."""
+    least_ms: float | None = None
+    most_ms: float | None = None
+    """Prompts with a trial that took at least this long, and less than that."""
+    pair: str = ""
+    """Numbers of the two runs whose difference counts, such as 0,1: the first and the second."""
     sort: str = ""
     down: bool = False
     offset: int = 0
@@ -63,6 +72,21 @@ class Prompts:
         rows = chosen[query.offset : query.offset + query.limit]
         return {"total": len(chosen), "rows": [self.row(int(n)) for n in rows]}
 
+    def around(self, query: Query, prompt_id: str) -> dict[str, Any] | None:
+        """Return the place of a prompt in the table, and the rows before and after it."""
+        number = self.find(prompt_id)
+        chosen = self._sorted(self._chosen(query), query)
+        place = np.flatnonzero(chosen == number) if number is not None else chosen[:0]
+        if not place.size:
+            return None
+        here = int(place[0])
+        return {
+            "position": here + 1,
+            "total": len(chosen),
+            "previous": self.row(int(chosen[here - 1])) if here else None,
+            "next": self.row(int(chosen[here + 1])) if here + 1 < len(chosen) else None,
+        }
+
     def row(self, prompt: int) -> dict[str, Any]:
         """Return one prompt with its trials in every run."""
         run = int(np.argmax(self._where[prompt] >= 0))
@@ -81,6 +105,17 @@ class Prompts:
     def rates(self) -> Floats:
         """Pass rate of each prompt (rows) in each run (columns); NaN is not measured."""
         return self.means("passed")
+
+    def tallies(self, run: int) -> tuple[Ints, Ints]:
+        """How many trials of each prompt of a run passed, and how many were measured."""
+        first, passed = self._first_trial[run], self._trials[run]["passed"]
+        measured = ~np.isnan(passed)
+        rows = self._where[self._where[:, run] >= 0, run]
+        n_before = [
+            np.concatenate(([0], np.cumsum(flags))) for flags in (measured & (passed > 0), measured)
+        ]
+        n_passed, n_measured = (n[first[rows + 1]] - n[first[rows]] for n in n_before)
+        return n_passed.astype(np.int64), n_measured.astype(np.int64)
 
     def means(self, field: str) -> Floats:
         """Mean of a field over the trials of each prompt, for each run."""
@@ -111,14 +146,24 @@ class Prompts:
     def _chosen(self, query: Query) -> Ints:
         good = np.ones(len(self.ids), dtype=bool)
         if query.status:
-            good &= self._has_status(query.status)
+            good &= self._has_status(query)
         if query.category:
             good &= self._has_category(query.category)
         if query.cause:
-            good &= self._has_cause(query.cause)
+            good &= self._has_cause(query)
+        if query.tool:
+            good &= self._has_tool(query)
+        if query.least_ms is not None or query.most_ms is not None:
+            good &= self._took(query)
         if query.q:
             good &= self._contains(query.q)
         return np.flatnonzero(good)
+
+    def _asked(self, query: Query) -> Iterator[tuple[int, Index]]:
+        """Yield the runs that a query is about."""
+        for run, index in enumerate(self._indexes):
+            if query.in_run is None or query.in_run == run:
+                yield run, index
 
     def _has_category(self, wanted: str) -> Bools:
         found = np.zeros(len(self.ids), dtype=bool)
@@ -128,16 +173,38 @@ class Prompts:
                 found |= self._any_row(run, index.columns.rows["category"] == names.index(wanted))
         return found
 
-    def _has_cause(self, wanted: str) -> Bools:
+    def _has_cause(self, query: Query) -> Bools:
         found = np.zeros(len(self.ids), dtype=bool)
-        for run, index in enumerate(self._indexes):
+        for run, index in self._asked(query):
             names = index.meta.facts.causes
-            if wanted in names:
-                found |= self._any_trial(run, index.columns.trials["cause"] == names.index(wanted))
+            if query.cause in names:
+                wanted = index.columns.trials["cause"] == names.index(query.cause)
+                found |= self._any_trial(run, wanted)
         return found
 
-    def _has_status(self, status: str) -> Bools:
-        rates = self.rates
+    def _has_tool(self, query: Query) -> Bools:
+        found = np.zeros(len(self.ids), dtype=bool)
+        for run, index in self._asked(query):
+            bit = tool_bit(list(index.meta.facts.tools), query.tool)
+            if bit:
+                found |= self._any_trial(run, (index.columns.trials["tools"] & np.uint64(bit)) != 0)
+        return found
+
+    def _took(self, query: Query) -> Bools:
+        least = 0.0 if query.least_ms is None else query.least_ms
+        most = np.inf if query.most_ms is None else query.most_ms
+        found = np.zeros(len(self.ids), dtype=bool)
+        for run, index in self._asked(query):
+            times = index.columns.trials["duration_ms"]
+            found |= self._any_trial(run, (times >= least) & (times < most))
+        return found
+
+    def _has_status(self, query: Query) -> Bools:
+        status = query.status
+        if status in _CHANGES:
+            return self._changed(query)
+        runs = [run for run, _ in self._asked(query)]
+        rates = self.rates[:, runs]
         if status == "pass":
             found: Bools = (rates == 1).any(axis=1)
         elif status == "fail":
@@ -150,9 +217,31 @@ class Prompts:
             found = low < high
         else:
             found = np.zeros(len(self.ids), dtype=bool)
-            for run, trials in enumerate(self._trials):
-                found |= self._any_trial(run, np.isnan(trials["passed"]))
+            for run in runs:
+                found |= self._any_trial(run, np.isnan(self._trials[run]["passed"]))
         return found
+
+    def _changed(self, query: Query) -> Bools:
+        """Return which prompts changed: in pass rate, or in score alone."""
+        by_rate, by_score = self._differences(query.pair)
+        with np.errstate(invalid="ignore"):
+            found: Bools = {
+                "regressed": by_rate < 0,
+                "improved": by_rate > 0,
+                "lower": ~((by_rate < 0) | (by_rate > 0)) & (by_score < 0),
+                "higher": ~((by_rate < 0) | (by_rate > 0)) & (by_score > 0),
+            }[query.status]
+        return found
+
+    def _differences(self, pair: str) -> tuple[Floats, Floats]:
+        """Return what the second run has more than the first: of the pass rate, of the score."""
+        n_runs = len(self._indexes)
+        a, b = _pair(pair, n_runs)
+        if b >= n_runs:  # a single run has no differences
+            unknown = np.full(len(self.ids), np.nan)
+            return unknown, unknown
+        rates, scores = self.rates, self.means("score")
+        return rates[:, b] - rates[:, a], scores[:, b] - scores[:, a]
 
     def _contains(self, words: str) -> Bools:
         """Search id and beginning of the input, block by block from disk."""
@@ -175,6 +264,11 @@ class Prompts:
             keys = _row_mean(self.means(_FIELDS[query.sort]))
         elif query.sort == "rate":
             keys = _row_mean(self.rates)
+        elif query.sort == "difference":
+            by_rate, by_score = self._differences(query.pair)
+            # Scores lie in 0..1: a hundredth of a thousandth of them only breaks ties.
+            keys = by_rate + np.nan_to_num(by_score) * 1e-5
+            keys = np.where(np.isnan(by_rate), by_score * 1e-5, keys)
         elif query.sort in ("id", "category"):
             keys = self._names(query.sort)
         else:
@@ -217,6 +311,7 @@ class Prompts:
                 "cause": causes[int(columns["cause"][i])],
                 **{name: _number(columns[name][i]) for name in ("score", "ms", "usd")},
                 "steps": int(columns["steps"][i]),
+                "tools": int(columns["tools"][i]),
                 **({"problems": lacked} if (lacked := setups[int(columns["setup"][i])]) else {}),
             }
             for i in range(last - first)
@@ -229,6 +324,17 @@ class Prompts:
             **{name: _average([one[name] for one in trials]) for name in ("score", "ms", "usd")},
             "steps": _average([one["steps"] for one in trials]),
         }
+
+
+_CHANGES = ("regressed", "improved", "lower", "higher")
+
+
+def _pair(text: str, n_runs: int) -> tuple[int, int]:
+    """Read the numbers of two runs; without any, or with wrong ones, the first two."""
+    found = re.fullmatch(r"(\d{1,5}),(\d{1,5})", text, re.ASCII)
+    if found and max(int(found[1]), int(found[2])) < n_runs:
+        return int(found[1]), int(found[2])
+    return 0, 1
 
 
 def _joined(runs: Sequence[Columns]) -> tuple[NDArray[np.uint64], Ints]:

@@ -15,6 +15,7 @@ from assay.viewer.labels import LabelSheet
 from assay.viewer.library import Library, entry_of, game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
+from assay.viewer.search import Searcher
 
 _MOST_AT_ONCE = 500
 _PATIENCE = 10.0
@@ -43,6 +44,7 @@ class ViewerService:
         self._views: dict[str, _View] = {}
         self._prompts: dict[str, tuple[tuple[int, ...], Prompts]] = {}
         self._sheets: dict[str, LabelSheet] = {}
+        self._searcher = Searcher()
         self._making = threading.Lock()
 
     def overview(self, runs: str) -> dict[str, Any]:
@@ -56,14 +58,20 @@ class ViewerService:
         can_label = any(run.index.kind == "capture" for run in shown)
         return view.page | {"version": version, "library": listed, "canLabel": can_label}
 
-    def state(self) -> dict[str, Any]:
-        """Return the version, which changes when a file does."""
-        return {"version": self._library.refresh()}
+    def state(self, runs: str) -> dict[str, Any]:
+        """Return the version, which changes when a file does, and how far the runs are."""
+        version = self._library.refresh()
+        now = time.time()  # of the same clock as in the states
+        return {"version": version, "live": self._library.live(runs), "now": now}
 
     def prompts(self, runs: str, query: Query) -> dict[str, Any]:
         """Return a page of the table."""
         limited = msgspec.structs.replace(query, limit=min(query.limit, _MOST_AT_ONCE))
         return self._joined(runs).page(limited)
+
+    def around(self, runs: str, query: Query, prompt_id: str) -> dict[str, Any] | None:
+        """Return the prompts before and after one in the table."""
+        return self._joined(runs).around(query, prompt_id)
 
     def prompt(self, runs: str, prompt_id: str) -> dict[str, Any] | None:
         """Return one prompt of the table."""
@@ -88,6 +96,11 @@ class ViewerService:
         """Return the raw streams of a trial."""
         path, entry = self._entry(runs, label, prompt_id, number)
         return {"files": raw_files(path.parent, entry)} if path and entry else None
+
+    def search(self, runs: str, text: str, after: str) -> dict[str, Any]:
+        """Find places in the trials; an empty query only has the words indexed."""
+        shown = self._library.chosen(runs)
+        return self._searcher.search(shown, self._joined(runs), text, after)
 
     def sheet(self, runs: str) -> dict[str, Any]:
         """Return the rows to label, without the grader's verdicts."""

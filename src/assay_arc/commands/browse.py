@@ -12,6 +12,7 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
+from assay.cli.tables import draw_table, terminal
 from assay.pipeline.stages import local_machine
 from assay.records.text import counted_noun
 from assay_arc import GameProblem
@@ -26,7 +27,7 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.report import best_percent, number, past_of_games, table
+from assay_arc.report import best_percent, number, past_of_games
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 
@@ -104,7 +105,7 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
             ]
         )
     head = ["Game ID", "Levels", "Tags", "Baselines", "Best score", "Played"]
-    click.echo("\n".join(table(head, rows)))
+    draw_table(terminal(sys.stdout), "", head, rows)
     matching = f" ({len(chosen)} matching filter)" if len(chosen) != len(found.games) else ""
     total = counted_noun(len(found.games), "environment")
     click.echo(f"\nTotal: {total}{matching} in {_near(place.games)}")

@@ -12,7 +12,7 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc import StoreProblem
-from assay_arc.commands.shared import StoreOptions, store_options
+from assay_arc.commands.shared import StoreOptions, show_markdown, store_options
 from assay_arc.comparison import compare_runs, comparison_markdown
 from assay_arc.matrix import MISSING, NOT_MEASURED, ComparedRun, MatrixRow
 from assay_arc.store import Store, StoredRun, write_json
@@ -31,7 +31,7 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
     everything: bool
     tolerance: float
     allow_unverified: bool
-    form: str
+    form: str | None
 
 
 @click.command(
@@ -56,9 +56,8 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["markdown", "json"]),
-    default="markdown",
-    help="Output format. Default: markdown.",
+    type=click.Choice(["table", "markdown", "json"]),
+    help="Output format. Default: table on a terminal, otherwise markdown.",
 )
 @with_options(store_options)
 @help_option
@@ -93,7 +92,7 @@ def command(runs: Sequence[str], **given: Any) -> None:
     if options.form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
     else:
-        click.echo(comparison_markdown(compared, entries), nl=False)
+        show_markdown(comparison_markdown(compared, entries), options.form)
     if not any(_is_compared(row) for row in compared.matrix):
         msg = "Nothing to compare: no game was measured in two of these runs."
         raise StoreProblem(msg, hint="play the same games: assay arc run AGENT --games LIST")

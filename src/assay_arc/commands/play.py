@@ -20,9 +20,9 @@ from assay.records.recording import TurnEnd
 from assay.records.text import counted_noun
 from assay_arc.catalog import find_game
 from assay_arc.client import GameConnection
-from assay_arc.commands.shared import PlaceOptions, need_toolkit, place_options
+from assay_arc.commands.shared import PlaceOptions, Screen, need_toolkit, place_options
 from assay_arc.log import Limits, read_log
-from assay_arc.observe import frame_ansi, grid_frame
+from assay_arc.observe import grid_frame
 from assay_arc.scoring import derive_result, score_game
 from assay_arc.world import open_world
 
@@ -78,28 +78,25 @@ def command(game: str, **given: Any) -> None:
 
 
 def _play(game: GameConnection) -> None:
-    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    _show(game.ask(op="look", grid=True), on_terminal=on_terminal)
-    for request in read_keys() if on_terminal else _lines():
+    screen = Screen() if sys.stdin.isatty() and sys.stdout.isatty() else None
+    _show(game.ask(op="look", grid=True), screen)
+    for request in read_keys(screen) if screen else _lines():
         if request["op"] == "quit":
             return
         reply = game.ask(**request, grid=True)
-        _show(reply, on_terminal=on_terminal)
+        _show(reply, screen)
         if reply["state"] == "WIN":
             return
 
 
-def _show(reply: dict[str, Any], *, on_terminal: bool) -> None:
-    if not on_terminal:
+def _show(reply: dict[str, Any], screen: Screen | None) -> None:
+    if screen is None:
         click.echo(reply["text"])
         return
     text = reply["text"].splitlines()
     head = [line for line in text if not line.startswith(("changed", "y", "grid", "colours"))]
-    echo_raw("\x1b[H\x1b[2J", nl=False)
-    if "grid" in reply:
-        echo_raw(frame_ansi(grid_frame(reply["grid"])))
-    click.echo("\n".join(head[:4]))
-    click.echo(HELP)
+    frame = grid_frame(reply["grid"]) if "grid" in reply else None
+    screen.draw(frame, below=[*head[:4], HELP])
 
 
 def _lines() -> Iterator[dict[str, Any]]:
@@ -126,7 +123,7 @@ def _print_result(log: Path) -> None:
     click.echo(
         f"{result.game_id}: {result.levels_completed}/{result.level_count} levels, "
         f"{counted_noun(result.steps, 'action')}, {counted_noun(result.resets, 'reset')}, "
-        f"stopped: {result.stop_reason}; "
+        f"stopped: {result.stop_reason.replace('_', ' ')}; "
         f"{percent or f'{score.score_percent:.1f} / 100'}"
     )
     click.echo(f"Log: {log}")
@@ -145,7 +142,7 @@ KEYS: dict[str, dict[str, Any]] = {
 }
 
 
-def read_keys() -> Iterator[dict[str, Any]]:
+def read_keys(screen: Screen) -> Iterator[dict[str, Any]]:
     """Yield a request for each key or click; restore the terminal at the end."""
     import termios
     import tty
@@ -156,20 +153,20 @@ def read_keys() -> Iterator[dict[str, Any]]:
     echo_raw(MOUSE_ON, nl=False)
     try:
         while data := os.read(fd, 1024):
-            yield from parse_keys(data.decode("utf-8", "replace"))
+            yield from parse_keys(data.decode("utf-8", "replace"), screen.scale)
     finally:
         echo_raw(MOUSE_OFF, nl=False)
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def parse_keys(text: str) -> list[dict[str, Any]]:
-    """Parse what a terminal sent."""
+def parse_keys(text: str, scale: int = 1) -> list[dict[str, Any]]:
+    """Parse what a terminal sent; one drawn pixel stands for so many of the frame."""
     moves = []
     while text:
         click = CLICK.match(text)
         if click:
             # Terminals count from 1, and a character shows two pixels, one above the other.
-            x, y = int(click[1]) - 1, (int(click[2]) - 1) * 2
+            x, y = (int(click[1]) - 1) * scale, (int(click[2]) - 1) * 2 * scale
             if 0 <= x < 64 and 0 <= y < 64:
                 moves.append({"op": "click", "x": x, "y": y})
             text = text[click.end() :]

@@ -10,15 +10,15 @@ from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
-from assay.records.text import counted_noun, visible_line
+from assay.records.text import counted_noun
 from assay_arc import StoreProblem
-from assay_arc.commands.shared import StoreOptions, store_options
+from assay_arc.commands.shared import Screen, StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
-from assay_arc.observe import change_text, frame_ansi, grid_text
+from assay_arc.observe import change_text, grid_text
 from assay_arc.report import missing_game
 from assay_arc.store import GameRow, StoredRun, TrialRow
 
-HOME, CLEAR, HIDE, SHOW = "\x1b[H", "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 class ReplayOptions(StoreOptions, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def command(run: str, game: str, **given: Any) -> None:
     click.echo(
         f"{trial.levels_completed}/{trial.total_levels} levels, "
         f"{counted_noun(trial.actions, 'action')}, "
-        f"{counted_noun(trial.resets, 'reset')}, stopped: {trial.stop_reason}"
+        f"{counted_noun(trial.resets, 'reset')}, stopped: {trial.stop_reason.replace('_', ' ')}"
     )
 
 
@@ -104,14 +104,14 @@ def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]
 
 
 def _animate(title: str, events: list[Event], first: int, pause_s: float) -> None:
-    echo_raw(CLEAR + HIDE, nl=False)
+    screen = Screen()
+    echo_raw(HIDE, nl=False)
     try:
         for number, event in enumerate(events):
             if number < first or event.answer is None:
                 continue
             for frame in unpack_frames(event.answer.frames):
-                shown = f"{visible_line(title)}\x1b[K\n{visible_line(_line(number, event))}"
-                echo_raw(f"{HOME}{shown}\x1b[K\n\n{frame_ansi(frame)}")
+                screen.draw(frame, above=[title, _line(number, event)])
                 time.sleep(pause_s)
     finally:
         echo_raw(SHOW, nl=False)

@@ -8,7 +8,7 @@ import msgspec
 from assay.cli.group import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
-from assay_arc.commands.shared import store_options
+from assay_arc.commands.shared import show_markdown, store_options
 from assay_arc.report import (
     markdown_page,
     report_json,
@@ -31,13 +31,12 @@ from assay_arc.store import Store, write_bytes
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["markdown", "json", "summary", "html"]),
-    default="markdown",
-    help="Output format. Default: markdown.",
+    type=click.Choice(["table", "markdown", "json", "summary", "html"]),
+    help="Output format. Default: table on a terminal, otherwise markdown.",
 )
 @with_options(store_options)
 @help_option
-def command(run: str, form: str, root: Path, debug: bool) -> None:
+def command(run: str, form: str | None, root: Path, debug: bool) -> None:
     """Report on RUN: its id, the beginning of its id, `latest` (the default) or `previous`.
 
     The report is also written to the folder of the run, as report.md, report.json or report.html,
@@ -64,4 +63,7 @@ def command(run: str, form: str, root: Path, debug: bool) -> None:
         target = stored.folder / "report.html"
         write_bytes(target, page.encode())
         text = f"{target}\n"
-    click.echo(text, nl=False)
+    if form in ("json", "html"):
+        click.echo(text, nl=False)
+    else:
+        show_markdown(text, form)

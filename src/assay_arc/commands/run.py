@@ -34,6 +34,7 @@ from assay.cli.parameters import (
     isolate_option,
     model_option,
     progress_option,
+    rate_option,
     retries_option,
 )
 from assay.cli.progress import Progress
@@ -43,6 +44,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, folder_names, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
+from assay.records.live import LiveFile
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
@@ -133,6 +135,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     env_names: Sequence[str]
     retries: int
     max_cost: float | None
+    rate: float | None
     resume: str | None
     progress: bool
     quiet: bool
@@ -221,8 +224,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
-    help="Start no more games once this many US dollars are spent. Default: no limit.",
+    help="Start no more games once this many US dollars are spent or reserved for running games: "
+    "each as much as the dearest so far, at first an even share. Default: no limit.",
 )
+@rate_option
 @click.option(
     "--resume",
     metavar="RUN",
@@ -268,7 +273,8 @@ def command(agents: Sequence[str], **values: Any) -> None:
     _end(*runs)
 
 
-CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "progress", "quiet", "debug"}
+CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "rate"}
+CHANGEABLE |= {"progress", "quiet", "debug"}
 """What may be given with --resume; the run has kept everything else."""
 
 
@@ -488,7 +494,6 @@ class ArcRun:
         began_s = time.monotonic()
         shared = self._setting()
         check_confinement(shared.surroundings, shared.limits)
-        plain = options.progress or options.debug
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
@@ -496,6 +501,7 @@ class ArcRun:
             resume=True,  # a new run has no rows yet
             workers=options.concurrency,
             max_cost=options.max_cost,
+            rate_per_s=options.rate,
         )
         hide_process()
         with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
@@ -504,11 +510,24 @@ class ArcRun:
                 batch,
                 work,
                 rows,
-                lambda missing: Progress(len(missing), plain=plain, quiet=options.quiet),
+                lambda missing: self._progress(len(missing), len(batch.specs), options),
                 self._private_folder(),
             )
         self.nothing_measured, tally = progress.nothing_measured(), progress.tally
         return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
+
+    def _progress(self, n_missing: int, n_planned: int, options: RunOptions) -> Progress:
+        progress = Progress(
+            n_missing,
+            plain=options.progress or options.debug,
+            quiet=options.quiet,
+            agent=self.meta.harness,
+            scoreboard=LevelCount(),
+            live=LiveFile(self.folder / RESULTS),
+        )
+        progress.tally.n_before = n_planned - n_missing
+        progress.tally.budget_usd = options.max_cost
+        return progress
 
     def _specs(self) -> list[TrialSpec]:
         """Plan the trials; each has its own id, because a row is found by its id."""
@@ -655,7 +674,8 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
             click.echo(
                 f"Game: {game.id} | State: {trial.state} | Levels: {trial.levels_completed}/"
                 f"{trial.total_levels} | Steps: {trial.steps} | "
-                f"Resets: {trial.resets} | Score: {score} | Stopped: {trial.stop_reason}"
+                f"Resets: {trial.resets} | Score: {score} | "
+                f"Stopped: {trial.stop_reason.replace('_', ' ')}"
             )
     for trial_id, why in run.meta.not_measured.items():
         click.echo(f"Game: {trial_id} | not measured: {why}")
@@ -666,10 +686,34 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
         f"{card.total_levels_completed}/{card.total_levels} levels, "
         f"{counted_noun(card.total_actions, 'action')}{cost}"
     )
-    lost = unmeasured_words(run.meta)
-    score = words if card.games else "no score"
-    click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
+    click.echo(f"Run {run.meta.run_id} -> {os.path.relpath(run.folder)}")
     if official := run.meta.official:
         score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
         click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")
-    click.echo(f"Run {run.meta.run_id} -> {os.path.relpath(run.folder)}")
+    lost = unmeasured_words(run.meta)
+    score = words if card.games else "no score"
+    click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
+    if run.meta.status == "completed" and card.games:
+        click.echo(f"Next: assay arc report {run.meta.run_id[:SHORT]}{run.run.store.option}")
+
+
+class LevelCount:
+    """Counts levels and score of the games that are over, for the progress display."""
+
+    def __init__(self) -> None:
+        self._n_done = self._n_levels = self._n_scored = 0
+        self._percent = 0.0
+
+    def add(self, row: Capture) -> None:
+        outcome = (row.score.outcome or {}) if row.score else {}
+        self._n_done += outcome.get("levelsCompleted") or 0
+        self._n_levels += outcome.get("levels") or 0
+        if (percent := outcome.get("scorePercent")) is not None:
+            self._n_scored += 1
+            self._percent += percent
+
+    def text(self) -> str:
+        if not self._n_levels:
+            return ""
+        score = f", score {self._percent / self._n_scored:.1f} / 100" if self._n_scored else ""
+        return f"{self._n_done}/{self._n_levels} levels{score}"

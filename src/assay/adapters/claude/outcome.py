@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.claude.stream import ClaudeTurn
+from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import parse_line
 from assay.adapters.vendor import start_failure, status_cause, text_cause
@@ -47,7 +47,9 @@ def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | No
 
 def _failure_of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
     message = _message(result)
-    return Failure(cause=_cause(result, turn, message), message=message)
+    cause = _cause(result, turn, message)
+    pause_ms = turn.retry_ms if cause is Cause.PROVIDER else None
+    return Failure(cause=cause, message=message, retry_after_ms=pause_ms)
 
 
 def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
@@ -77,9 +79,8 @@ def _of_retry(retry: dict[str, Any]) -> Failure:
     cause = status_cause(status) if isinstance(status, int) else _ERRORS.get(error, Cause.PROVIDER)
     reason = " ".join(str(part) for part in (status, error) if part is not None)
     attempt, most = retry.get("attempt"), retry.get("max_retries")
-    return Failure(
-        cause=cause, message=f"no answer from the provider: {reason}, retry {attempt}/{most}"
-    )
+    message = f"no answer from the provider: {reason}, retry {attempt}/{most}"
+    return Failure(cause=cause, message=message, retry_after_ms=refusal_ms(retry))
 
 
 def _message(result: dict[str, Any]) -> str:

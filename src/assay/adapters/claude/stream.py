@@ -33,6 +33,8 @@ class ClaudeTurn(EventReader):
         """The last line that reports an error of the provider."""
         self.retry: dict[str, Any] | None = None
         """The last api_retry, until an answer or a result follows it."""
+        self.retry_ms: float | None = None
+        """The pause that it announced, if the provider had refused."""
         self.retries = 0
         self.denied: set[str] = set()
         self.refused = False
@@ -78,7 +80,7 @@ class ClaudeTurn(EventReader):
         if subtype == "init":
             self.init = event
         elif subtype == "api_retry":
-            self.retry = event
+            self.retry, self.retry_ms = event, refusal_ms(event)
             self.retries += 1
         elif subtype == "permission_denied":
             self.denied.add(str(event.get("tool_use_id")))
@@ -378,3 +380,11 @@ def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> in
         return None
     other = ("interrupted", "backgroundTaskId", "returnCodeInterpretation")
     return None if any(structured.get(key) for key in other) else 0
+
+
+def refusal_ms(retry: dict[str, Any]) -> float | None:
+    """Return the pause of an api_retry after too many requests; it is at least what was asked."""
+    delay = retry.get("retry_delay_ms")
+    if retry.get("error_status") not in (429, 529) or not isinstance(delay, int | float):
+        return None
+    return float(delay)

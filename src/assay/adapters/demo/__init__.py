@@ -11,13 +11,14 @@ PERSONAS = {
     "steady": "solves what it can, always the same way",
     "flaky": "knows the same, but slips on about a third of its attempts",
     "better": "like steady, and does not give up on the hard ones",
+    "skilled": "reads a skill in its folder if the description fits the prompt",
 }
 
 
 def demo_adapter(
     argument: str = "steady", model: str | None = None, args: tuple[str, ...] = ()
 ) -> DeclaredAdapter:
-    """Build the adapter of one persona: demo, demo:flaky, demo:better."""
+    """Build the adapter of one persona: demo, demo:flaky, demo:better, demo:skilled."""
     if argument not in PERSONAS:
         msg = f"there is no demo agent {argument!r}"
         raise InputError(msg, hint=f"choose one of: {', '.join(PERSONAS)}")

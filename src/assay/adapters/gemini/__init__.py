@@ -273,8 +273,7 @@ def _auth_type(ask: Ask) -> str:
     """How an isolated agent logs in; by default Gemini CLI takes a base URL for a gateway."""
     if os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
         return "vertex-ai"
-    # Only a sandboxed agent gets a copy of the login.
-    has_login = ask.sandbox and Path.home().joinpath(_LOGIN[0]).exists()
+    has_login = ask.login and Path.home().joinpath(_LOGIN[0]).exists()
     has_key = "GEMINI_API_KEY" in os.environ
     return "oauth-personal" if has_login and not has_key else "gemini-api-key"
 

@@ -301,7 +301,16 @@ def _of_error(error: dict[str, Any]) -> Failure:
     else:
         cause = text_cause(message) or (Cause.PROVIDER if name == "APIError" else Cause.AGENT_CRASH)
     text = f"{status} {message}" if isinstance(status, int) else message
-    return Failure(cause=cause, message=f"{name}: {text}"[:2000])
+    pause_ms = _retry_after_ms(error) if status == 429 else None
+    return Failure(cause=cause, message=f"{name}: {text}"[:2000], retry_after_ms=pause_ms)
+
+
+def _retry_after_ms(error: dict[str, Any]) -> float | None:
+    data = error.get("data")
+    headers = data.get("responseHeaders") if isinstance(data, dict) else None
+    asked = headers.get("retry-after") if isinstance(headers, dict) else None
+    # Not a date, as the standard also allows: there is no clock here.
+    return float(asked) * 1000 if isinstance(asked, str) and asked.isdecimal() else None
 
 
 def _of_start(end: TurnEnd, stderr: str) -> Failure | None:

@@ -14,6 +14,7 @@ import {
   signed,
   svg,
 } from "./dom.js";
+import { causeWords, countsAgainstAgent } from "./words.js";
 
 const WIDTH = 560;
 const HUES = 8;
@@ -27,7 +28,7 @@ export function hueClass(n) {
 }
 
 /** Each run's value as a dot with its interval as a line. */
-export function intervalChart(title, description, points, show = percent) {
+export function intervalChart(title, description, points, show, linkTo) {
   const rows = points.filter((point) => isKnown(point.value));
   if (!rows.length) return null;
   const left = 150;
@@ -41,7 +42,7 @@ export function intervalChart(title, description, points, show = percent) {
       { class: hueClass(row.hue) },
       text(left - 10, y + 4, shorten(row.name), { "text-anchor": "end", class: "name" }),
       line(x.at(low), y, x.at(high), y, "limits"),
-      dot(x.at(row.value), y, 5.5),
+      markLink(linkTo(row.name), `${row.name}: ${show(row.value)}`, dot(x.at(row.value), y, 5.5)),
     );
   });
   const values = rows.map((row) => `${row.name} ${show(row.value)}`).join(", ");
@@ -55,7 +56,7 @@ export function intervalChart(title, description, points, show = percent) {
 }
 
 /** One dot per prompt, sorted: how many prompts got better or worse, and by how much. */
-export function differenceChart(pair, openPrompt) {
+export function differenceChart(pair, linkTo) {
   const { diffs } = pair;
   if (!diffs.length) return null;
   const height = 230;
@@ -67,7 +68,7 @@ export function differenceChart(pair, openPrompt) {
   const radius = diffs.length > 200 ? 2 : 4;
   const points = diffs.map(([id, value], i) => {
     const place = { cx: x.at(i), cy: y.at(value), r: radius };
-    return differencePoint(id, value, place, openPrompt);
+    return differencePoint(id, value, place, linkTo);
   });
   const description = differenceText(pair);
   return figure(
@@ -82,14 +83,23 @@ export function differenceChart(pair, openPrompt) {
       text(right, height - 8, "prompts, sorted", { "text-anchor": "end", class: "dim" }),
     ),
     ["prompt", "difference"],
-    diffs.slice(0, MAX_LISTED_DIFFERENCES).map(([id, value]) => [id, signed(value, 3)]),
+    differenceRows(diffs, linkTo),
   );
 }
 
-function differencePoint(id, value, place, openPrompt) {
+function differenceRows(diffs, linkTo) {
+  const rows = diffs
+    .slice(0, MAX_LISTED_DIFFERENCES)
+    .map(([id, value]) => [h("a", { href: linkTo(id) }, id), signed(value, 3)]);
+  const rest = diffs.length - rows.length;
+  return rest > 0 ? [...rows, [`and ${count(rest)} more: see the table of prompts`, ""]] : rows;
+}
+
+function differencePoint(id, value, place, linkTo) {
   const direction = value > 0 ? "up" : value < 0 ? "down" : "even";
-  const props = { ...place, class: `point ${direction}`, on: { click: () => openPrompt(id) } };
-  return svg("circle", props, svg("title", {}, `${id}: ${signed(value, 3)}`));
+  const point = svg("circle", { ...place, class: `point ${direction}` });
+  // Not a stop of the Tab key: the table of the same numbers has a link for each.
+  return markLink(linkTo(id), `${id}: ${signed(value, 3)}`, point, { tabindex: "-1" });
 }
 
 function differenceText({ diffs, runA, runB, what, n, shown }) {
@@ -97,11 +107,12 @@ function differenceText({ diffs, runA, runB, what, n, shown }) {
   const down = diffs.filter(([, value]) => value < 0).length;
   const equal = diffs.length - up - down;
   const sampled = shown < n ? ` (${shown} of ${n} prompts, evenly drawn)` : "";
-  return `${runB} minus ${runA}, ${what} per prompt: ${up} up, ${down} down, ${equal} equal${sampled}`;
+  const counts = `higher on ${up}, equal on ${equal}, lower on ${down} prompts`;
+  return `${runB} minus ${runA}, ${what} per prompt: ${counts}${sampled}`;
 }
 
 /** How pass@k (at least one of k trials passes) grows and pass^k (all of them) shrinks with k. */
-export function passKChart(allRuns) {
+export function passKChart(allRuns, linkTo) {
   const runs = allRuns.filter((run) => run.perK?.length);
   const most = Math.max(0, ...runs.flatMap((run) => run.perK.map((row) => row.k)));
   if (most < 2) return null;
@@ -117,8 +128,8 @@ export function passKChart(allRuns) {
       xAxis(x, 12, height - 32, (k) => `k=${k}`),
       yAxis(y, 48, WIDTH - 20, percent),
       runs.map((run) => [
-        passKCurve(run, "passAtK", "full", x, y),
-        passKCurve(run, "passExpK", "dashed", x, y),
+        passKCurve(run, ["passAtK", "full"], x, y, linkTo),
+        passKCurve(run, ["passExpK", "dashed"], x, y, linkTo),
       ]),
     ),
     ["run", "k", "pass@k", "pass^k"],
@@ -138,8 +149,9 @@ function passKTicks(most) {
   return all.filter((k) => most <= 12 || k % Math.ceil(most / 10) === 1);
 }
 
-function passKCurve(run, key, style, x, y) {
+function passKCurve(run, [key, style], x, y, linkTo) {
   const points = run.perK.map((row) => [x.at(row.k), y.at(row[key])]);
+  const title = (i) => `${run.name}, k=${run.perK[i].k}: ${percent(run.perK[i][key], 1)}`;
   const band = run.perK
     .filter((row) => row[`${key}Interval`])
     .map((row) => ({ x: x.at(row.k), ends: intervalEnds(row[`${key}Interval`]) }));
@@ -150,7 +162,7 @@ function passKCurve(run, key, style, x, y) {
     { class: `${hueClass(run.hue)} ${style}` },
     band.length > 1 ? svg("path", { class: "band", d: `${path([...upper, ...lower])}Z` }) : null,
     svg("path", { class: "curve", d: path(points) }),
-    points.map(([px, py]) => dot(px, py, 3)),
+    points.map(([px, py], i) => markLink(linkTo(run.name), title(i), dot(px, py, 3))),
   );
 }
 
@@ -159,7 +171,7 @@ function intervalEnds(interval) {
 }
 
 /** Pass rate by category: one row per category, one column per run. */
-export function categoryChart(runs, categories) {
+export function categoryChart(runs, categories, linkTo) {
   const all = [...new Set(Object.values(categories).flatMap(Object.keys))].sort();
   if (all.length < 2 && all[0] === "(uncategorized)") return null;
   const rows = all.slice(0, MAX_CATEGORIES);
@@ -177,7 +189,7 @@ export function categoryChart(runs, categories) {
   const cells = rows.flatMap((name, i) =>
     runs.map((run, n) => {
       const place = { x: left + n * cellWidth, y: 28 + i * 30, width: cellWidth };
-      return categoryCell(`${name}, ${run}`, categories[run]?.[name], place);
+      return categoryCell(`${name}, ${run}`, categories[run]?.[name], place, linkTo(run, name));
     }),
   );
   const cut = all.length > rows.length ? ` (the first ${rows.length} of ${all.length})` : "";
@@ -190,7 +202,7 @@ export function categoryChart(runs, categories) {
   );
 }
 
-function categoryCell(title, category, { x, y, width }) {
+function categoryCell(title, category, { x, y, width }, target) {
   const rate = category?.passRate;
   const heat = isKnown(rate) ? `heat-${Math.round(rate * 10)}` : "heat-none";
   const shown = category ? (isKnown(rate) ? percent(rate) : "not measured") : "";
@@ -198,13 +210,11 @@ function categoryCell(title, category, { x, y, width }) {
   const hover = category
     ? `${title}: ${shown}, ${category.nMeasured} trials measured, ${interval}`
     : "";
-  return svg(
-    "g",
-    {},
+  const cell = [
     svg("rect", { x, y, width: width - 3, height: 27, rx: 3, class: heat }),
     text(x + width / 2, y + 18, shown, { "text-anchor": "middle", class: `on-${heat}` }),
-    svg("title", {}, hover),
-  );
+  ];
+  return category ? markLink(target, hover, cell) : svg("g", {}, cell);
 }
 
 function categoryNumbers(category) {
@@ -212,19 +222,18 @@ function categoryNumbers(category) {
 }
 
 /** Cost against quality; the line joins the runs that no other run beats in both. */
-export function costChart(runs) {
+export function costChart(runs, linkTo) {
   const points = runs.filter((run) => isKnown(run.cost) && isKnown(run.quality));
   if (!points.length) return null;
   const height = 250;
-  const costs = points.map((run) => run.cost);
-  const [low, high] = [Math.min(...costs), Math.max(...costs)];
-  const span = high - low || high || 1;
-  const x = scale(Math.max(0, low - span * 0.25), high + span * 0.35, 52, WIDTH - 24);
+  const most = Math.max(...points.map((run) => run.costInterval?.[1] ?? run.cost));
+  // From zero: a small difference in cost looks small.
+  const x = scale(0, most * 1.15 || 1, 52, WIDTH - 24);
   const y = scale(0, 1, height - 34, 12);
   const front = unbeatenRuns(points);
   const frontLine = path(front.map((run) => [x.at(run.cost), y.at(run.quality)]));
   const names = front.map((run) => run.name).join(", ");
-  const description = `Up and to the left is better. ${points.length > 1 ? `Not beaten in both: ${names}.` : ""}`;
+  const description = `Up and to the left is better, with 95 % intervals. ${points.length > 1 ? `Not beaten in both: ${names}.` : ""}`;
   return figure(
     "Cost against quality",
     description,
@@ -234,22 +243,39 @@ export function costChart(runs) {
       xAxis(x, 12, height - 34, money),
       yAxis(y, 52, WIDTH - 24, percent),
       front.length > 1 ? svg("path", { class: "front", d: frontLine }) : null,
-      points.map((run) => costPoint(run, x.at(run.cost), y)),
+      points.map((run) => costPoint(run, x, y, linkTo)),
       text(WIDTH - 24, height - 4, "cost of a trial", { "text-anchor": "end", class: "dim" }),
     ),
-    ["run", "cost of a trial", "pass rate"],
-    points.map((run) => [run.name, money(run.cost), percent(run.quality, 1)]),
+    ["run", "cost of a trial", "95 % interval", "pass rate"],
+    points.map((run) => [
+      run.name,
+      money(run.cost),
+      intervalText(run.costInterval, money),
+      percent(run.quality, 1),
+    ]),
   );
 }
 
-function costPoint(run, x, y) {
-  const { interval } = run;
+function costPoint(run, x, y, linkTo) {
+  const { interval, costInterval, name, cost, quality } = run;
+  const [px, py] = [x.at(cost), y.at(quality)];
+  const limits = [
+    interval ? line(px, y.at(interval[0]), px, y.at(interval[1]), "limits") : null,
+    costInterval ? line(x.at(costInterval[0]), py, x.at(costInterval[1]), py, "limits") : null,
+  ];
+  // A name at the right edge would leave the picture.
+  const isRight = px > WIDTH * 0.65;
+  const place = { "text-anchor": isRight ? "end" : "start", class: "name" };
   return svg(
     "g",
     { class: hueClass(run.hue) },
-    interval ? line(x, y.at(interval[0]), x, y.at(interval[1]), "limits") : null,
-    dot(x, y.at(run.quality), 6),
-    text(x + 10, y.at(run.quality) - 8, shorten(run.name), { class: "name" }),
+    limits,
+    markLink(
+      linkTo(name),
+      `${name}: ${money(cost)} a trial, ${percent(quality, 1)}`,
+      dot(px, py, 6),
+    ),
+    text(px + (isRight ? -10 : 10), py - 8, shorten(name), place),
   );
 }
 
@@ -263,7 +289,7 @@ function unbeatenRuns(runs) {
 }
 
 /** How long trials took, on a logarithmic axis: one histogram per run. */
-export function latencyChart({ edges, runs }, names) {
+export function latencyChart({ edges, runs }, names, linkTo) {
   const rows = names
     .map((name, n) => ({ name, n, ...runs[name] }))
     .filter((row) => row.counts?.some(Boolean));
@@ -278,7 +304,7 @@ export function latencyChart({ edges, runs }, names) {
       "g",
       { class: hueClass(row.n) },
       text(left - 10, bottom - 14, shorten(row.name, 17), { "text-anchor": "end", class: "name" }),
-      histogram(row.counts, edges, x, bottom, rowHeight - 16),
+      histogram(row, edges, x, { bottom, height: rowHeight - 16 }, linkTo),
       [row.p50, row.p90]
         .filter(isKnown)
         .map((ms) => line(x.at(ms), bottom - rowHeight + 14, x.at(ms), bottom, "quantile")),
@@ -294,47 +320,49 @@ export function latencyChart({ edges, runs }, names) {
   );
 }
 
-function histogram(counts, edges, x, bottom, height) {
+function histogram({ name, counts }, edges, x, { bottom, height }, linkTo) {
   const most = Math.max(...counts);
   return counts.map((n, bin) => {
     if (!n) return null;
-    const [from, to] = [x.at(edges[bin]), x.at(edges[bin + 1])];
+    const [least, until] = [edges[bin], edges[bin + 1]];
+    const [from, to] = [x.at(least), x.at(until)];
     const barHeight = (n / most) * height;
-    const title = `${duration(edges[bin])} to ${duration(edges[bin + 1])}: ${n}`;
-    return svg(
-      "rect",
-      {
-        x: from + 0.5,
-        y: bottom - barHeight,
-        width: Math.max(1, to - from - 1),
-        height: barHeight,
-        class: "bar",
-      },
-      svg("title", {}, title),
-    );
+    const title = `${name}, ${duration(least)} to ${duration(until)}: ${n}`;
+    const rect = svg("rect", {
+      x: from + 0.5,
+      y: bottom - barHeight,
+      width: Math.max(1, to - from - 1),
+      height: barHeight,
+      class: "bar",
+    });
+    return markLink(linkTo(name, least, until), title, rect);
   });
 }
 
-export function causeChart(causes, runs) {
+export function causeChart(causes, runs, linkTo) {
   return barChart({
     title: "Failures by cause",
-    description: "agent_… counts against the agent; the others are no measurement of it.",
+    description: "● counts against the agent; the others are no measurement of it.",
     column: "cause",
+    linkTo,
+    words: (cause) => `${causeWords(cause)}${countsAgainstAgent(cause) ? " ●" : ""}`,
     groups: [...new Set(runs.flatMap((run) => Object.keys(causes[run] ?? {})))].sort(),
     runs,
     valueOf: (run, cause) => causes[run]?.[cause] || 0,
   });
 }
 
-export function toolChart(tools, runs) {
+export function toolChart(tools, runs, linkTo) {
   const calls = (run, tool) => tools[run]?.[tool]?.[0] || 0;
   const failures = (run, tool) => tools[run]?.[tool]?.[1];
   const total = (tool) => runs.reduce((sum, run) => sum + calls(run, tool), 0);
   const all = [...new Set(runs.flatMap((run) => Object.keys(tools[run] ?? {})))];
+  const cut = all.length > MAX_TOOLS ? ` The ${MAX_TOOLS} most used of ${all.length} tools.` : "";
   return barChart({
     title: "Tool use",
-    description: "Calls of each tool; in brackets those that failed.",
+    description: `Calls of each tool; in brackets those that failed.${cut}`,
     column: "tool",
+    linkTo,
     groups: all.sort((a, b) => total(b) - total(a)).slice(0, MAX_TOOLS),
     runs,
     valueOf: calls,
@@ -343,8 +371,9 @@ export function toolChart(tools, runs) {
 }
 
 /** Horizontal bars: one group per cause or tool, one bar per run. */
-function barChart({ title, description, column, groups, runs, valueOf, suffix = () => "" }) {
+function barChart({ title, description, column, groups, runs, valueOf, linkTo, ...show }) {
   if (!groups.length) return null;
+  const { suffix = () => "", words = (group) => group } = show;
   const left = 170;
   const groupHeight = runs.length * 13 + 10;
   const height = groups.length * groupHeight + 30;
@@ -354,21 +383,27 @@ function barChart({ title, description, column, groups, runs, valueOf, suffix = 
   const bars = groups.map((group, i) => {
     const top = 6 + i * groupHeight;
     const middle = top + (groupHeight - 10) / 2 + 4;
-    return svg(
-      "g",
-      {},
-      text(left - 10, middle, shorten(group), { "text-anchor": "end", class: "name" }),
-      runs.map((run, n) => bar(n, valueOf(run, group), suffix(run, group), x, top + n * 13)),
-    );
+    const barOf = (run, n) => {
+      const value = valueOf(run, group);
+      const drawn = bar(n, value, suffix(run, group), x, top + n * 13);
+      return value
+        ? markLink(linkTo(run, group), `${words(group)}, ${run}: ${value}`, drawn)
+        : drawn;
+    };
+    const name = text(left - 10, middle, shorten(words(group)), {
+      "text-anchor": "end",
+      class: "name",
+    });
+    return svg("g", {}, name, runs.map(barOf));
   });
   const values = (group) => runs.map((run) => valueOf(run, group)).join(" / ");
-  const label = `${title}: ${groups.map((group) => `${group} ${values(group)}`).join(", ")}`;
+  const label = `${title}: ${groups.map((group) => `${words(group)} ${values(group)}`).join(", ")}`;
   const chart = figure(
     title,
     description,
     picture(height, label, xAxis(wholeTicks, 4, height - 24, count), bars),
     [column, ...runs],
-    groups.map((group) => [group, ...runs.map((run) => count(valueOf(run, group)))]),
+    groups.map((group) => [words(group), ...runs.map((run) => count(valueOf(run, group)))]),
   );
   return runs.length > 1 ? withLegend(chart, runs) : chart;
 }
@@ -385,7 +420,7 @@ function bar(n, value, suffix, x, y) {
 }
 
 /** A picture with its title, a description, and a table of the same numbers. */
-function figure(title, description, drawing, head, rows) {
+export function figure(title, description, drawing, head, rows) {
   const caption = h(
     "figcaption",
     {},
@@ -419,9 +454,15 @@ function withLegend(chart, names) {
   return chart;
 }
 
-function picture(height, label, ...children) {
+/** A group and not an image: its marks are links. */
+export function picture(height, label, ...children) {
   const viewBox = `0 0 ${WIDTH} ${height}`;
-  return svg("svg", { viewBox, role: "img", "aria-label": label, class: "picture" }, ...children);
+  return svg("svg", { viewBox, role: "group", "aria-label": label, class: "picture" }, ...children);
+}
+
+/** A mark of a chart that leads to what it stands for. */
+export function markLink(target, title, mark, props = {}) {
+  return svg("a", { href: target, "aria-label": title, ...props }, svg("title", {}, title), mark);
 }
 
 /** Maps values to places between two points, with round numbers for the axis. */
@@ -452,6 +493,7 @@ function logTicks(low, high) {
     ticks.push(10 ** power, 3 * 10 ** power);
   }
   const inside = ticks.filter((tick) => tick >= low && tick <= high);
+  if (inside.length < 2) return linearTicks(low, high); // The range is less than one power of ten.
   // Many powers of ten leave no room for the threes between them.
   return inside.length > 7 ? inside.filter((tick) => String(tick).startsWith("1")) : inside;
 }
@@ -466,7 +508,7 @@ export function xAxis(x, top, bottom, show) {
 }
 
 /** Horizontal lines with their numbers on the left. */
-function yAxis(y, left, right, show) {
+export function yAxis(y, left, right, show) {
   const lines = y.ticks.map((tick) => [
     line(left, y.at(tick), right, y.at(tick)),
     text(left - 6, y.at(tick) + 4, show(tick), { "text-anchor": "end" }),

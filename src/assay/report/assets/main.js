@@ -1,10 +1,22 @@
 // Draws the page that the address names, and draws it again when the address or the data changes.
 import { openSource } from "./data.js";
 import { h, replaceContent } from "./dom.js";
-import { currentRoute, href, listenForKeys, setKeys, showKeyboardHelp } from "./navigation.js";
-import { overviewPage, runsPage } from "./overview.js";
+import { drawLiveStrip, noteUse, updatePage } from "./live.js";
+import {
+  currentRoute,
+  goToStep,
+  href,
+  listenForKeys,
+  setKeys,
+  showKeyboardHelp,
+} from "./navigation.js";
+import { overviewPage } from "./overview.js";
 import { promptPage, promptsPage } from "./prompts.js";
-import { labelPage, sideBySidePage, trialPage } from "./trial.js";
+import { openForPrint } from "./print.js";
+import { runsPage } from "./runs.js";
+import { searchPage } from "./search.js";
+import { sideBySidePage } from "./beside.js";
+import { labelPage, trialPage } from "./trial.js";
 
 const POLL_MS = 1500;
 const source = openSource();
@@ -12,12 +24,15 @@ let overview;
 
 const PAGES = {
   overview: () =>
-    overview.library && !overview.runs.length ? runsPage(overview) : overviewPage(overview),
+    overview.library && !overview.runs.length
+      ? runsPage(overview, new URLSearchParams())
+      : overviewPage(source, overview),
   prompts: (route) => promptsPage(source, overview, route.query),
   prompt: (route) => promptPage(source, overview, route.parts[1]),
   run: (route) => trialPage(source, overview, route),
-  beside: (route) => sideBySidePage(source, overview, route.parts),
-  runs: () => runsPage(overview),
+  beside: (route) => sideBySidePage(source, overview, route),
+  runs: (route) => runsPage(overview, route.query),
+  search: (route) => searchPage(source, route.query),
   label: () => labelPage(source),
 };
 
@@ -35,8 +50,11 @@ async function start() {
     u: goUp,
     o: () => goTo("#/"),
     p: () => goTo("#/prompts"),
+    s: () => goTo("#/search"),
   });
   addEventListener("hashchange", draw);
+  openForPrint();
+  noteUse();
   await draw();
   if (source.live) pollForChanges(overview.version);
 }
@@ -44,6 +62,7 @@ async function start() {
 async function draw() {
   const route = currentRoute();
   const main = document.getElementById("main");
+  if (goToStep(route)) return;
   setKeys({});
   markCurrentLink(route.page);
   try {
@@ -71,6 +90,7 @@ function drawNavigation() {
   const links = [
     ["overview", "Overview", "#/"],
     ["prompts", "Prompts", "#/prompts"],
+    ["search", "Search", "#/search"],
   ];
   if (overview.library) links.unshift(["runs", "Runs", "#/runs"]);
   if (overview.canLabel) links.push(["label", "Label", "#/label"]);
@@ -122,33 +142,42 @@ function goUp() {
 }
 
 async function focusSearch() {
-  if (currentRoute().page !== "prompts") {
-    goTo("#/prompts");
+  if (!document.getElementById("search")) {
+    goTo("#/search");
     await new Promise((done) => setTimeout(done, 50)); // until that page is drawn
   }
   document.getElementById("search")?.focus();
 }
 
-/** Follows a run that is still being written: counts and tables are drawn again as it grows. */
+/** Follows a run that is still being written: the strip, counts and tables change as it grows. */
 async function pollForChanges(seenVersion) {
   let version = seenVersion;
+  const main = document.getElementById("main");
   try {
     const state = await source.state();
+    drawLiveStrip(state.live, state.now);
     if (state.version !== version) {
       overview = await source.overview();
       version = overview.version;
-      if (mayRedraw(currentRoute().page)) await draw();
+      await redraw(main);
     }
+    delete main.dataset.lost;
   } catch {
-    document.getElementById("main").dataset.lost = "1";
+    main.dataset.lost = "1";
   }
   setTimeout(() => pollForChanges(version), POLL_MS);
 }
 
-/** Leaves alone what somebody reads or types: trials, and prompts once scrolled or searched. */
-function mayRedraw(page) {
-  const typing = document.activeElement?.tagName === "INPUT";
-  return page === "overview" || page === "runs" || (page === "prompts" && scrollY < 200 && !typing);
+/** Changes the page in place. A page that can do so itself has a method; trials are finished. */
+async function redraw(main) {
+  const route = currentRoute();
+  const drawn = main.firstElementChild;
+  if (drawn?.refresh) await drawn.refresh(overview);
+  else if (["overview", "runs"].includes(route.page)) {
+    const page = await PAGES[route.page](route);
+    if (main.firstElementChild === drawn) await updatePage(main, page);
+  }
+  main.dataset.updated = String(Number(main.dataset.updated ?? 0) + 1);
 }
 
 start().catch(showError);

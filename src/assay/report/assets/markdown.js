@@ -147,16 +147,13 @@ export function diffView(text) {
   return colouredLines(lines.map((line) => [diffLineKind(line), line]));
 }
 
-/** Shows the input of an edit tool as a diff: the old text, then the new. Null for other input. */
-export function editView(input) {
-  if (!input || typeof input !== "object") return null;
-  const before = input.old_string ?? input.oldText ?? input.old_str;
-  const after = input.new_string ?? input.newText ?? input.new_str;
-  if (typeof before !== "string" || typeof after !== "string") return null;
-  if (before.length + after.length > MAX_EDIT_CHARACTERS) return null;
+/** Shows an edit as a diff: the old text, then the new. Null where it is too long, or empty. */
+export function editView({ before, after }) {
+  const size = before.length + after.length;
+  if (!size || size > MAX_EDIT_CHARACTERS) return null;
   return colouredLines([
-    ...before.split("\n").map((line) => ["minus", `-${line}`]),
-    ...after.split("\n").map((line) => ["plus", `+${line}`]),
+    ...(before ? before.split("\n").map((line) => ["minus", `-${line}`]) : []),
+    ...(after ? after.split("\n").map((line) => ["plus", `+${line}`]) : []),
   ]);
 }
 

@@ -7,20 +7,24 @@ const COMMON_HELP = {
   "/": "search",
   o: "overview",
   p: "prompts",
+  s: "search everything",
   u: "one level up",
   t: "light or dark",
   "?": "this help",
 };
 let pageActions = {};
 let pageHelp = {};
+let stepAction = null;
 
 export function href(...parts) {
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 }
 
-export function trialHref(run, id, n, step) {
+/** Address of a trial or of a step; query keeps the filter of the table it was found in. */
+export function trialHref(run, id, n, step, query) {
   const parts = ["run", run, "prompt", id, "trial", n];
-  return step === undefined ? href(...parts) : href(...parts, "step", step);
+  const address = step === undefined ? href(...parts) : href(...parts, "step", step);
+  return query?.size ? `${address}?${query}` : address;
 }
 
 export function sideBySideHref(id, runA, trialA, runB, trialB) {
@@ -46,10 +50,38 @@ function decodePart(text) {
   }
 }
 
+/** Lets a page go to a step by itself, where only the step in the address changes. */
+export function setStepAction(action) {
+  stepAction = { action, base: addressWithoutStep() };
+}
+
+/** Goes to the step of the address if the page that is shown can; says whether it could. */
+export function goToStep({ step }) {
+  if (!step || stepAction?.base !== addressWithoutStep()) return false;
+  stepAction.action(step);
+  return true;
+}
+
+function addressWithoutStep() {
+  return location.hash.replace(/\/step\/[^/?]*/, "");
+}
+
+/** Puts a link to an address of this page on the clipboard; says whether that worked. */
+export async function copyLink(address) {
+  const url = new URL(address, location.href).href;
+  try {
+    await navigator.clipboard.writeText(url);
+    return true;
+  } catch {
+    return false; // Not allowed, or not a secure context.
+  }
+}
+
 /** Sets the keys of a page, { key: action }, and what the help says about them. */
 export function setKeys(actions, help = {}) {
   pageActions = actions;
   pageHelp = help;
+  stepAction = null;
 }
 
 /** Listens for keys; those of the page come before these common ones. */

@@ -1,5 +1,4 @@
 // The first page: the verdict, the health of the measurement, the runs and their charts.
-// For a folder, the list of its runs.
 import {
   causeChart,
   categoryChart,
@@ -12,9 +11,8 @@ import {
   passKChart,
   toolChart,
 } from "./charts.js";
-import { chosenRuns } from "./data.js";
+import { changesView } from "./changes.js";
 import {
-  bytes,
   count,
   decimal,
   duration,
@@ -25,12 +23,12 @@ import {
   percent,
   signed,
 } from "./dom.js";
-import { href, listKeys, setKeys } from "./navigation.js";
+import { gamesView } from "./games.js";
+import { href } from "./navigation.js";
+import { causeWords, verdictWords } from "./words.js";
 
-const MAX_LISTED_PROMPTS = 200;
-
-export function overviewPage(overview) {
-  const groups = overview.groups.map((group) => groupView(overview, group));
+export function overviewPage(source, overview) {
+  const groups = overview.groups.map((group) => groupView(source, overview, group));
   return h(
     "div",
     {},
@@ -49,13 +47,15 @@ function unreadableNotice(overview) {
 }
 
 /** One group of runs that can be compared: captures, or repeated trials. */
-function groupView(overview, { sections, charts }) {
+function groupView(source, overview, { sections, charts }) {
   const { meta, notes, pairs } = sections;
   const runs = meta.runs.map((name, n) => runNumbers(sections, charts, name, n));
   return h(
     "section",
     {},
-    sections.verdict.map(verdictView),
+    proofView(sections.proof),
+    sections.verdict.map((verdict) => verdictView(verdict, sections.verdict.length > 1)),
+    changesView(source, overview, pairs),
     healthView(sections.health),
     notes.length
       ? h(
@@ -71,14 +71,19 @@ function groupView(overview, { sections, charts }) {
       runs.map((run) => runCard(overview, run, meta.agents[run.name])),
     ),
     pairs.length ? pairTable(pairs) : null,
+    gamesView(source, overview, sections),
     h("h2", {}, "Pictures"),
-    h("div", { class: "pictures" }, allCharts(runs, sections, charts)),
-    changedPrompts(pairs),
+    h("div", { class: "pictures" }, allCharts(runs, sections, charts, runNumber(overview))),
     h("p", { class: "dim" }, `Margin ${meta.margin}, 95 % intervals, seed ${meta.seed}.`),
   );
 }
 
-function allCharts(runs, sections, charts) {
+/** The number of a run in filters, by its label. */
+function runNumber({ runs }) {
+  return (label) => runs.findIndex((run) => run.label === label);
+}
+
+function allCharts(runs, sections, charts, numberOf) {
   const names = sections.meta.runs;
   const points = (value, interval) =>
     runs.map((run) => ({
@@ -92,30 +97,48 @@ function allCharts(runs, sections, charts) {
       "Pass rate",
       "With 95 % intervals, clustered by prompt.",
       points("quality", "interval"),
+      percent,
+      (run) => promptsHref({ status: "fail", in_run: numberOf(run) }),
     ),
     intervalChart(
       "Score",
       "Mean over prompts, with 95 % intervals.",
       points("score", "scoreInterval"),
       (value) => value.toFixed(2),
+      (run) => promptsHref({ sort: "score", in_run: numberOf(run) }),
     ),
-    charts.differences.map((pair) => differenceChart(pair, openPrompt)),
-    passKChart(runs),
-    costChart(runs),
-    latencyChart(charts.latency, names),
-    causeChart(charts.causes, names),
-    categoryChart(names, sections.categories),
-    toolChart(charts.tools, names),
+    charts.differences.map((pair) => differenceChart(pair, (id) => href("prompt", id))),
+    passKChart(runs, (run) => promptsHref({ status: "flaky", in_run: numberOf(run) })),
+    costChart(runs, (run) => promptsHref({ sort: "cost", down: "1", in_run: numberOf(run) })),
+    latencyChart(charts.latency, names, (run, least, most) =>
+      promptsHref({ in_run: numberOf(run), least_ms: least, most_ms: most }),
+    ),
+    causeChart(charts.causes, names, (run, cause) => promptsHref({ cause, in_run: numberOf(run) })),
+    categoryChart(names, sections.categories, (run, category) =>
+      promptsHref({ category, in_run: numberOf(run) }),
+    ),
+    toolChart(charts.tools, names, (run, tool) => promptsHref({ tool, in_run: numberOf(run) })),
   ];
 }
 
-function openPrompt(id) {
-  location.hash = href("prompt", id);
+/** Address of the table of prompts with a filter. */
+function promptsHref(query) {
+  return `#/prompts?${new URLSearchParams(query)}`;
 }
 
-function verdictView({ code, words }) {
-  const kind = ["better", "worse", "same"].includes(code) ? code : "unclear";
-  return h("p", { class: `verdict ${kind}` }, words ?? "Not judged.");
+/** How the arms of an experiment differ: above the verdict, which is valid only for that. */
+function proofView(proof) {
+  return proof ? proof.words.map((words) => h("p", { class: "proof" }, words)) : null;
+}
+
+/** The verdict; of several, each names its pair. */
+function verdictView({ code, words, healthy, runA, runB }, isOneOfSeveral) {
+  const clear = healthy !== false && ["better", "worse", "same"].includes(code);
+  const kind = clear ? code : "unclear";
+  const text = words ?? "Not judged.";
+  const named = text.includes(`${runB} against ${runA}`);
+  const pair = isOneOfSeveral && !named ? h("b", {}, `${runB} against ${runA}: `) : null;
+  return h("p", { class: `verdict ${kind}` }, pair, text);
 }
 
 function healthView(healthByRun) {
@@ -131,9 +154,11 @@ function healthParts(health) {
   const { run, planned, graded, graderFailures, permissionDenials } = health;
   const parts = [`${count(run)} of ${count(planned)} trials run, ${count(graded)} graded`];
   for (const [cause, n] of Object.entries(health.notMeasured)) {
-    parts.push(`${count(n)} not measured (${cause})`);
+    parts.push(`${count(n)} not measured (${causeWords(cause)})`);
   }
-  for (const [cause, n] of Object.entries(health.agentFailures)) parts.push(`${count(n)} ${cause}`);
+  for (const [cause, n] of Object.entries(health.agentFailures)) {
+    parts.push(`${count(n)} ${causeWords(cause)}`);
+  }
   if (graderFailures) parts.push(`${count(graderFailures)} grader failures`);
   if (permissionDenials) parts.push(`${count(permissionDenials)} permission denials`);
   return parts;
@@ -152,7 +177,9 @@ function runNumbers(sections, charts, name, n) {
     interval: quality.confidenceIntervals?.passRate,
     score: quality.avgScore,
     scoreInterval: quality.confidenceIntervals?.avgScore,
-    cost: performance.costUsd?.mean,
+    cost: charts.cost[name]?.mean,
+    costInterval: charts.cost[name]?.interval,
+    costKnown: charts.cost[name],
     totalCost: performance.costUsd?.total,
     tokens: performance.tokens?.mean,
     latency: performance.latency,
@@ -165,11 +192,19 @@ function runCard(overview, run, agents) {
   const file = overview.runs.find(({ label }) => label === run.name)?.file;
   const facts = [...runFacts(run), ["agent", agents?.join(", ")], ["file", file]];
   const interval = run.interval ? ` ${intervalText(run.interval)}` : " not graded";
+  const headline = headlineMeasure(run);
   return h(
     "article",
     { class: `card ${hueClass(run.hue)}` },
     h("h3", {}, h("i", { class: `swatch ${hueClass(run.hue)}` }), run.name),
-    h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
+    headline
+      ? h(
+          "p",
+          { class: "big" },
+          headline,
+          h("span", { class: "dim" }, ` ${percent(run.quality)} passed`),
+        )
+      : h("p", { class: "big" }, percent(run.quality, 1), h("span", { class: "dim" }, interval)),
     h(
       "dl",
       {},
@@ -180,25 +215,48 @@ function runCard(overview, run, agents) {
   );
 }
 
-function runFacts({ score, scoreInterval, latency, cost, totalCost, tokens, steps, measures }) {
+/** What a benchmark measures in percent, such as the official score of games, says more than how
+ * many prompts passed. */
+function headlineMeasure({ measures }) {
+  const found = Object.entries(measures).find(([name]) => name.endsWith(" %"));
+  return found ? `${found[1].toFixed(2)} / 100 ${found[0].slice(0, -2)}` : null;
+}
+
+function runFacts(run) {
+  const { score, scoreInterval, latency, totalCost, tokens, steps, measures } = run;
   const facts = [];
   if (isKnown(score))
     facts.push(["score", `${decimal(score)} (${intervalText(scoreInterval, decimal)})`]);
   if (latency) {
     facts.push(["time", `median ${duration(latency.p50)}, p90 ${duration(latency.p90)}`]);
   }
-  if (isKnown(totalCost)) facts.push(["cost", `${money(totalCost)}, ${money(cost)} a trial`]);
+  if (isKnown(totalCost)) facts.push(["cost", costText(run)]);
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
   for (const [name, value] of Object.entries(measures)) {
-    facts.push([name, `${value.toFixed(1)} a trial`]);
+    facts.push([name, `${value.toFixed(name.endsWith(" %") ? 2 : 1)} a trial`]);
   }
   return facts;
 }
 
+/** What a run cost; a sum over some of the trials says so. */
+function costText({ totalCost, cost, costInterval, costKnown: { known, trials } }) {
+  const part = known < trials ? ` (known for ${count(known)} of ${count(trials)} trials)` : "";
+  const interval = costInterval ? ` (${intervalText(costInterval, money)})` : "";
+  return `${money(totalCost)}${part}, ${money(cost)} a trial${interval}`;
+}
+
 function pairTable(pairs) {
-  const head = ["pair", "pass rate", "95 % interval", "p (Holm)", "up / equal / down", "verdict"];
-  const rows = pairs.map(({ runA, runB, passRate, adjustedP, verdict }) => {
+  const head = [
+    "pair",
+    "difference in pass rate",
+    "95 % interval",
+    "p (Holm)",
+    "prompts that pass more / as / less often",
+    "prompts with higher / equal / lower score",
+    "verdict",
+  ];
+  const rows = pairs.map(({ runA, runB, passRate, score, adjustedP, verdict }) => {
     const { difference, interval, wins, ties, losses } = passRate;
     return [
       `${runB} against ${runA}`,
@@ -206,80 +264,9 @@ function pairTable(pairs) {
       interval ? intervalText([interval.low, interval.high], (value) => signed(value, 3)) : null,
       isKnown(adjustedP) ? adjustedP.toPrecision(2) : null,
       `${wins} / ${ties} / ${losses}`,
-      verdict?.code,
+      score ? `${score.wins} / ${score.ties} / ${score.losses}` : null,
+      verdict ? verdictWords(verdict.code) : null,
     ];
   });
   return numberTable(head, rows);
-}
-
-function changedPrompts(pairs) {
-  const lists = pairs.flatMap((pair) => [
-    promptList(pair, "worse", pair.regressed),
-    promptList(pair, "better", pair.improved),
-  ]);
-  return lists.some(Boolean) ? [h("h2", {}, "Prompts that changed"), lists] : null;
-}
-
-function promptList({ runA, runB }, word, ids) {
-  if (!ids.length) return null;
-  const links = ids
-    .slice(0, MAX_LISTED_PROMPTS)
-    .map((id) => h("li", {}, h("a", { href: href("prompt", id) }, id)));
-  const title = `${runB} did ${word} than ${runA} on ${count(ids.length)} prompts`;
-  return h("details", {}, h("summary", {}, title), h("ul", { class: "ids" }, links));
-}
-
-/** The runs of a folder: open one, or choose several to compare. */
-export function runsPage(overview) {
-  const chosen = new Set(chosenRuns().split(",").filter(Boolean));
-  const openChosen = () => {
-    const params = new URLSearchParams();
-    if (chosen.size) params.set("runs", [...chosen].join(","));
-    location.assign(`?${params}#/`);
-  };
-  const rows = overview.library.map((run) => runRow(run, chosen));
-  setKeys(
-    listKeys(() => [...document.querySelectorAll("tbody tr")], {
-      enter: (row) => location.assign(row.querySelector("a").href),
-    }),
-  );
-  const hiddenTitle = h("span", { class: "hidden" }, "chosen");
-  const head = [hiddenTitle, "run", "kind", "size", "trials", "changed"].map((title) =>
-    h("th", { scope: "col" }, title),
-  );
-  const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-  return h(
-    "div",
-    {},
-    h("h1", {}, "Runs"),
-    rows.length ? null : h("p", { class: "notice" }, "No captures or trials were found here."),
-    h("div", { class: "scroll", tabindex: "0" }, table),
-    rows.length
-      ? h("button", { type: "button", on: { click: openChosen } }, "Open the chosen runs")
-      : null,
-  );
-}
-
-function runRow(run, chosen) {
-  const choose = (event) => {
-    if (event.target.checked) chosen.add(run.key);
-    else chosen.delete(run.key);
-  };
-  const box = h("input", {
-    type: "checkbox",
-    "aria-label": `Choose ${run.name}`,
-    checked: chosen.has(run.key),
-    on: { change: choose },
-  });
-  const changed = new Date(run.changed * 1000).toISOString().replace("T", " ").slice(0, 16);
-  return h(
-    "tr",
-    {},
-    h("td", {}, box),
-    h("td", {}, h("a", { href: `?runs=${encodeURIComponent(run.key)}#/` }, run.name)),
-    h("td", {}, run.kind),
-    h("td", { class: "number" }, bytes(run.size)),
-    h("td", { class: "number" }, run.trials === null ? "" : count(run.trials)),
-    h("td", {}, changed),
-  );
 }

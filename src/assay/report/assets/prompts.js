@@ -1,6 +1,7 @@
 // The table of prompts with search, filters and sorting, and the page of one prompt.
 // A cell has a line for each run; a line has a mark for each trial.
 import {
+  DASH,
   append,
   count,
   decimal,
@@ -10,25 +11,48 @@ import {
   replaceContent,
   resultMark,
   shorten,
+  signed,
 } from "./dom.js";
+import { differencesOf, readPair } from "./data.js";
+import { updateChildren } from "./live.js";
 import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
+import { causeWords } from "./words.js";
 
 const PAGE_SIZE = 100;
 const MAX_MARKS = 12;
 const SEARCH_DELAY_MS = 120;
-const QUERY_NAMES = ["q", "status", "category", "cause", "sort", "down"];
+const QUERY_NAMES = [
+  "q",
+  "status",
+  "category",
+  "cause",
+  "tool",
+  "in_run",
+  "least_ms",
+  "most_ms",
+  "pair",
+  "sort",
+  "down",
+];
 const STATUSES = [
   ["", "any result"],
   ["pass", "passed"],
   ["fail", "failed"],
   ["flaky", "flaky"],
-  ["differ", "runs differ"],
   ["open", "not measured"],
+];
+const STATUSES_OF_SEVERAL = [
+  ["regressed", "regressed"],
+  ["improved", "improved"],
+  ["lower", "lower score, same result"],
+  ["higher", "higher score, same result"],
+  ["differ", "runs differ"],
 ];
 const COLUMNS = [
   ["id", "prompt"],
   ["category", "category"],
   ["rate", "result"],
+  ["difference", "difference"],
   ["score", "score"],
   ["time", "time"],
   ["cost", "cost"],
@@ -37,18 +61,30 @@ const COLUMNS = [
 
 export function promptsPage(source, overview, params) {
   const table = new PromptTable(source, overview, params);
-  const { causes, categories } = overview;
+  const { causes, categories, runs } = overview;
   setKeys(listKeys(() => table.rows(), { enter: openLinkOf }));
   table.show();
   const filters = [
     table.searchBox(),
-    table.filter("status", "Result", STATUSES),
+    table.filter(
+      "status",
+      "Result",
+      runs.length > 1 ? [...STATUSES, ...STATUSES_OF_SEVERAL] : STATUSES,
+    ),
     categories.length > 1
       ? table.filter("category", "Category", anyOrOne("any category", categories))
       : null,
-    causes.length ? table.filter("cause", "Cause of failure", anyOrOne("any cause", causes)) : null,
+    causes.length
+      ? table.filter("cause", "Cause of failure", anyOrOne("any cause", causes, causeWords))
+      : null,
+    toolNames(overview).length
+      ? table.filter("tool", "Tool", anyOrOne("any tool", toolNames(overview)))
+      : null,
+    runs.length > 1 ? table.filter("in_run", "In run", runChoice(runs)) : null,
+    runs.length > 2 ? table.filter("pair", "Difference between", pairChoice(runs)) : null,
+    table.timeFilter(),
   ];
-  return h(
+  const page = h(
     "div",
     {},
     h("h1", {}, "Prompts"),
@@ -57,10 +93,28 @@ export function promptsPage(source, overview, params) {
     table.view,
     table.moreButton,
   );
+  page.refresh = (fresh) => table.refresh(fresh);
+  return page;
 }
 
-function anyOrOne(any, names) {
-  return [["", any], ...names.map((name) => [name, name])];
+function anyOrOne(any, names, words = (name) => name) {
+  return [["", any], ...names.map((name) => [name, words(name)])];
+}
+
+function toolNames({ runs }) {
+  return [...new Set(runs.flatMap(({ tools }) => tools ?? []))].sort();
+}
+
+function runChoice(runs) {
+  return [["", "any run"], ...runs.map(({ label }, n) => [String(n), `in ${label}`])];
+}
+
+function pairChoice(runs) {
+  return runs.flatMap((first, a) =>
+    runs
+      .map((second, b) => [`${a},${b}`, `${second.label} against ${first.label}`])
+      .filter((_, b) => a < b),
+  );
 }
 
 function openLinkOf(row) {
@@ -120,6 +174,19 @@ class PromptTable {
     );
   }
 
+  /** What a bar of the histogram of times chose; it can be taken away. */
+  timeFilter() {
+    const { least_ms: least, most_ms: most } = this.#query;
+    if (!least && !most) return null;
+    const range = [least, most].map((ms) => duration(ms ? Number(ms) : null)).join(" to ");
+    const button = h("button", { type: "button" }, `took ${range} ✕`);
+    button.addEventListener("click", () => {
+      button.remove();
+      this.#change({ least_ms: "", most_ms: "" });
+    });
+    return button;
+  }
+
   async show() {
     this.#requests += 1;
     const request = this.#requests;
@@ -131,11 +198,28 @@ class PromptTable {
     }
     append(
       this.#body,
-      rows.map((row) => promptRow(this.#overview, row)),
+      rows.map((row) => promptRow(this.#overview, row, this.#addressQuery())),
     );
     replaceContent(this.status, total === 1 ? "1 prompt" : `${count(total)} prompts`);
     this.moreButton.hidden = this.#query.offset + rows.length >= total;
     this.#saveInAddress();
+  }
+
+  /** Reads the rows that are shown once more, and changes them in place. */
+  async refresh(overview) {
+    this.#overview = overview;
+    const limit = Math.max(PAGE_SIZE, this.rows().length);
+    const request = this.#requests;
+    const { total, rows } = await this.#source.prompts({ ...this.#query, offset: 0, limit });
+    if (request !== this.#requests) return; // The reader has asked for something else meanwhile.
+    const body = h(
+      "tbody",
+      {},
+      rows.map((row) => promptRow(this.#overview, row, this.#addressQuery())),
+    );
+    updateChildren(this.#body, body);
+    replaceContent(this.status, total === 1 ? "1 prompt" : `${count(total)} prompts`);
+    this.moreButton.hidden = rows.length >= total;
   }
 
   #change(changes) {
@@ -145,7 +229,8 @@ class PromptTable {
 
   #head() {
     const { sort, down } = this.#query;
-    const cells = COLUMNS.map(([name, title]) => {
+    const columns = COLUMNS.filter(([name]) => name !== "difference" || hasPairs(this.#overview));
+    const cells = columns.map(([name, title]) => {
       const order = sort === name ? (down ? "descending" : "ascending") : "none";
       const arrow = { ascending: " ▲", descending: " ▼", none: "" }[order];
       const sortBy = () => this.#change({ sort: name, down: order === "ascending" ? "1" : "" });
@@ -157,13 +242,22 @@ class PromptTable {
 
   /** Keeps search and filters in the address, so that it can be sent to somebody. */
   #saveInAddress() {
+    const params = this.#addressQuery();
+    history.replaceState(null, "", params.size ? `#/prompts?${params}` : "#/prompts");
+  }
+
+  #addressQuery() {
     const params = new URLSearchParams();
     for (const name of QUERY_NAMES) if (this.#query[name]) params.set(name, this.#query[name]);
-    history.replaceState(null, "", params.size ? `#/prompts?${params}` : "#/prompts");
+    return params;
   }
 }
 
-function promptRow(overview, row) {
+function hasPairs({ runs }) {
+  return runs.length > 1;
+}
+
+function promptRow(overview, row, query) {
   const cells = row.cells
     .map((cell, n) => ({ cell, run: overview.runs[n].label }))
     .filter(({ cell }) => cell);
@@ -177,7 +271,7 @@ function promptRow(overview, row) {
   const runName = (run) =>
     overview.runs.length > 1 ? h("span", { class: "dim" }, `${shorten(run, 14)} `) : null;
   const results = cells.map(({ cell, run }) =>
-    h("div", { class: "marks" }, runName(run), trialMarks(run, row.id, cell.trials)),
+    h("div", { class: "marks" }, runName(run), trialMarks(run, row.id, cell.trials, query)),
   );
   return h(
     "tr",
@@ -185,6 +279,7 @@ function promptRow(overview, row) {
     h("td", {}, link, h("div", { class: "dim head" }, row.head)),
     h("td", {}, row.category),
     h("td", {}, results),
+    hasPairs(overview) ? differenceCell(overview, row, query) : null,
     numbers((cell) => decimal(cell.score)),
     numbers((cell) => duration(cell.ms)),
     numbers((cell) => money(cell.usd)),
@@ -192,25 +287,73 @@ function promptRow(overview, row) {
   );
 }
 
-function trialMarks(run, id, trials) {
+/** How much more the second run of the pair passes, with the way to both trials. */
+function differenceCell(overview, row, query) {
+  const pair = query.get("pair");
+  const { rate, score } = differencesOf(row, pair);
+  const [a, b] = readPair(pair, overview.runs.length);
+  const target = pairHref(overview, row, [a, b]);
+  const kind = rate < 0 ? "fail" : rate > 0 ? "pass" : "even";
+  const words = rate === null ? DASH : rate === 0 ? "=" : `${signed(100 * rate, 0)} pp`;
+  const both = target
+    ? h(
+        "a",
+        { class: `delta ${kind}`, href: target, "aria-label": `${words}, side by side` },
+        words,
+      )
+    : words;
+  const byScore = score ? h("div", { class: "dim" }, `score ${signed(score)}`) : null;
+  return h("td", { class: "number difference" }, both, byScore);
+}
+
+/** Address of two trials side by side, one from each run: where possible, of different results. */
+export function pairHref(overview, row, [a, b]) {
+  const pair = pairOfTrials(row, a, b);
+  if (!pair) return null;
+  const [runA, runB] = [overview.runs[a].label, overview.runs[b].label];
+  return sideBySideHref(row.id, runA, pair[0].n, runB, pair[1].n);
+}
+
+export function pairOfTrials(row, a, b) {
+  const [left, right] = [a, b].map((run) => row.cells[run]?.trials ?? []);
+  for (const one of left) {
+    const other = right.find(({ passed }) => passed !== one.passed && passed !== null);
+    if (one.passed !== null && other) return [one, other];
+  }
+  return left.length && right.length ? [left[0], right[0]] : null;
+}
+
+/** Address of a trial of the prompt before or after, in the same run if it has one there. */
+export function neighbourHref(row, { run, runs, query }) {
+  const cells = row.cells.map((cell, n) => ({ cell, label: runs[n].label }));
+  const there =
+    cells.find(({ cell, label }) => cell && label === run) ?? cells.find(({ cell }) => cell);
+  return trialHref(there.label, row.id, there.cell.trials[0].n, undefined, query);
+}
+
+function trialMarks(run, id, trials, query) {
   const marks = trials.slice(0, MAX_MARKS).map((trial) => {
     const { sign, word, kind } = resultMark(trial.passed);
-    const result = [word, trial.cause, ...(trial.problems ?? [])].filter(Boolean).join(", ");
+    const result = trialWords(word, trial);
     return h(
       "a",
       {
         class: `mark ${kind}`,
-        href: trialHref(run, id, trial.n),
+        href: trialHref(run, id, trial.n, undefined, query),
         title: `trial ${trial.n}: ${result}`,
         "aria-label": `trial ${trial.n} ${result}`,
       },
       sign,
       trial.problems ? " ⚠" : "",
-      trials.length === 1 && trial.cause ? ` ${trial.cause}` : "",
+      trials.length === 1 && trial.cause ? ` ${causeWords(trial.cause)}` : "",
     );
   });
   const rest = trials.length - marks.length;
-  return [marks, rest > 0 ? h("span", { class: "dim" }, ` +${rest}`) : null];
+  return [marks, rest > 0 ? h("a", { href: href("prompt", id) }, ` +${rest} more`) : null];
+}
+
+function trialWords(word, { cause, problems }) {
+  return [word, cause ? causeWords(cause) : null, ...(problems ?? [])].filter(Boolean).join(", ");
 }
 
 /** One prompt: all its trials in all runs, and the pair worth looking at. */
@@ -256,7 +399,7 @@ function pairLink(id, pair) {
 
 function trialRow(id, trial) {
   const { sign, word, kind } = resultMark(trial.passed);
-  const result = [word, trial.cause, ...(trial.problems ?? [])].filter(Boolean).join(", ");
+  const result = trialWords(word, trial);
   const numbers = [decimal(trial.score), duration(trial.ms), money(trial.usd), count(trial.steps)];
   return h(
     "tr",

@@ -18,16 +18,20 @@ const MOVE_MS = 180;
 
 /** Shows the log of a game; its lines are JSON records, one for each move. */
 export async function replay(lines, trial) {
-  const records = lines
+  const player = readGame(lines, trial);
+  if (!player) return h("p", { class: "dim" }, "The log holds no picture.");
+  await player.show(0);
+  return player.view();
+}
+
+function readGame(lines, trial) {
+  const records = (lines ?? [])
     .filter((line) => line.trim())
     .map(parseRecord)
     .filter(Boolean);
   const header = records.find((record) => record.type === "header") ?? {};
   const moves = records.filter((record) => record.type === "event" && record.answer?.frames);
-  if (!moves.length) return h("p", { class: "dim" }, "The log holds no picture.");
-  const player = new ReplayPlayer(header, moves, trial.trajectory);
-  await player.show(0);
-  return player.view();
+  return moves.length ? new ReplayPlayer(header, moves, trial.trajectory) : null;
 }
 
 function parseRecord(line) {
@@ -38,8 +42,35 @@ function parseRecord(line) {
   }
 }
 
+/** Two trials of one game, move by move in step; nothing where one of them has no log. */
+export function gamesBeside(source, id, sides) {
+  if (!sides.every(({ trial }) => trial.metadata.evidence?.log)) return null;
+  const box = h("section", { class: "game", "aria-label": "Both games in step" });
+  const show = async () => {
+    const players = await Promise.all(
+      sides.map(async ({ run, n, trial }) => readGame(await source.game(run, id, n), trial)),
+    );
+    if (players.some((player) => !player)) return;
+    const [first, second] = players;
+    // One drives: its buttons, its slider and its keys move both.
+    first.onMove = (number) => second.show(number);
+    await Promise.all([first.show(0), second.show(0)]);
+    replaceContent(
+      box,
+      h("h2", {}, "Games in step"),
+      h("div", { class: "halves" }, first.view(), second.view({ controls: false })),
+    );
+  };
+  show().catch((error) => {
+    replaceContent(box, h("p", { class: "notice" }, `The games cannot be shown: ${error.message}`));
+  });
+  return box;
+}
+
 /** The picture with its controls: buttons, slider, arrow keys and the space bar. */
 class ReplayPlayer {
+  /** Called with the number of the move that is shown. */
+  onMove = () => {};
   #header;
   #moves;
   #trajectory;
@@ -67,7 +98,7 @@ class ReplayPlayer {
     this.#playButton.addEventListener("click", () => this.#toggle());
   }
 
-  view() {
+  view({ controls: withControls = true } = {}) {
     const last = this.#moves.length - 1;
     const controls = [
       this.#button("|◀", "First move", () => 0),
@@ -77,6 +108,9 @@ class ReplayPlayer {
       this.#button("▶|", "Last move", () => last),
       this.#slider,
     ];
+    if (!withControls) {
+      return h("div", { class: "replay" }, h("div", {}, this.#canvas), this.#description);
+    }
     return h(
       "div",
       {
@@ -95,6 +129,7 @@ class ReplayPlayer {
     this.#current = Math.max(0, Math.min(this.#moves.length - 1, number));
     const current = this.#current;
     this.#slider.value = current;
+    this.onMove(number);
     const move = this.#moves[current];
     const frames = await decodeFrames(move);
     if (current !== this.#current) return; // Another move has been chosen meanwhile.
@@ -191,7 +226,7 @@ function moveView(header, move, { number, total }, { call, thought }) {
   const { answer, counters } = move;
   const place = Number.isInteger(move.x) ? ` at ${move.x}, ${move.y}` : "";
   const progress = ` move ${count(number + 1)} of ${count(total)}`;
-  const state = `${answer.state}, level ${answer.levelsCompleted} of ${answer.winLevels} done`;
+  const state = `${stateWords(answer.state)}, level ${answer.levelsCompleted} of ${answer.winLevels} done`;
   const counts = ` · ${count(counters?.steps ?? 0)} steps, ${count(counters?.resets ?? 0)} resets`;
   return [
     h(
@@ -205,6 +240,10 @@ function moveView(header, move, { number, total }, { call, thought }) {
     call ? callView(call) : null,
     thought ? thoughtView(thought) : null,
   ];
+}
+
+function stateWords(state) {
+  return state === "WIN" ? "won" : String(state).toLowerCase().replaceAll("_", " ");
 }
 
 function callView({ step, number }) {

@@ -1,116 +1,215 @@
-// The steps of a trajectory, as a list and on a line of time: thoughts, messages, plans and tool
-// calls, with the steps of sub-agents below the call that started them.
-import { scale, xAxis } from "./charts.js";
-import { append, count, duration, h, longText, money, svg } from "./dom.js";
-import { diffView, editView, looksLikeDiff, markdown } from "./markdown.js";
+// The steps of a trajectory: as a list that draws only what is near the screen, each step as a
+// card, with the steps of sub-agents inside the call that started them.
+import { stepCard } from "./cards.js";
+import { count, h, money } from "./dom.js";
 
-const STEPS_PER_BATCH = 200;
-const MAX_BARS = 1500;
-const TIMELINE_WIDTH = 1100;
-const TIMELINE_LANES = { thought: 0, message: 1, plan: 1, tool_call: 2 };
-const STEP_NAMES = { thought: "Thought", message: "Message", tool_call: "Tool", plan: "Plan" };
+const STEPS_PER_BLOCK = 100;
+const MAX_DRAWN_AT_ONCE = 400;
+/** From here on every step starts as one line: open cards would be too tall for any browser. */
+const MAX_OPEN_STEPS = 5000;
+const LINE_PX = 34;
+const CARD_PX = 110;
+const MAX_DRAWN_BLOCKS = 4;
+const CHILDLESS = Object.freeze([]);
 
-/** The steps of a row that any program may have written; what is no step is shown as it is. */
-export function readSteps(trajectory) {
+/** The steps of a row that any program may have written; what is no step is shown as it is.
+ * They are changed in place: copies of hundreds of thousands take long. */
+export function readSteps(trajectory, cwd) {
+  const base = typeof cwd === "string" && cwd.length > 1 ? cwd : undefined;
   return (Array.isArray(trajectory) ? trajectory : []).map((step) => {
     if (step === null || typeof step !== "object" || Array.isArray(step)) {
       return { type: "not a step", value: step };
     }
-    const { timestamp, duration: ms, entries } = step;
-    return {
-      ...step,
-      timestamp: Number.isFinite(timestamp) ? timestamp : undefined,
-      duration: Number.isFinite(ms) ? ms : undefined,
-      entries: Array.isArray(entries) ? entries : undefined,
-    };
+    for (const name of ["timestamp", "duration"]) {
+      if (name in step && !Number.isFinite(step[name])) step[name] = undefined;
+    }
+    if (step.entries !== undefined && !Array.isArray(step.entries)) step.entries = undefined;
+    if (base) step.cwd = base;
+    return step;
   });
 }
 
-/** Shows steps batch by batch, at once as far as step `until`. */
-export function stepList(steps, { turns = [], until = 0, linkTo } = {}) {
-  const nodes = nestSteps(steps);
-  const list = h("ol", { class: "steps" });
-  const moreButton = h("button", { type: "button", class: "more" }, "Show more steps");
-  let shown = 0;
-  let turn = null;
-  const showMore = () => {
-    const batch = nodes.slice(shown, shown + STEPS_PER_BATCH);
-    for (const node of batch) {
-      if (node.step.turn !== undefined && node.step.turn !== turn) {
-        turn = node.step.turn;
-        const usage = h("span", { class: "dim" }, usageText(turns[turn - 1]));
-        list.append(h("li", { class: "turn" }, `Turn ${turn}`, usage));
-      }
-      list.append(stepView(node, linkTo));
-    }
-    shown += batch.length;
-    moreButton.hidden = shown >= nodes.length;
-  };
-  showMore();
-  while (shown < nodes.length && nodes[shown - 1].number < until) showMore();
-  moreButton.addEventListener("click", showMore);
-  return h("div", {}, list, moreButton);
+/** A list of steps to look at; for one in which steps are sought, use StepList itself. */
+export function stepList(steps, options) {
+  return new StepList(nestSteps(steps), options).view;
 }
 
 /** Nests the steps of sub-agents below the call that started them; numbers stay as in the file. */
-function nestSteps(steps) {
-  const nodes = steps.map((step, number) => ({ step, number, children: [] }));
+export function nestSteps(steps) {
+  const nodes = steps.map((step, number) => ({ step, number, parent: null, children: CHILDLESS }));
+  const wanted = new Set(steps.map((step) => step.parent).filter((id) => id !== undefined));
   const callers = new Map();
-  for (const node of nodes) {
+  for (const node of wanted.size ? nodes : []) {
     const { callId } = node.step;
-    if (callId !== undefined && !callers.has(callId)) callers.set(callId, node);
+    if (wanted.has(callId) && !callers.has(callId)) callers.set(callId, node);
   }
   const top = [];
   for (const node of nodes) {
     const parent = node.step.parent === undefined ? null : callers.get(node.step.parent);
     // A parent that comes later would make a circle possible.
-    if (parent && parent.number < node.number) parent.children.push(node);
-    else top.push(node);
+    if (parent && parent.number < node.number) {
+      node.parent = parent;
+      if (parent.children === CHILDLESS) parent.children = [];
+      parent.children.push(node);
+    } else top.push(node);
   }
+  top.all = nodes;
   return top;
 }
 
-function stepView({ step, number, children }, linkTo) {
-  const failed = step.status === "failed" || step.error !== undefined || (step.exitCode ?? 0) !== 0;
-  const kind = Object.hasOwn(STEP_NAMES, step.type) ? step.type : "other";
-  const view = h(
-    "li",
-    { class: `step ${kind}${failed ? " failed" : ""}`, id: `step-${number}` },
-    stepTitle(step, number, failed, linkTo),
-    stepContent(step),
-  );
-  if (children.length) {
-    const views = children.map((child) => stepView(child, linkTo));
-    const summary = h("summary", {}, `Sub-agent, ${children.length} steps`);
-    const nested = h("ol", { class: "steps" }, views);
-    view.append(h("details", { class: "nested", open: true }, summary, nested));
+/** Draws a list of nodes in blocks; of a long list only the blocks near the screen. */
+export class StepList {
+  view = h("div", { class: "step-list" });
+  #nodes;
+  #options;
+  #blocks = [];
+  #observer = null;
+  #lists = new Map();
+
+  /** Options: turns (usage of each), linkTo (address of a step), idPrefix, dense. */
+  constructor(nodes, options = {}) {
+    this.#nodes = nodes;
+    this.#options = { dense: (nodes.all ?? nodes).length > MAX_OPEN_STEPS, turns: [], ...options };
+    const isLong = nodes.length > MAX_DRAWN_AT_ONCE;
+    const size = isLong ? STEPS_PER_BLOCK : Math.max(nodes.length, 1);
+    for (let start = 0; start < nodes.length; start += size) this.#addBlock(start, size);
+    this.view.addEventListener("unfold", () => this.#drawAll());
+    if (isLong) this.#watch();
+    else for (const block of this.#blocks) this.#draw(block);
   }
-  return view;
-}
 
-function stepTitle(step, number, failed, linkTo) {
-  const reason = step.exitCode === undefined ? "failed" : `exit ${step.exitCode}`;
-  return h(
-    "div",
-    { class: "title" },
-    h(
-      "a",
-      {
-        class: "where",
-        href: linkTo?.(number) ?? `#step-${number}`,
-        "aria-label": `Step ${number + 1}`,
+  /** Draws a step, with all that it is inside of, opens it, and returns its element. */
+  reveal(node) {
+    const element = this.#listOf(node)?.#drawStep(node) ?? null;
+    if (element) openFolds(element);
+    return element;
+  }
+
+  /** The list that a node stands in: this one, or that of a sub-agent. */
+  #listOf(node) {
+    if (!node.parent) return this;
+    const outer = this.#listOf(node.parent);
+    const caller = outer?.#drawStep(node.parent);
+    if (caller) openFolds(caller);
+    return outer?.#lists.get(node.parent) ?? null;
+  }
+
+  #drawStep(node) {
+    const place = this.#placeOf(node);
+    const block = this.#blocks.find(({ start, end }) => start <= place && place < end);
+    if (!block) return null;
+    this.#draw(block);
+    return block.element.querySelector(`#${this.#stepId(node.number)}`);
+  }
+
+  /** Draws every step, for printing; a trial of very many stays as long as the screen shows. */
+  #drawAll() {
+    if (this.#nodes.length > MAX_OPEN_STEPS) return;
+    this.#observer?.disconnect();
+    for (const block of this.#blocks) this.#draw(block);
+  }
+
+  #placeOf(node) {
+    // Numbers grow along the list, so that the place of one can be found by halving.
+    let [low, high] = [0, this.#nodes.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#nodes[middle].number < node.number) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #stepId(number) {
+    return `${this.#options.idPrefix ?? ""}step-${number}`;
+  }
+
+  #addBlock(start, size) {
+    const end = Math.min(start + size, this.#nodes.length);
+    const element = h("ol", { class: "steps" });
+    const block = { element, start, end, drawn: false, seen: 0 };
+    this.#blocks.push(block);
+    this.view.append(element);
+  }
+
+  #watch() {
+    const height = this.#options.dense ? LINE_PX : CARD_PX;
+    this.view.classList.add("long");
+    for (const block of this.#blocks) {
+      block.element.style.height = `${(block.end - block.start) * height}px`;
+    }
+    const blockOf = new Map(this.#blocks.map((block) => [block.element, block]));
+    let clock = 0;
+    this.#observer = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting, boundingClientRect } of entries) {
+          const block = blockOf.get(target);
+          block.height = boundingClientRect.height;
+          block.near = isIntersecting;
+          block.seen = clock += 1;
+          if (isIntersecting) this.#draw(block);
+        }
+        this.#forgetFarBlocks();
       },
-      number + 1,
-    ),
-    h("b", {}, STEP_NAMES[step.type] ?? String(step.type)),
-    step.type === "tool_call" ? [" ", h("code", {}, step.name ?? "unknown")] : null,
-    failed ? h("span", { class: "mark fail" }, ` ✗ ${reason}`) : null,
-    h("span", { class: "dim" }, ` ${stepTime(step)}${usageText(step.usage)}`),
-  );
+      { rootMargin: "1200px 0px" },
+    );
+    for (const block of this.#blocks) this.#observer.observe(block.element);
+  }
+
+  #draw(block) {
+    if (block.drawn) return;
+    block.drawn = true;
+    block.element.style.height = "";
+    let turn = this.#nodes[block.start - 1]?.step.turn ?? null;
+    for (const node of this.#nodes.slice(block.start, block.end)) {
+      if (node.step.turn !== undefined && node.step.turn !== turn) {
+        turn = node.step.turn;
+        block.element.append(this.#turnTitle(turn));
+      }
+      block.element.append(this.#stepView(node));
+    }
+  }
+
+  #turnTitle(turn) {
+    const usage = h("span", { class: "dim" }, usageText(this.#options.turns[turn - 1]));
+    return h("li", { class: "turn" }, `Turn ${turn}`, usage);
+  }
+
+  #stepView(node) {
+    const { linkTo, dense } = this.#options;
+    const id = this.#stepId(node.number);
+    return stepCard(node, { id, link: linkTo?.(node.number), dense }, () => this.#nested(node));
+  }
+
+  #nested(node) {
+    if (!this.#lists.has(node)) {
+      this.#lists.set(node, new StepList(node.children, { ...this.#options, turns: [] }));
+    }
+    return this.#lists.get(node).view;
+  }
+
+  /** Empties blocks that are far away; those in which the reader has opened something stay. */
+  #forgetFarBlocks() {
+    const drawn = this.#blocks.filter((block) => block.drawn && !block.near);
+    if (drawn.length <= MAX_DRAWN_BLOCKS) return;
+    const far = drawn
+      .toSorted((a, b) => a.seen - b.seen)
+      .slice(0, -MAX_DRAWN_BLOCKS)
+      .filter(({ element }) => !element.querySelector("details[open], .current"));
+    for (const block of far) {
+      block.element.style.height = `${block.height}px`; // As measured when it left the screen.
+      block.element.replaceChildren();
+      block.drawn = false;
+    }
+  }
 }
 
-function stepTime({ timestamp, duration: ms }) {
-  return ms === undefined ? duration(timestamp) : `${duration(timestamp)} + ${duration(ms)}`;
+/** Opens the folds of a step, not those of its sub-agent's steps. */
+function openFolds(step) {
+  for (const details of step.querySelectorAll(":scope > details:not(.sent)")) {
+    details.dispatchEvent(new Event("unfold"));
+    details.open = true;
+  }
 }
 
 /** Writes tokens and cost, each after a dot; nothing for what is unknown. */
@@ -131,114 +230,4 @@ export function usageText(usage) {
   if (tokens) parts.push(` · ${tokens} tokens`);
   if (costUsd !== undefined) parts.push(` · ${money(costUsd)}${estimated}`);
   return parts.join("");
-}
-
-function stepContent(step) {
-  if (step.type === "tool_call") return toolCallContent(step);
-  if (step.type === "plan") return planContent(step);
-  if (step.type === "message" || step.type === "thought") return markdown(step.content ?? "");
-  return valueView(step);
-}
-
-function toolCallContent({ input, output, error }) {
-  const part = (name, value, build) =>
-    value === undefined
-      ? null
-      : fold([name, " ", h("span", { class: "dim" }, previewText(value))], build);
-  return [
-    part("Input", input, () => editView(input) ?? valueView(input)),
-    part("Output", output, () => valueView(output)),
-    error === undefined ? null : longText(error, { class: "text error" }),
-  ];
-}
-
-function previewText(value) {
-  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-  return text.slice(0, 90).replaceAll("\n", " ");
-}
-
-function planContent(step) {
-  const entries = (step.entries ?? []).map((entry) => {
-    const text =
-      typeof entry === "string"
-        ? entry
-        : (entry?.content ?? entry?.text ?? entry?.step ?? JSON.stringify(entry));
-    const boxes = { completed: "☑", in_progress: "◐" };
-    const box = Object.hasOwn(boxes, entry?.status) ? boxes[entry.status] : "☐";
-    return h("li", {}, `${box} `, String(text));
-  });
-  return [h("ul", { class: "entries" }, entries), step.content ? markdown(step.content) : null];
-}
-
-/** A folded part of the page whose content is built when it is first opened. */
-export function fold(summary, build) {
-  const details = h("details", { class: "fold" }, h("summary", {}, summary));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) append(details, build());
-  });
-  return details;
-}
-
-/** Shows any JSON value; texts of several lines inside an object stand below the rest of it. */
-export function valueView(value) {
-  if (typeof value === "string") return looksLikeDiff(value) ? diffView(value) : longText(value);
-  const isObject = value && typeof value === "object" && !Array.isArray(value);
-  const entries = isObject ? Object.entries(value) : [];
-  const isLongText = ([, inner]) => typeof inner === "string" && inner.includes("\n");
-  const texts = entries.filter(isLongText);
-  if (!texts.length) return longText(JSON.stringify(value, null, 2) ?? "");
-  const rest = entries.filter((entry) => !isLongText(entry));
-  return h(
-    "div",
-    {},
-    rest.length ? longText(JSON.stringify(Object.fromEntries(rest), null, 2)) : null,
-    texts.map(([name, text]) => [h("div", { class: "dim" }, name), valueView(text)]),
-  );
-}
-
-/** When each step happened, as bars on one line of time; a click goes to the step. */
-export function timeline(steps, totalMs, goToStep) {
-  if (!steps.length) return null;
-  const ends = steps.slice(-50).map((step) => (step.timestamp ?? 0) + (step.duration ?? 0));
-  const last = Math.max(totalMs || 0, ...ends, 1);
-  const x = scale(0, last, 78, TIMELINE_WIDTH - 16);
-  const every = Math.ceil(steps.length / MAX_BARS); // of very many steps, only each nth is drawn
-  const bars = steps.map((step, number) =>
-    number % every === 0 ? timelineBar(step, number, x, goToStep) : null,
-  );
-  const names = ["thoughts", "messages", "tools"].map((name, lane) =>
-    svg("text", { x: 70, y: 17 + lane * 18, "text-anchor": "end" }, name),
-  );
-  return svg(
-    "svg",
-    {
-      viewBox: `0 0 ${TIMELINE_WIDTH} 84`,
-      role: "img",
-      class: "picture",
-      "aria-label": `Timeline of ${steps.length} steps over ${duration(last)}`,
-    },
-    xAxis(x, 4, 62, duration),
-    names,
-    bars,
-  );
-}
-
-function timelineBar(step, number, x, goToStep) {
-  const start = step.timestamp ?? 0;
-  const lane = TIMELINE_LANES[step.type] ?? 1;
-  const failed = step.status === "failed" ? " failed" : "";
-  const time = stepTime({ ...step, timestamp: start });
-  return svg(
-    "rect",
-    {
-      x: x.at(start),
-      y: 6 + lane * 18,
-      width: Math.max(2.5, x.at(start + (step.duration ?? 0)) - x.at(start)),
-      height: 14,
-      rx: 2,
-      class: `bar lane-${lane}${failed}`,
-      on: { click: () => goToStep(number) },
-    },
-    svg("title", {}, `${number + 1} ${step.name ?? step.type}: ${time}`),
-  );
 }

@@ -1,48 +1,257 @@
-// A trial in three ways: on its own, side by side with another, and blind, to be labelled.
-import { bytes, decimal, duration, h, longText, replaceContent, resultMark } from "./dom.js";
+// A trial as a trace: its outcome on top, an outline at the side, a line of time, and every step.
+// The page for labels shows trials without their grades.
+import { callState } from "./calls.js";
+import { fold, valueView } from "./cards.js";
+import {
+  bytes,
+  decimal,
+  duration,
+  h,
+  longText,
+  money,
+  replaceContent,
+  resultMark,
+  shorten,
+} from "./dom.js";
 import { markdown } from "./markdown.js";
-import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
-import { contrastingPair, trialsOf } from "./prompts.js";
+import { copyLink, href, setKeys, setStepAction, sideBySideHref, trialHref } from "./navigation.js";
+import { Outline } from "./outline.js";
+import { contrastingPair, neighbourHref, trialsOf } from "./prompts.js";
 import { replay } from "./replay.js";
-import { fold, readSteps, stepList, timeline, usageText, valueView } from "./steps.js";
+import { nestSteps, readSteps, StepList, stepList, usageText } from "./steps.js";
+import { timeline } from "./timeline.js";
+import { causeWords, counted } from "./words.js";
 
 const MAX_NEIGHBOURS = 20;
-const MAX_REASON_CHARACTERS = 300;
-const STEPS_AFTER_DIFFERENCE = 20;
+const MAX_MEASURES = 4;
+const READ_DELAY_MS = 80;
 const LABEL_KEYS = { p: "pass", f: "fail", a: "ambiguous" };
 
 /** One trial: what was asked, what came out, how it was judged, and every step between. */
-export async function trialPage(source, overview, { run, prompt: id, trial: n, step }) {
-  const [row, prompt] = await Promise.all([source.row(run, id), source.prompt(id)]);
+export async function trialPage(source, overview, address) {
+  const route = { ...address, runs: overview.runs };
+  const { run, prompt: id, trial: n } = route;
+  const [row, prompt, around] = await Promise.all([
+    source.row(run, id),
+    source.prompt(id),
+    source.around(Object.fromEntries(route.query), id),
+  ]);
   const trial = row ? readTrial(row, n) : null;
   if (!trial) return h("p", { class: "notice" }, "There is no such trial here.");
-  const linkTo = (number) => trialHref(run, id, n, number + 1);
-  const wanted = step ? Number(step) - 1 : 0;
-  const allTrials = h("a", { href: href("prompt", id) }, "all trials of this prompt");
+  const trials = prompt ? trialsOf(overview, prompt) : [];
+  const linkTo = (number) => trialHref(run, id, n, number + 1, route.query);
+  const trace = new Trace(trial, linkTo);
   const page = h(
     "div",
     { class: "trial" },
-    h("h1", {}, id),
-    h("p", { class: "dim" }, `${run}, trial ${n} · `, allTrials),
-    problemsView(trial, prompt ? trialsOf(overview, prompt) : [], run, n),
-    resultView(trial),
-    prompt ? neighbourLinks(trialsOf(overview, prompt), run, id, n) : null,
-    trial.metadata.evidence?.log ? gameView(source.game(run, id, n), trial) : null,
-    h("h2", {}, "Asked"),
-    inputView(trial),
-    h("h2", {}, "Answered"),
-    outputView(trial),
-    stepsView(trial, wanted, linkTo),
-    moreView(trial),
-    trial.raw ? rawView(() => source.raw(run, id, n)) : null,
+    trialHeader(trial, trace, { route, trials, around }),
+    h(
+      "div",
+      { class: "trace" },
+      trial.trajectory.length ? trace.outline.view : null,
+      h(
+        "div",
+        { class: "trace-body" },
+        problemsView(trial, trials, run, n),
+        resultView(trial),
+        neighbourLinks(trials, route),
+        trial.metadata.evidence?.log ? gameView(source.game(run, id, n), trial) : null,
+        h("h2", {}, "Asked"),
+        inputView(trial),
+        h("h2", {}, "Answered"),
+        outputView(trial),
+        h("h2", {}, `Steps (${trial.trajectory.length.toLocaleString("en")})`),
+        timeline(trial.trajectory, trial.total, linkTo),
+        trace.list.view,
+        moreView(trial),
+        trial.raw ? rawView(() => source.raw(run, id, n)) : null,
+      ),
+    ),
   );
-  setTrialKeys(page, step ? wanted : -1);
-  if (step) highlightStep(page, wanted);
+  setTrialKeys(page, trace, { route, trials, around });
+  trace.follow(page, route.step);
   return page;
 }
 
+/** The steps of a trial, in the list and in the outline, and the way from one to another. */
+class Trace {
+  list;
+  outline;
+  #nodes;
+  #current = -1;
+  #linkTo;
+  troubles;
+
+  constructor(trial, linkTo) {
+    const top = nestSteps(trial.trajectory);
+    this.#nodes = top.all;
+    this.#linkTo = linkTo;
+    this.list = new StepList(top, { turns: trial.turnUsage, linkTo });
+    this.outline = new Outline(top.all, linkTo);
+    this.troubles = top.all.filter(({ step }) => callState(step) !== "done");
+  }
+
+  /** Goes to the step that the address names, now and when only the step in it changes. */
+  follow(page, step) {
+    setStepAction((number) => this.#show(Number(number) - 1));
+    // The page is put into the document before the next frame; only then can it scroll.
+    if (step) requestAnimationFrame(() => this.#show(Number(step) - 1));
+    let timer;
+    const markRead = () => {
+      clearTimeout(timer); // Only where the reader stops.
+      if (!page.isConnected) removeEventListener("scroll", markRead);
+      else timer = setTimeout(() => this.#markRead(), READ_DELAY_MS);
+    };
+    addEventListener("scroll", markRead, { passive: true });
+  }
+
+  /** Address of the step at hand, or of the trial. */
+  get address() {
+    return this.#current >= 0 ? this.#linkTo(this.#current) : location.hash;
+  }
+
+  move(by) {
+    const next = Math.max(0, Math.min(this.#nodes.length - 1, this.#current + by));
+    if (this.#nodes.length) this.#goTo(next);
+  }
+
+  /** Goes to the next or the previous call that failed or never finished. */
+  moveToTrouble(by) {
+    const ahead = this.troubles.filter(({ number }) => (number - this.#current) * by > 0);
+    const target = (by > 0 ? ahead[0] : ahead.at(-1)) ?? this.troubles.at(by > 0 ? 0 : -1);
+    if (target) this.#goTo(target.number);
+  }
+
+  /** Opens or closes what the step at hand folds away. */
+  toggle() {
+    const element = document.getElementById(`step-${this.#current}`);
+    element?.querySelector("summary")?.click();
+  }
+
+  #goTo(number) {
+    history.replaceState(null, "", this.#linkTo(number));
+    this.#show(number);
+  }
+
+  #show(number) {
+    const node = this.#nodes[number];
+    const element = node && this.list.reveal(node);
+    if (!element) return;
+    document.querySelector(".step.current")?.classList.remove("current");
+    element.classList.add("current");
+    this.#current = number;
+    element.scrollIntoView({ block: "center" });
+    this.outline.mark(number);
+  }
+
+  /** Marks the step at hand while it is on the screen, else the one in the middle of it. */
+  #markRead() {
+    const chosen = document.querySelector(".step.current")?.getBoundingClientRect();
+    const isSeen = chosen && chosen.bottom > 0 && chosen.top < innerHeight;
+    const middle = isSeen ? null : document.elementFromPoint(innerWidth * 0.6, innerHeight * 0.4);
+    const step = middle?.closest(".step");
+    if (isSeen) this.outline.mark(this.#current);
+    else if (step?.id.startsWith("step-")) this.outline.mark(Number(step.id.slice(5)));
+  }
+}
+
+/** Stays on top of the page: how the trial ended, what it cost, and the ways on. */
+function trialHeader(trial, trace, { route, trials, around }) {
+  const { run, prompt: id, trial: n } = route;
+  const { sign, word, kind } = resultMark(trial.grade ? trial.grade.pass : null);
+  const score = trial.grade?.score;
+  const cost = trial.usage?.costUsd;
+  const facts = [
+    score === undefined ? null : `score ${decimal(score)}`,
+    ...measuredFacts(trial),
+    duration(trial.total),
+    cost === undefined ? "cost unknown" : money(cost),
+    trial.failure ? causeWords(trial.failure.cause) : null,
+  ];
+  const other = otherTrial(trials, run, n);
+  const beside = other && sideBySideHref(id, run, n, other.run, other.n);
+  return h(
+    "div",
+    { class: `trial-head ${kind}` },
+    h("h1", {}, h("span", { class: `mark ${kind}` }, `${sign} ${word}`), " ", id),
+    h("p", { class: "facts" }, `${run}, trial ${n} · ${facts.filter(Boolean).join(" · ")}`),
+    h(
+      "p",
+      { class: "tools" },
+      troubleButtons(trace),
+      beside ? h("a", { class: "button", href: beside, title: "Key s" }, "Side by side") : null,
+      copyButton(() => trace.address),
+      around ? promptLinks(around, route) : null,
+    ),
+  );
+}
+
+/** What the benchmark measured besides the score, such as the official score and the levels. */
+function measuredFacts({ outcome }) {
+  const measures = outcome?.measures;
+  if (measures === null || typeof measures !== "object") return [];
+  return Object.entries(measures)
+    .filter(([, value]) => Number.isFinite(value))
+    .slice(0, MAX_MEASURES)
+    .map(([name, value]) =>
+      name.endsWith(" %")
+        ? `${value.toFixed(2)} / 100 ${name.slice(0, -2)}`
+        : `${name} ${Number.isInteger(value) ? value : value.toFixed(2)}`,
+    );
+}
+
+function troubleButtons(trace) {
+  const { length } = trace.troubles;
+  if (!length) return null;
+  const jump = (by) => ({ click: () => trace.moveToTrouble(by) });
+  const failed = trace.troubles.filter(({ step }) => callState(step) === "failed").length;
+  const words = failed
+    ? `${counted(failed, "failed call")}${length > failed ? `, ${length - failed} unfinished` : ""}`
+    : counted(length, "unfinished call");
+  return h(
+    "span",
+    { class: "troubles" },
+    h("button", { type: "button", title: "Next one (f)", on: jump(1) }, `✗ ${words}`),
+    h("button", { type: "button", "aria-label": "Previous failed call", on: jump(-1) }, "↑"),
+    h("button", { type: "button", "aria-label": "Next failed call", on: jump(1) }, "↓"),
+  );
+}
+
+function copyButton(address) {
+  const button = h(
+    "button",
+    { type: "button", title: "Copy a link to this step (c)" },
+    "Copy link",
+  );
+  button.addEventListener("click", async () => {
+    const copied = await copyLink(address());
+    replaceContent(button, copied ? "Copied" : "Copy the address bar");
+  });
+  button.classList.add("copy");
+  return button;
+}
+
+/** The prompts before and after this one, among those that the table showed. */
+function promptLinks({ position, total, previous, next }, route) {
+  const link = (row, text, label) =>
+    row
+      ? h("a", { class: "button", href: neighbourHref(row, route), "aria-label": label }, text)
+      : null;
+  return h(
+    "span",
+    { class: "around" },
+    link(previous, "← prompt", "Previous prompt"),
+    h(
+      "span",
+      { class: "dim" },
+      ` ${position.toLocaleString("en")} of ${total.toLocaleString("en")} `,
+    ),
+    link(next, "prompt →", "Next prompt"),
+  );
+}
+
 /** Gives a trial in one shape, from a capture or from a row of repeated trials. */
-function readTrial(row, n) {
+export function readTrial(row, n) {
   const isEntry = (trial) => trial?.trialNum === Number(n);
   const entry = Array.isArray(row.trials) ? row.trials.find(isEntry) : row;
   if (!entry) return null;
@@ -52,7 +261,7 @@ function readTrial(row, n) {
     input: row.input,
     hint: row.hint,
     metadata: { ...row.metadata, ...entry.metadata },
-    trajectory: readSteps(entry.trajectory),
+    trajectory: readSteps(entry.trajectory, entry.cwd),
     turnUsage: Array.isArray(entry.turnUsage) ? entry.turnUsage : [],
     total: entry.timing?.total ?? entry.duration,
   };
@@ -62,33 +271,44 @@ function trialGrade({ pass, score, reasoning }) {
   return pass === undefined ? null : { pass, score, reasoning };
 }
 
-function setTrialKeys(page, start) {
-  const steps = () => [...page.querySelectorAll(".step")];
-  const unfold = (step) => step.querySelector("summary")?.click();
-  setKeys(listKeys(steps, { start, enter: unfold }), {
+function setTrialKeys(page, trace, { route, trials, around }) {
+  const { run, prompt: id, trial: n } = route;
+  const other = otherTrial(trials, run, n);
+  const goTo = (address) => {
+    if (address) location.hash = address;
+  };
+  const actions = {
+    j: () => trace.move(1),
+    k: () => trace.move(-1),
+    Enter: () => trace.toggle(),
+    f: () => trace.moveToTrouble(1),
+    F: () => trace.moveToTrouble(-1),
+    c: () => page.querySelector(".copy").click(),
+    s: () => goTo(other && sideBySideHref(id, run, n, other.run, other.n)),
+    "]": () => goTo(around?.next && neighbourHref(around.next, route)),
+    "[": () => goTo(around?.previous && neighbourHref(around.previous, route)),
+  };
+  setKeys(actions, {
     "j / k": "next, previous step",
     Enter: "unfold the step",
+    "f / F": "next, previous failed call",
+    "] / [": "next, previous prompt",
+    s: "side by side",
+    c: "copy a link to the step",
   });
 }
 
-function highlightStep(page, number) {
-  const step = page.querySelector(`#step-${Number(number)}`);
-  if (!step) return;
-  step.classList.add("current");
-  // The page is put into the document before the next frame; only then can it scroll.
-  requestAnimationFrame(() => step.scrollIntoView({ block: "center" }));
-}
-
-/** What to know before reading the result: a set-up that failed, and the warnings of the row. */
-function problemsView({ warnings }, trials, run, n) {
+/** What to know before reading the result: a set-up that failed, denials, and warnings. */
+function problemsView({ warnings, permissionDenials }, trials, run, n) {
   const listed = trials.find((trial) => trial.run === run && String(trial.n) === String(n));
   const texts = [...(listed?.problems ?? []), ...(Array.isArray(warnings) ? warnings : [])];
+  if (permissionDenials > 0) texts.push(`${counted(permissionDenials, "tool call")} denied`);
   if (!texts.length) return null;
-  const items = texts.map((text) => h("li", { class: "unhealthy" }, String(text).slice(0, 500)));
+  const items = texts.map((text) => h("li", { class: "unhealthy" }, `⚠ ${shorten(text, 500)}`));
   return h("ul", { class: "health", "aria-label": "Problems of this trial" }, items);
 }
 
-function resultView(trial) {
+export function resultView(trial) {
   const { grade, failure, agent } = trial;
   const { sign, word, kind } = resultMark(grade ? grade.pass : null);
   const agentName = agent
@@ -105,7 +325,9 @@ function resultView(trial) {
       grade?.score === undefined ? null : `, score ${decimal(grade.score)}`,
       h("span", { class: "dim" }, ` · ${facts.filter(Boolean).join(" · ")}`),
     ),
-    failure ? h("p", {}, h("b", {}, String(failure.cause)), ": ", String(failure.message)) : null,
+    failure
+      ? h("p", {}, h("b", {}, causeWords(failure.cause)), ": ", String(failure.message))
+      : null,
     grade?.reasoning ? longText(grade.reasoning, { class: "text plain" }, 4000) : null,
     gradeList(trial),
   );
@@ -117,58 +339,56 @@ function gradeList(trial) {
   const failures = Object.entries(trial.graderFailures ?? {});
   if (grades.length < 2 && !failures.length) return null;
   const gradeItems = grades.map(([name, grade]) => {
-    const reason = String(grade?.reasoning ?? "").slice(0, MAX_REASON_CHARACTERS);
     const result = `${resultMark(grade?.pass).sign} ${name} ${decimal(grade?.score)} `;
-    return h("li", {}, result, h("span", { class: "dim" }, reason));
+    return h("li", {}, result, longText(grade?.reasoning ?? "", { class: "text plain dim" }, 300));
   });
-  const failureItems = failures.map(([name, why]) => {
-    const reason = String(why).slice(0, MAX_REASON_CHARACTERS);
-    return h("li", { class: "unhealthy" }, `${name} broke: ${reason}`);
-  });
+  const failureItems = failures.map(([name, why]) =>
+    h("li", { class: "unhealthy" }, `${name} broke: `, longText(why, { class: "text plain" }, 300)),
+  );
   return h("ul", {}, gradeItems, failureItems);
 }
 
-function inputView(trial) {
+export function inputView(trial) {
   const turns = Array.isArray(trial.input) ? trial.input : [trial.input];
   return [
     turns.map((text, n) => [
       turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null,
       longText(text, { class: "text plain" }, 1000),
     ]),
-    trial.hint ? h("p", {}, h("b", {}, "Hint: "), String(trial.hint).slice(0, 2000)) : null,
+    trial.hint ? longText(`Hint: ${trial.hint}`, { class: "text plain" }, 1000) : null,
   ];
 }
 
-function outputView({ output }) {
+export function outputView({ output }) {
   return output ? markdown(output) : h("p", { class: "dim" }, "nothing");
 }
 
-/** Links to the other trials of the prompt, and side by side with the most different one. */
-function neighbourLinks(trials, run, id, n) {
+/** The trial to compare this one with: one with another result, from another run if possible. */
+function otherTrial(trials, run, n) {
   const current = trials.find((trial) => trial.run === run && String(trial.n) === String(n));
   const others = trials.filter((trial) => trial !== current);
   if (!current || !others.length) return null;
   const different = others.filter((trial) => trial.passed !== current.passed);
   const pair = contrastingPair([current, ...different, ...others]);
-  const other = pair?.find((trial) => trial !== current) ?? others[0];
-  const links = others.slice(0, MAX_NEIGHBOURS).map((trial) => {
-    const { sign, kind } = resultMark(trial.passed);
-    const props = { href: trialHref(trial.run, id, trial.n), class: `mark ${kind}` };
-    return [" ", h("a", props, `${sign} ${trial.run} ${trial.n}`)];
-  });
-  const target = sideBySideHref(id, run, n, other.run, other.n);
-  return h("p", {}, h("a", { class: "button", href: target }, "Side by side"), " ", links);
+  return pair?.includes(current)
+    ? pair.find((trial) => trial !== current)
+    : (different[0] ?? others[0]);
 }
 
-function stepsView({ trajectory, total, turnUsage }, until, linkTo) {
-  const goToStep = (number) => {
-    location.hash = linkTo(number);
-  };
-  return [
-    h("h2", {}, `Steps (${trajectory.length})`),
-    h("div", { class: "timeline" }, timeline(trajectory, total, goToStep)),
-    stepList(trajectory, { turns: turnUsage, until, linkTo }),
-  ];
+/** Links to the other trials of the prompt. */
+function neighbourLinks(trials, { run, prompt: id, trial: n, query }) {
+  const others = trials.filter((trial) => trial.run !== run || String(trial.n) !== String(n));
+  const links = others.slice(0, MAX_NEIGHBOURS).map((trial) => {
+    const { sign, kind } = resultMark(trial.passed);
+    const target = trialHref(trial.run, id, trial.n, undefined, query);
+    return [
+      " ",
+      h("a", { href: target, class: `mark ${kind}` }, `${sign} ${trial.run} ${trial.n}`),
+    ];
+  });
+  const rest = others.length - links.length;
+  const all = rest > 0 ? `all ${counted(trials.length, "trial")} of this prompt` : "this prompt";
+  return h("p", {}, h("a", { href: href("prompt", id) }, all), links);
 }
 
 function gameView(log, trial) {
@@ -222,90 +442,6 @@ function rawFiles(found) {
     h("h3", {}, `${name}, ${bytes(size)}${cut ? " (its beginning)" : ""}`),
     longText(text),
   ]);
-}
-
-/** Two trials of one prompt side by side, with the first step at which they differ. */
-export async function sideBySidePage(source, overview, [, id, runA, a, runB, b]) {
-  const [rowA, rowB, prompt] = await Promise.all([
-    source.row(runA, id),
-    source.row(runB, id),
-    source.prompt(id),
-  ]);
-  const left = rowA && readTrial(rowA, a);
-  const right = rowB && readTrial(rowB, b);
-  if (!left || !right) return h("p", { class: "notice" }, "One of these trials is not here.");
-  const first = firstDifference(left.trajectory, right.trajectory);
-  const trials = trialsOf(overview, prompt);
-  const chooseLeft = (run, n) => sideBySideHref(id, run, n, runB, b);
-  const chooseRight = (run, n) => sideBySideHref(id, runA, a, run, n);
-  const leftChoice = trialChoice("Left trial", trials, runA, a, chooseLeft);
-  const rightChoice = trialChoice("Right trial", trials, runB, b, chooseRight);
-  const halves = [
-    halfView("left", leftChoice, left, { id, run: runA, n: a, first }),
-    halfView("right", rightChoice, right, { id, run: runB, n: b, first }),
-  ];
-  const page = h("div", {}, h("h1", {}, id));
-  const goThere = () => page.querySelector(".step.parts")?.scrollIntoView({ block: "center" });
-  page.append(differenceLine(first, goThere), h("div", { class: "halves" }, halves));
-  markDifference(page, first);
-  setKeys({ n: goThere }, { n: "first step where they part" });
-  return page;
-}
-
-/** Number of the first step that is not the same in both, or -1. */
-function firstDifference(left, right) {
-  const shorter = Math.min(left.length, right.length);
-  for (let i = 0; i < shorter; i += 1) {
-    if (comparableStep(left[i]) !== comparableStep(right[i])) return i;
-  }
-  return left.length === right.length ? -1 : shorter;
-}
-
-/** What must be equal in two steps; times and ids do not count. */
-function comparableStep({ type, name, input, content, entries }) {
-  const text = typeof content === "string" ? content.trim() : content;
-  return JSON.stringify([type, name, input, text, entries]);
-}
-
-function trialChoice(label, trials, run, n, target) {
-  const change = (event) => {
-    location.hash = target(...JSON.parse(event.target.value));
-  };
-  const options = trials.map((trial) => {
-    const selected = trial.run === run && String(trial.n) === n;
-    const value = JSON.stringify([trial.run, trial.n]);
-    return h("option", { value, selected }, `${trial.run}, trial ${trial.n}`);
-  });
-  return h("select", { "aria-label": label, on: { change } }, options);
-}
-
-function halfView(side, choice, trial, { id, run, n, first }) {
-  const linkTo = (number) => trialHref(run, id, n, number + 1);
-  return h(
-    "section",
-    { class: `half ${side}`, "aria-label": `${run}, trial ${n}` },
-    choice,
-    " ",
-    h("a", { href: trialHref(run, id, n) }, "open"),
-    resultView(trial),
-    stepList(trial.trajectory, { until: first + STEPS_AFTER_DIFFERENCE, linkTo }),
-    h("h3", {}, "Answered"),
-    outputView(trial),
-  );
-}
-
-function differenceLine(first, goThere) {
-  const sentence = first < 0 ? "Both took the same steps." : `They part at step ${first + 1}.`;
-  const button = h("button", { type: "button", on: { click: goThere } }, "Go there (n)");
-  return h("p", { class: "parting", role: "status" }, sentence, " ", first < 0 ? null : button);
-}
-
-function markDifference(page, first) {
-  for (const step of page.querySelectorAll(`[id="step-${first}"]`)) step.classList.add("parts");
-  // Both halves number their steps alike, but an id may stand in a page only once.
-  page.querySelectorAll(".right .step").forEach((step, n) => {
-    step.id = `right-${step.id}-${n}`;
-  });
 }
 
 /** Labels by people. They are blind: the grader's verdict is not even sent to this page. */

@@ -1,0 +1,308 @@
+"""assay ab: from a change to a verdict, by an experiment with a control."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.ab_status import status
+from assay.cli.group import CACHE, PRICES, examples, variables
+from assay.cli.options import (
+    CaptureOptions,
+    agent_options,
+    grader_options,
+    leave_out,
+    run_options,
+    text_agent_options,
+    with_options,
+)
+from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
+from assay.pipeline.experiment import (
+    TREATMENTS,
+    Arm,
+    Experiment,
+    arm_name,
+    check_experiment,
+    read_experiment,
+    with_factors,
+    with_matrix,
+    with_treatment,
+)
+
+_IN_PLACE = ("cwd", "workspace_dir")
+"""Options of a run that do not fit: the arms never work in a folder of the user."""
+_OF_ARMS = (
+    *("schema", "simple", "shell", "model", "agent_args", "mcp", "max_turns", "env_names"),
+    *("workspace_template", "isolate", "sandbox", "container", "memory", "cpus", "timeout"),
+    *("trial_timeout", "stall"),
+)
+_OF_EXPERIMENT = {
+    "k": "k",
+    "until": "until",
+    "max_cost": "budget",
+    "effect": "effect",
+    "margin": "margin",
+    "seed": "seed",
+    "retries": "retries",
+    "filters": "filter",
+    "limit": "limit",
+    "graders": "graders",
+    "grader_timeout": "grader_timeout",
+    "name": "name",
+}
+"""Options that stand in an experiment file too, and the key there; the command line wins."""
+
+
+class _WithStatus(click.Group):
+    """A command of its own, except that `ab status` is another one."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == ["status"]:
+            return status.make_context("status", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
+@click.group(
+    cls=_WithStatus,
+    invoke_without_command=True,
+    subcommand_metavar="",
+    context_settings={"allow_interspersed_args": True},
+    commands={"status": status},
+    short_help="Run an experiment: does a skill, prompt, server or model help?",
+    epilog=variables(*PRICES, *CACHE)
+    + examples(
+        "assay ab evals/prompts.jsonl -s demo:flaky --with agent=demo:better -g contains -k 3",
+        "assay ab evals/experiment.toml --smoke",
+        "assay ab evals/experiment.toml -j 4",
+    ),
+)
+@click.argument("source", type=click.Path(path_type=Path), metavar="EXPERIMENT|PROMPTS")
+@with_options(agent_options, text_agent_options)
+@click.option(
+    "--with",
+    "treatments",
+    multiple=True,
+    metavar="KIND=VALUE",
+    help="What the treatment has and the control has not: skill=DIR, instructions=FILE, mcp=FILE, "
+    "model=NAME, agent=AGENT, template=DIR or arg=ARG. May be repeated.",
+)
+@click.option(
+    "--ablate",
+    is_flag=True,
+    help="Take each --with as a treatment of its own, two to eight of them; run combinations of "
+    "them and report the effect of each. Default: all of them together are one treatment.",
+)
+@click.option(
+    "--matrix",
+    multiple=True,
+    metavar="KIND=VALUE,...",
+    help="Run an arm for each value, and for each combination if repeated, as in --matrix "
+    "agent=claude,codex; print a leaderboard. The value none leaves it out.",
+)
+@with_options(grader_options)
+@click.option(
+    "-k",
+    "--k",
+    "k",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run each prompt N times in each arm. Default: 5, or what the experiment says.",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["decided", "k"]),
+    help="decided ends the run as soon as the verdict is sure, k runs all trials. Default: decided "
+    "if there is a budget, otherwise k.",
+)
+@click.option(
+    "--smoke",
+    is_flag=True,
+    help="Only run one trial of each arm, check that the arms are what they should be, and "
+    "estimate cost and time of the rest.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Do not reuse trials of earlier runs of the same set-up."
+)
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Run until the budget is spent if the estimate passes it. Default: ask on a terminal, "
+    "otherwise refuse.",
+)
+@click.option("--name", metavar="NAME", help="Name of the experiment. Default: what is compared.")
+@click.option(
+    "-o",
+    "--output",
+    "root",
+    type=OutFolder(),
+    default="experiments",
+    metavar="DIR",
+    help="Keep each run in this folder, as NAME/DATE-ID. Default: experiments.",
+)
+@click.option(
+    "--effect",
+    type=Number(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    metavar="RATE",
+    help="Smallest difference in pass rate that --until decided must find or rule out. "
+    "Default: 0.1.",
+)
+@margin_option
+@seed_option
+@with_options(leave_out(run_options, *_IN_PLACE))
+@help_option
+@click.pass_context
+def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> None:
+    """Run an experiment and say whether a treatment helps.
+
+    EXPERIMENT is a file such as experiment.toml, which names prompts, graders and arms (see
+    docs/ab.md); assay init writes one. Without it, the prompts in the file PROMPTS are run with the
+    agent as it is (control) and with what --with names (treatment). The trials of the arms run in
+    random order, each in a private workspace. The same command continues a run that was stopped.
+
+    The exit code is 4 if an arm lacked its treatment, or if the control had it.
+    """
+    from assay.cli.experiment import HowToRun, run_experiment  # late: help does not need it
+
+    file = source if source.suffix == ".toml" else None
+    given = {name for name in values if _is_given(ctx, name)}
+    experiment = read_experiment(source) if file else _from_options(source, values)
+    digest = experiment.digest
+    if file:
+        experiment = _changed(experiment, source, values, given)
+    how = HowToRun(
+        root=root,
+        file=file,
+        base=_base(values, experiment),
+        smoke=values["smoke"],
+        fresh=values["fresh"],
+        yes=values["yes"],
+        digest=digest,
+        factors=tuple(arm_name([_treatment("--with", text)]) for text in values["treatments"])
+        if values["ablate"]
+        else (),
+        leaderboard=bool(values["matrix"]),
+    )
+    if code := run_experiment(experiment, how):
+        raise click.exceptions.Exit(code)
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _changed(
+    experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
+) -> Experiment:
+    """Let some options replace what the file says; refuse others, which belong in the file."""
+    import msgspec
+
+    for name in (*_OF_ARMS, "treatments", "ablate", "matrix"):
+        if name in given:
+            option = "--with" if name == "treatments" else _option_name(name)
+            msg = f"{option} describes an arm, which {path} does: put it there."
+            raise click.UsageError(msg)
+    changes = {key: values[name] for name, key in _OF_EXPERIMENT.items() if name in given}
+    if "concurrency" in given:
+        changes["concurrency"] = values["concurrency"]
+    changes = {key: list(v) if isinstance(v, tuple) else v for key, v in changes.items()}
+    changed = msgspec.structs.replace(experiment, **changes)
+    return check_experiment(changed, str(path)) if changes else experiment
+
+
+def _option_name(name: str) -> str:
+    short = {"schema": "-s", "agent_args": "--agent-arg", "env_names": "--env", "timeout": "-t"}
+    return short.get(name) or f"--{name.replace('_', '-')}"
+
+
+def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
+    """Put the experiment of a command line together."""
+    treatments = [_treatment("--with", text) for text in values["treatments"]]
+    axes = dict(_treatment("--matrix", text) for text in values["matrix"])
+    _check_usage(values, treatments, axes)
+    rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
+    rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
+    rest["prompts"] = str(prompts)
+    if axes:
+        lists = {kind: text.split(",") for kind, text in axes.items()}
+        experiment = with_matrix(_common(values), lists, rest)
+    elif values["ablate"]:
+        from assay.stats.factorial import two_level_design  # late: numpy
+
+        design = two_level_design(len(treatments))
+        experiment = with_factors(_common(values), treatments, design, rest)
+    else:
+        experiment = with_treatment(_common(values), treatments, rest)
+    return check_experiment(experiment, str(prompts))
+
+
+def _check_usage(
+    values: dict[str, Any], treatments: list[tuple[str, str]], axes: dict[str, str]
+) -> None:
+    msg = ""
+    if not treatments and not axes:
+        msg = (
+            "Nothing to compare. Use --with KIND=VALUE, as in --with skill=./skills/relnotes, or "
+            "give an experiment file."
+        )
+    elif axes and treatments:
+        msg = "--matrix and --with cannot be used together."
+    elif values["ablate"] and not 2 <= len(treatments) <= 8:
+        msg = f"--ablate needs two to eight --with, not {len(treatments)}."
+    elif (axes or values["ablate"]) and values["until"] == "decided":
+        msg = "--until decided compares single arms; --ablate and --matrix run all trials."
+    elif not any(values[way] for way in ("schema", "simple", "shell")) and "agent" not in axes:
+        msg = "No agent given. Use -s AGENT, --simple COMMAND or --shell COMMAND."
+    elif not values["graders"]:
+        msg = "No grader given. Use -g GRADER: without grades no arm can be better."
+    if msg:
+        raise click.UsageError(msg)
+
+
+def _treatment(option: str, text: str) -> tuple[str, str]:
+    kind, equals, value = text.partition("=")
+    if not equals or not value or kind not in TREATMENTS:
+        msg = f"{option} {text!r} is not KIND=VALUE, where KIND is one of {', '.join(TREATMENTS)}."
+        raise click.UsageError(msg)
+    return kind, value
+
+
+def _common(values: dict[str, Any]) -> Arm:
+    template, mcp = values["workspace_template"], values["mcp"]
+    return Arm(
+        agent=values["schema"],
+        simple=values["simple"],
+        shell=values["shell"],
+        model=values["model"],
+        template=str(template) if template else None,
+        mcp=str(mcp) if mcp else None,
+        agent_args=list(values["agent_args"]),
+        env=list(values["env_names"]),
+        max_turns=values["max_turns"],
+        isolate=values["isolate"] or None,
+        sandbox=values["sandbox"],
+        container=values["container"],
+        memory=str(values["memory"]) if values["memory"] else None,
+        cpus=values["cpus"],
+        timeout=values["timeout"],
+        trial_timeout=values["trial_timeout"],
+        stall=values["stall"],
+    )
+
+
+def _base(values: dict[str, Any], experiment: Experiment) -> CaptureOptions:
+    """Return the options that all arms share, as `assay trials` has them."""
+    ours = {name: values[name] for name in CaptureOptions.__struct_fields__ if name in values}
+    none: dict[str, Any] = {
+        **{"output": None, "raw_dir": None, "cwd": None, "workspace_dir": None, "benchmark": None},
+        **{"resume": False, "keep_failed": False, "append": False, "overwrite": False},
+        **{"regrade": False, "from_stdin": False, "rerun": (), "prompts": ()},
+    }
+    ours["concurrency"] = experiment.concurrency or values["concurrency"]
+    return CaptureOptions(**{**none, **ours})

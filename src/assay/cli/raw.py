@@ -1,0 +1,178 @@
+"""assay raw: what an agent printed in a trial, as it came."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from assay.cli.group import examples
+from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.parameters import (
+    InFile,
+    debug_option,
+    help_option,
+    output_option,
+    overwrite_option,
+)
+from assay.errors import InputError
+from assay.records.raw_streams import KeptStream, kept_streams
+from assay.records.rows import open_rows
+from assay.records.text import counted_noun, visible_line
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    prompt_id: str
+    file: Path | None
+    trial: int | None
+    attempt: int | None
+    turn: int | None
+    stream: str | None
+    only_list: bool
+    output: Path | None
+    overwrite: bool
+    debug: bool
+
+
+@click.command(
+    short_help="Print what the agent of a trial wrote, as it came.",
+    epilog=examples(
+        "assay raw sum results.jsonl",
+        "assay raw sum results.jsonl --turn 1 --stream out",
+        "assay raw sum results.jsonl --list",
+    ),
+)
+@click.argument("prompt_id", metavar="ID")
+@click.argument("file", type=InFile())
+@click.option(
+    "--trial",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print this trial of the prompt, from 1. Default: the only one.",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print this attempt at a trial that was retried, from 1. Default: the last.",
+)
+@click.option(
+    "--turn",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print only the streams of the process of turn N, from 1; an agent that has one process "
+    "for all turns has only turn 1. Default: all.",
+)
+@click.option(
+    "--stream",
+    metavar="NAME",
+    help="Print only the streams of this name: out, err, in (stdin), or a session file as in "
+    "files/session.jsonl. Default: all.",
+)
+@click.option(
+    "--list", "only_list", is_flag=True, help="Print only the names and sizes of the streams."
+)
+@output_option
+@overwrite_option
+@debug_option
+@help_option
+def command(**given: Any) -> None:
+    """Print the raw streams of the trial of the prompt ID in FILE, results of capture or trials.
+
+    These are stdout, stderr and stdin of every turn (1.out, 1.err, 1.in), and the session files
+    that were kept of the agent, each under a heading. If --turn and --stream leave only one, it is
+    printed without a heading, as it came.
+    """
+    options = _Options(**given)
+    refuse_same_file(options.file, options.output)
+    base = options.file.parent if options.file else Path.cwd()
+    streams = _streams(base, options)
+    chosen = [one for one in streams if _is_chosen(one, options)]
+    if not chosen:
+        names = ", ".join(visible_line(one.name) for one in streams)
+        msg = f"{options.file or 'stdin'}: the trial has no such stream; it has {names}"
+        raise InputError(msg, hint="choose others with --turn and --stream")
+    alone = len(chosen) == 1 and (options.turn is not None or options.stream is not None)
+    text = _names(chosen) if options.only_list else _blocks(chosen, headings=not alone)
+    with whole_output(options.output, overwrite=options.overwrite) as out:
+        for block in text:
+            out.write(block)
+
+
+def _names(streams: list[KeptStream]) -> Iterator[bytes]:
+    return (f"{one.size}\t{visible_line(one.name)}\n".encode() for one in streams)
+
+
+def _blocks(streams: list[KeptStream], *, headings: bool) -> Iterator[bytes]:
+    for one in streams:
+        if headings:
+            size = counted_noun(one.size, "byte")
+            yield f"==> {visible_line(one.name)} ({size}) <==\n".encode()
+        last = b"\n"
+        for block in one.blocks():
+            yield block
+            last = block
+        if headings and not last.endswith(b"\n"):
+            yield b"\n"
+
+
+def _is_chosen(stream: KeptStream, options: _Options) -> bool:
+    number, _, kind = stream.name.partition(".")
+    if options.turn is not None and (stream.is_session_file or number != str(options.turn)):
+        return False
+    return options.stream in (None, stream.name, "" if stream.is_session_file else kind)
+
+
+class _RawView(msgspec.Struct, gc=False):
+    raw: str = ""
+
+
+class _TrialView(_RawView, rename="camel", gc=False):
+    id: str = ""
+    trial_num: int = 1
+    retried: list[_RawView] = []
+    trials: list["_TrialView"] | None = None
+
+
+def _streams(base: Path, options: _Options) -> list[KeptStream]:
+    """Find the streams of the trial that was asked for."""
+    source = options.file or "stdin"
+    attempts = _attempts(_trial(options))
+    number = len(attempts) if options.attempt is None else options.attempt
+    if number > len(attempts):
+        msg = f"{source}: the trial had {counted_noun(len(attempts), 'attempt')}"
+        raise InputError(msg, hint="choose another one with --attempt")
+    name = attempts[number - 1]
+    if not name:
+        msg = f"{source}: the row names no raw streams"
+        raise InputError(msg, hint="they are kept by capture with -o FILE, or with --raw-dir DIR")
+    streams = kept_streams(base / name)
+    if not streams:
+        msg = f"{source}: the raw streams at {visible_line(name)} were removed or damaged"
+        raise InputError(msg, hint="they lie beside the file that the trial was written to first")
+    return streams
+
+
+def _attempts(trial: _TrialView) -> list[str]:
+    return [*(attempt.raw for attempt in trial.retried), trial.raw]
+
+
+def _trial(options: _Options) -> _TrialView:
+    found = None
+    with open_rows(options.file) as file:
+        for row in file.rows(msgspec.json.Decoder(_TrialView)):
+            if row.id == options.prompt_id:
+                found = row  # of repeated ones the last
+    source = options.file or "stdin"
+    if found is None:
+        msg = f"{source}: there is no row with the id {visible_line(repr(options.prompt_id))}"
+        raise InputError(msg, hint="give the id of a prompt in this file")
+    trials = [found] if found.trials is None else found.trials
+    if options.trial is None and len(trials) == 1:
+        return trials[0]
+    for trial in trials:
+        if trial.trial_num == options.trial:
+            return trial
+    msg = f"{source}: the prompt has {counted_noun(len(trials), 'trial')}"
+    raise InputError(msg, hint="choose one of them with --trial N")

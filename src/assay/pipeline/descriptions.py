@@ -1,0 +1,144 @@
+"""What an agent is asked to write about a skill: cases to begin with, and better descriptions."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from assay.errors import InputError, PluginError
+from assay.pipeline.material import SKILL_FILE, Skill
+from assay.pipeline.trigger import checked_description
+from assay.plugin import Host
+from assay.records.reports import TriggerRun
+from assay.records.skills import SHOULD_TRIGGER
+from assay.records.spec import PluginRef
+
+_MOST_CHARS = 20_000
+"""Of a SKILL.md; its beginning says what it is for."""
+_FEWEST = 2
+_OBJECT = re.compile(r"\{[^{}]*\}")
+_DESCRIPTION = re.compile(r"<description>(.*?)</description>", re.DOTALL)
+
+_CASES = """\
+A skill is a folder with instructions that a coding agent loads when its description fits the task.
+Write test cases for whether an agent loads this skill when it should, and only then.
+
+<skill>
+{text}
+</skill>
+
+Write {n} requests that should make the agent load the skill, and {n} that should not. Write them
+as real users would: concrete, with file names, half sentences, different lengths, seldom naming
+the skill. Those that should not must be near misses: the same words or files, but another task.
+Answer with one JSON object per line and nothing else:
+{{"input": "...", "shouldTrigger": true}}
+"""
+_BETTER = """\
+A skill is a folder with instructions that a coding agent loads when its description fits the task.
+The agent sees only the name and the description of each skill when it decides. Improve the
+description of this one.
+
+<skill>
+{text}
+</skill>
+
+It was tested with requests. Tried so far, best first:
+{tried}
+
+What went wrong with the best one:
+{wrong}
+
+Say what the skill does and when to use it, in the words of users; where it was loaded wrongly, say
+when not to use it. Do not copy the requests: it will be tested with others. At most 1024
+characters, no line breaks. Answer with
+<description>the new description</description>
+"""
+
+
+def suggest_cases(skill: Skill, agent: PluginRef, host: Host, n: int, timeout_s: float) -> str:
+    """Have an agent write cases; return them as JSON lines."""
+    answer = host.ask(agent, _CASES.format(text=_text(skill), n=n), timeout_s=timeout_s)
+    cases = list(_cases_in(answer))
+    for should in (True, False):
+        if sum(case[SHOULD_TRIGGER] is should for case in cases) < _FEWEST:
+            msg = f"the agent wrote no usable set of cases: {answer.strip()[:200]!r}"
+            raise PluginError(msg, hint="run the command again, or write the cases yourself")
+    lines = (
+        msgspec.json.encode({"id": f"case-{number}", **case})
+        for number, case in enumerate(cases, 1)
+    )
+    return "".join(f"{line.decode()}\n" for line in lines)
+
+
+def _cases_in(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the cases of an answer, which may stand in an array, a block of code or other text."""
+    for found in _OBJECT.finditer(answer):
+        try:
+            case = msgspec.json.decode(found[0])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        text = case.get("input", case.get("query"))
+        should = case.get(SHOULD_TRIGGER, case.get("should_trigger"))
+        if isinstance(text, str) and text.strip() and isinstance(should, bool):
+            yield {"input": text, SHOULD_TRIGGER: should}
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A description and how it did on the first half of the cases."""
+
+    description: str
+    run: TriggerRun
+    inputs: dict[str, str]
+    """What each case asks for."""
+
+    @property
+    def score(self) -> float:
+        """The mean over the cases of how often the skill did what it should."""
+        rates = [
+            case.n_fired / case.n_measured
+            if case.should_trigger
+            else 1 - case.n_fired / case.n_measured
+            for case in self.run.cases
+            if case.n_measured
+        ]
+        return sum(rates) / len(rates) if rates else 0.0
+
+
+def best_of(attempts: Sequence[Attempt]) -> Attempt:
+    """Return the attempt with the best score; of equal ones the first, which changes least."""
+    return max(attempts, key=lambda attempt: attempt.score)
+
+
+def propose_description(
+    skill: Skill, attempts: Sequence[Attempt], agent: PluginRef, host: Host, timeout_s: float
+) -> str:
+    """Have an agent write another description, from what was tried."""
+    ranked = sorted(attempts, key=lambda attempt: -attempt.score)
+    tried = "\n".join(f"- {a.score:.0%} right: {a.description}" for a in ranked)
+    wrong = "\n".join(_wrong(ranked[0])) or "- nothing"
+    asked = _BETTER.format(text=_text(skill), tried=tried, wrong=wrong)
+    answer = host.ask(agent, asked, timeout_s=timeout_s)
+    found = _DESCRIPTION.findall(answer)
+    if not found:
+        msg = f"the agent proposed no description: {answer.strip()[:200]!r}"
+        raise PluginError(msg)
+    try:
+        return checked_description(found[-1], "the agent's proposal")
+    except InputError as error:
+        raise PluginError(error.message) from error
+
+
+def _wrong(attempt: Attempt) -> Iterator[str]:
+    for case in attempt.run.cases:
+        n_wrong = case.n_measured - case.n_fired if case.should_trigger else case.n_fired
+        if not n_wrong:
+            continue
+        what = "was not loaded" if case.should_trigger else "was loaded and should not have been"
+        used = f" (loaded instead: {', '.join(case.instead)})" if case.instead else ""
+        asked = attempt.inputs.get(case.id, case.id)
+        yield f"- {what} in {n_wrong} of {case.n_measured} trials{used}: {asked}"
+
+
+def _text(skill: Skill) -> str:
+    return (skill.folder / SKILL_FILE).read_text(encoding="utf-8")[:_MOST_CHARS]

@@ -1,0 +1,476 @@
+"""An experiment: prompts, graders and the arms that are compared; read from experiment.toml."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from assay.errors import InputError
+from assay.records.files import hash_file, hash_folder, short_hash
+
+type Share = Annotated[float, Meta(ge=0, lt=1)]
+type Positive = Annotated[float, Meta(gt=0)]
+type Count = Annotated[int, Meta(ge=1)]
+
+
+class Arm(
+    msgspec.Struct, kw_only=True, frozen=True, rename="kebab", omit_defaults=True,
+    forbid_unknown_fields=True,
+):  # fmt: skip
+    """One set-up of an agent. What an arm does not name, it has from the top of the file."""
+
+    agent: str | None = None
+    """Name of an adapter (see `assay agents`), or a schema file."""
+    simple: str | None = None
+    """In place of agent: a command that prints its answer, with {} for the prompt."""
+    shell: str | None = None
+    """In place of agent: a shell command that prints its answer, with the prompt in $PROMPT."""
+    model: str | None = None
+    template: str | None = None
+    """Folder that is copied into the workspace of each trial."""
+    skills: list[str] = []
+    """Folders of skills; those of an arm are added to the common ones."""
+    instructions: str | None = None
+    """File that becomes CLAUDE.md, AGENTS.md or GEMINI.md, as the agent wants it."""
+    mcp: str | None = None
+    """File with MCP servers (the common mcpServers JSON)."""
+    agent_args: list[str] = []
+    """Extra arguments for the agent; those of an arm are added to the common ones."""
+    env: list[str] = []
+    """Names of variables that an isolated agent gets; added to the common ones."""
+    max_turns: Count | None = None
+    isolate: bool | None = None
+    sandbox: Literal["network", "no-network"] | None = None
+    container: str | None = None
+    """Image to run the agent in."""
+    memory: str | None = None
+    """As in 512M or 4G, for all processes of a trial together."""
+    cpus: Positive | None = None
+    timeout: Positive | None = None
+    """For each turn, in milliseconds."""
+    trial_timeout: Positive | None = None
+    """For all turns of a trial together, in milliseconds."""
+    stall: Positive | None = None
+    """Longest silence of the agent, in seconds."""
+
+
+class Experiment(
+    Arm, kw_only=True, frozen=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """experiment.toml: what is compared on what; keys of an arm at the top are common to all."""
+
+    name: str = ""
+    """Names the folder of its runs; by default the file or its folder does."""
+    prompts: str | None = None
+    """File of prompts, relative to this file like every path here."""
+    benchmark: str | None = None
+    """In place of prompts: an installed benchmark, as in NAME or NAME:OPTIONS."""
+    graders: list[str] = []
+    """Files and built-in graders."""
+    grader_timeout: Positive = 60.0
+    """In seconds."""
+    k: Count | None = None
+    """Trials of each prompt in each arm."""
+    until: Literal["decided", "k"] | None = None
+    """decided ends the run as soon as the verdict is sure; the default if there is a budget."""
+    budget: Annotated[float, Meta(ge=0)] | None = None
+    """In US dollars, for all arms together."""
+    effect: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """The smallest difference in pass rate that until = "decided" must find or rule out."""
+    margin: Share = 0.02
+    """Of a run with all trials: a smaller difference in pass rate counts as none."""
+    seed: Annotated[int, Meta(ge=0)] = 20_260_101
+    concurrency: Count | None = None
+    retries: Annotated[int, Meta(ge=0)] = 0
+    filter: list[str] = []
+    limit: Count | None = None
+    control: str = ""
+    """The arm that the others are compared with; by default the first."""
+    arms: dict[str, Arm]
+
+    @property
+    def common(self) -> Arm:
+        """What all arms have that do not name it themselves."""
+        return Arm(**{field: getattr(self, field) for field in Arm.__struct_fields__})
+
+    @property
+    def treatments(self) -> list[str]:
+        """The names of all arms but the control."""
+        return [name for name in self.arms if name != self.control]
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the run ends as soon as it is decided."""
+        return self.until == "decided" or (self.until is None and self.budget is not None)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of what is compared on what; how fast and for how much does not count."""
+        arms = {name: self.resolved(name) for name in sorted(self.arms)}
+        parts = (self.prompts, self.benchmark, self.graders, self.filter, self.limit)
+        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms)
+        return short_hash(msgspec.json.encode(made_of, order="deterministic"))
+
+    def resolved(self, name: str) -> Arm:
+        """Return an arm with all that is common."""
+        own, common = self.arms[name], self.common
+        # An agent of another kind replaces the common one, whichever way it is named.
+        ways = ("agent", "simple", "shell")
+        if any(getattr(own, way) for way in ways):
+            common = msgspec.structs.replace(common, agent=None, simple=None, shell=None)
+        values: dict[str, Any] = {}
+        for field in Arm.__struct_fields__:
+            mine, shared = getattr(own, field), getattr(common, field)
+            if isinstance(mine, list):
+                both = [*shared, *mine]  # of arguments, the same word may come twice
+                values[field] = both if field == "agent_args" else list(dict.fromkeys(both))
+            else:
+                values[field] = shared if mine is None else mine
+        return Arm(**values)
+
+
+_TOP = frozenset(Experiment.__struct_encode_fields__)
+_SETUP = frozenset(Arm.__struct_encode_fields__)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
+_PATHS = ("template", "instructions", "mcp")
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check experiment.toml; paths in it become relative to the current folder."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        msg = f"{path}: {why}"
+        raise InputError(msg, hint="assay init writes an experiment to start from") from error
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{path}: not TOML: {error}"
+        raise InputError(msg) from error
+    file = _File(path, text)
+    file.check_keys(content)
+    arms = {name: _arm(file, name, value) for name, value in _tables(file, content["arms"])}
+    plain = file.converted({**content, "arms": {}}, Experiment, "")
+    found = msgspec.structs.replace(
+        _beside(path, plain),
+        name=plain.name or _name_of(path),
+        arms={name: _beside(path, arm) for name, arm in arms.items()},
+        control=plain.control or next(iter(arms), ""),
+        prompts=_at(path, plain.prompts),
+        graders=[_grader_at(path, grader) for grader in plain.graders],
+    )
+    return check_experiment(found, str(path))
+
+
+class _File:
+    """The text of the file, to name the line of what is wrong."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path, self._lines = path, text.splitlines()
+
+    def check_keys(self, content: dict[str, Any]) -> None:
+        """Refuse keys that nobody reads, naming the one that was probably meant."""
+        self._check(content, _TOP, "")
+        if not content.get("arms"):
+            msg = f"{self._path}: there are no arms"
+            raise InputError(msg, hint="name at least two: [arms.control] and [arms.treatment]")
+
+    def check_arm(self, name: str, table: dict[str, Any]) -> None:
+        self._check(table, _SETUP, f"arms.{name}")
+
+    def _check(self, content: dict[str, Any], known: Iterable[str], table: str) -> None:
+        for key in content:
+            if key in known:
+                continue
+            msg = f"{self.place(table, key)}: there is no key {key!r}{_in(table)}"
+            close = get_close_matches(key, known, n=1)
+            listed = f"the keys are: {', '.join(sorted(known))}"
+            if table and key in _TOP:
+                listed = f"{key!r} is the same for all arms: put it at the top of the file"
+                close = []
+            raise InputError(msg, hint=f"did you mean {close[0]!r}?" if close else listed)
+
+    def converted[T](self, content: dict[str, Any], kind: type[T], table: str) -> T:
+        try:
+            return msgspec.convert(content, kind)
+        except msgspec.ValidationError as error:
+            what, _, where = str(error).partition(" - at `$")
+            key = re.split(r"[.\[`]", where.lstrip(".") + "`")[0]
+            msg = f"{self.place(table, key)}: {key or 'the file'}{_in(table)}: {_plain(what)}"
+            raise InputError(msg) from error
+
+    def place(self, table: str, key: str) -> str:
+        """Return file and line of a key in a table; only the file if it cannot be found."""
+        here = ""
+        names = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=")
+        for number, line in enumerate(self._lines, 1):
+            if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+                here = header[1].replace('"', "").replace("'", "").replace(" ", "")
+                if here == f"{table}.{key}" or (not table and here == key):
+                    return f"{self._path}:{number}"
+            elif here == table and names.match(line):
+                return f"{self._path}:{number}"
+        return str(self._path)
+
+
+def _in(table: str) -> str:
+    return f" in [{table}]" if table else ""
+
+
+def _plain(text: str) -> str:
+    """Say in words of TOML what msgspec says in words of JSON."""
+    text = text.replace("`", "").replace("object", "table").replace("| null", "")
+    return re.sub(r"\s+,", ",", text[:1].lower() + text[1:])
+
+
+def _tables(file: _File, arms: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not isinstance(arms, dict):
+        msg = f"{file.place('', 'arms')}: arms must be tables: [arms.control], [arms.treatment]"
+        raise InputError(msg)
+    for name, table in arms.items():
+        if not isinstance(table, dict):
+            msg = f"{file.place('arms', name)}: the arm {name!r} must be a table: [arms.{name}]"
+            raise InputError(msg)
+        yield name, table
+
+
+def _arm(file: _File, name: str, table: dict[str, Any]) -> Arm:
+    file.check_arm(name, table)
+    return file.converted(table, Arm, f"arms.{name}")
+
+
+def check_experiment(experiment: Experiment, where: str) -> Experiment:
+    """Refuse an experiment that cannot be run, whoever put it together."""
+    names = list(experiment.arms)
+    if len(names) < 2:
+        msg = f"{where}: an experiment needs two arms or more, and has {', '.join(names) or 'none'}"
+        raise InputError(msg, hint="the control may be empty: [arms.control]")
+    for name in (experiment.name, *names):
+        if not _NAME.fullmatch(name):
+            msg = f"{where}: {name!r} cannot name a file; use letters, digits, - and _"
+            raise InputError(msg)
+    if experiment.control not in names:
+        msg = f"{where}: the control {experiment.control!r} is no arm"
+        raise InputError(msg, hint=f"the arms are: {', '.join(names)}")
+    if (experiment.prompts is None) == (experiment.benchmark is None):
+        msg = f"{where}: give either prompts or benchmark"
+        raise InputError(msg, hint='as in prompts = "prompts.jsonl"')
+    if not experiment.graders and experiment.benchmark is None:
+        msg = f"{where}: there are no graders, so that no arm can be better"
+        raise InputError(msg, hint='as in graders = ["grader.py"] or graders = ["contains"]')
+    for name in names:
+        _check_arm(experiment.resolved(name), f"{where}: arm {name}")
+    return experiment
+
+
+def _check_arm(arm: Arm, where: str) -> None:
+    ways = [way for way in ("agent", "simple", "shell") if getattr(arm, way)]
+    if len(ways) != 1:
+        what = "no agent" if not ways else f"both {ways[0]} and {ways[1]}"
+        msg = f"{where} has {what}"
+        raise InputError(msg, hint='give one at the top of the file, as in agent = "claude"')
+    for skill in arm.skills:
+        if not Path(skill, "SKILL.md").is_file():
+            msg = f"{where}: {skill} is no skill: it has no SKILL.md"
+            raise InputError(msg)
+    for what, path in (("template", arm.template), ("instructions", arm.instructions)):
+        if path is not None and not (Path(path).is_dir() if what == "template" else _is_file(path)):
+            kind = "folder" if what == "template" else "file"
+            msg = f"{where}: {what}: there is no {kind} {path}"
+            raise InputError(msg)
+
+
+def _is_file(path: str) -> bool:
+    return Path(path).is_file()
+
+
+def _name_of(path: Path) -> str:
+    """Name an experiment after its file, or its folder if the file has the usual name."""
+    name = path.stem if path.stem != "experiment" else path.resolve().parent.name
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-.")[:60] or "experiment"
+
+
+def _at(file: Path, path: str | None) -> str | None:
+    return None if path is None else str(file.parent / path)
+
+
+def _beside[A: Arm](file: Path, arm: A) -> A:
+    """Return an arm whose paths begin at the folder of the file."""
+    agent = arm.agent
+    if agent is not None and (file.parent / agent).is_file():
+        agent = str(file.parent / agent)
+    return msgspec.structs.replace(
+        arm,
+        agent=agent,
+        skills=[str(file.parent / skill) for skill in arm.skills],
+        **{name: _at(file, getattr(arm, name)) for name in _PATHS},
+    )
+
+
+def _grader_at(file: Path, grader: str) -> str:
+    """Return a grader's file beside the experiment; a built-in one stays as it is."""
+    kind, colon, path = grader.partition(":")
+    if colon and kind == "serve":
+        return f"serve:{file.parent / path}"
+    return str(file.parent / grader) if (file.parent / grader).is_file() else grader
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that an arm has and the control has not, or has otherwise."""
+
+    kind: str
+    """skill, instructions, mcp, model, agent, template, or another key of an arm."""
+    value: str = ""
+    control: str = ""
+    """What the control has in its place."""
+
+    @property
+    def words(self) -> str:
+        """As people say it: skill relnotes; model opus (control: sonnet)."""
+        value = Path(self.value).name if self.kind in _FILES else self.value
+        before = Path(self.control).name if self.kind in _FILES else self.control
+        name = {"mcp": "MCP servers of", "agent-args": "agent arguments", "env": "variable"}
+        said = f"{name.get(self.kind, self.kind)} {value or 'none'}"
+        return f"{said} (control: {before})" if before else said
+
+
+_FILES = frozenset({"skill", "instructions", "mcp", "template"})
+
+
+def differences(control: Arm, arm: Arm) -> list[Difference]:
+    """Return what an arm names that the control does not: what is being compared."""
+    found = []
+    for skill in arm.skills:
+        if skill not in control.skills:
+            found.append(Difference(kind="skill", value=skill))
+    for skill in control.skills:
+        if skill not in arm.skills:
+            found.append(Difference(kind="skill", control=skill))
+    agents = [one.agent or one.simple or one.shell or "" for one in (control, arm)]
+    if agents[0] != agents[1]:
+        found.append(Difference(kind="agent", value=agents[1], control=agents[0]))
+    for field in Arm.__struct_fields__:
+        if field in ("skills", "agent", "simple", "shell"):
+            continue
+        before, after = getattr(control, field), getattr(arm, field)
+        if before != after:
+            kind = field.replace("_", "-")
+            found.append(Difference(kind=kind, value=_said(after), control=_said(before)))
+    return found
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(value)
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def hash_inputs(experiment: Experiment) -> dict[str, str]:
+    """Hash the files and folders of the user that a verdict is about, by their paths."""
+    paths = map(Path, _inputs(experiment))
+    return {str(path): hash_path(path) for path in paths}
+
+
+def hash_path(path: Path) -> str:
+    """Hash a file or a folder; nothing if it is gone."""
+    if path.is_dir():
+        return hash_folder(path)
+    return hash_file(path) if path.is_file() else ""
+
+
+def _inputs(experiment: Experiment) -> list[str]:
+    named: list[str | None] = [experiment.prompts]
+    named += [grader.removeprefix("serve:") for grader in experiment.graders]
+    for name in experiment.arms:
+        arm = experiment.resolved(name)
+        named += [arm.agent, arm.template, arm.instructions, arm.mcp, *arm.skills]
+        # A program of a command line is part of the set-up, if it is a file here.
+        named += (arm.simple or arm.shell or "").split()
+    there = [path for path in named if path and len(path) < 1000 and Path(path).exists()]
+    return list(dict.fromkeys(str(Path(path)) for path in there))
+
+
+def with_treatment(
+    common: Arm, treatments: Sequence[tuple[str, str]], rest: Mapping[str, Any]
+) -> Experiment:
+    """Put an experiment together without a file: a control, and an arm with all treatments."""
+    name = arm_name(treatments)
+    arms = {"control": Arm(), name: _arm_with(treatments)}
+    values = {"name": name, **rest}
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    return Experiment(arms=arms, control="control", **shared, **values)
+
+
+def _arm_with(treatments: Sequence[tuple[str, str]]) -> Arm:
+    arm: dict[str, Any] = {"skills": [], "agent_args": [], "env": []}
+    for kind, value in treatments:
+        field = _WITH[kind]
+        if field in arm and isinstance(arm[field], list):
+            arm[field].append(value)
+        elif field in arm:
+            msg = f"--with {kind} is given twice; an arm has one"
+            raise InputError(msg)
+        else:
+            arm[field] = value
+    return Arm(**arm)
+
+
+def with_factors(
+    common: Arm,
+    treatments: Sequence[tuple[str, str]],
+    design: Sequence[Sequence[bool]],
+    rest: Mapping[str, Any],
+) -> Experiment:
+    """Put an experiment of several treatments together: an arm for each row of a design."""
+    arms: dict[str, Arm] = {}
+    for number, row in enumerate(design):
+        chosen = [one for one, is_on in zip(treatments, row, strict=True) if is_on]
+        arms[f"arm-{number}" if chosen else "control"] = _arm_with(chosen)
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    values = {"name": "ablation", **rest}
+    return Experiment(arms=arms, control="control", **shared, **values)
+
+
+def with_matrix(
+    common: Arm, axes: Mapping[str, Sequence[str]], rest: Mapping[str, Any]
+) -> Experiment:
+    """Put a leaderboard together: an arm for each combination; the value none leaves it out."""
+    arms: dict[str, Arm] = {}
+    for values in product(*axes.values()):
+        pairs = zip(axes, values, strict=True)
+        chosen = [(kind, value) for kind, value in pairs if value != "none"]
+        name = arm_name(chosen) or "none"
+        arms[name if name not in arms else f"{name[:50]}-{len(arms)}"] = _arm_with(chosen)
+    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    named = {"name": "matrix", **rest}
+    return Experiment(arms=arms, control=next(iter(arms)), **shared, **named)
+
+
+_WITH = {
+    "skill": "skills",
+    "model": "model",
+    "mcp": "mcp",
+    "instructions": "instructions",
+    "agent": "agent",
+    "template": "template",
+    "arg": "agent_args",
+}
+TREATMENTS = tuple(_WITH)
+"""What --with may name."""
+
+
+def arm_name(treatments: Sequence[tuple[str, str]]) -> str:
+    """Name an arm after what it has: relnotes, opus, or relnotes+opus."""
+    names = []
+    for kind, value in treatments:
+        path = Path(value)
+        short = path.stem if kind in ("mcp", "instructions") else path.name
+        names.append(re.sub(r"[^A-Za-z0-9_.-]+", "-", short).strip("-.") or kind)
+    return "+".join(names)[:60]

@@ -1,0 +1,319 @@
+"""The proof of the arms: that each had its treatment, the control had not, and nothing else
+differs. It rests on what the agents themselves said when they started, and on the files that they
+were offered."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.pipeline.experiment import Arm, Difference, differences
+from assay.pipeline.material import read_skill
+from assay.records.capture import Identity, ToolCall, TrialEntry
+from assay.records.files import hash_file, hash_folder
+from assay.records.setup import ArmsProof, counted, is_another_model, setup_problems
+
+_SKILL_PATH = re.compile(r"(?:^|.*/)skills?/([^/]+)/SKILL\.md")
+_FREE = frozenset({"agent", "agent-args", "env", "template", "isolate", "sandbox", "container"})
+"""What may change anything about an agent: tools and rights that differ then need no reason."""
+_MODES = ("permissionMode", "approvalMode", "approval", "sandbox")
+
+
+class ArmFacts(msgspec.Struct, kw_only=True):
+    """What one arm was given, and what its agent said that it had."""
+
+    name: str
+    arm: Arm
+    identity: Identity
+    servers: frozenset[str] = frozenset()
+    """Names in its MCP file."""
+    n_trials: int = 0
+    models: set[str] = msgspec.field(default_factory=set)
+    versions: set[str] = msgspec.field(default_factory=set)
+    modes: set[str] = msgspec.field(default_factory=set)
+    listed: dict[str, list[frozenset[str]]] = msgspec.field(default_factory=dict)
+    """Of each trial that lists them: tools, skills and mcpServers by name."""
+    called: set[str] = msgspec.field(default_factory=set)
+    """Tools that were called."""
+    problems: dict[str, int] = msgspec.field(default_factory=dict)
+    """What the agent lacked of what it was given, and in how many trials."""
+
+    def always(self, what: str) -> frozenset[str]:
+        """Names that every trial lists."""
+        sets = self.listed.get(what)
+        return frozenset.intersection(*sets) if sets else frozenset()
+
+    def ever(self, what: str) -> frozenset[str]:
+        """Names that any trial lists."""
+        return frozenset().union(*self.listed.get(what, ()))
+
+    @property
+    def offered_skills(self) -> dict[str, str]:
+        """Hash of each skill among the files that the agent can read, by name."""
+        found = ((_SKILL_PATH.fullmatch(path), h) for path, h in self.identity.offered.items())
+        return {match[1]: value for match, value in found if match}
+
+
+def gather(
+    name: str, arm: Arm, identity: Identity, servers: Iterable[str], entries: Iterable[TrialEntry]
+) -> ArmFacts:
+    """Read the trials of an arm."""
+    facts = ArmFacts(name=name, arm=arm, identity=identity, servers=frozenset(servers))
+    plain = msgspec.to_builtins(identity)
+    for entry in entries:
+        facts.n_trials += 1
+        setup = entry.setup or {}
+        agent = entry.agent or None
+        model = setup.get("answeredBy") or (agent.model if agent else None)
+        if model:
+            facts.models.add(str(model))
+        if agent and agent.version:
+            facts.versions.add(agent.version)
+        mode = " ".join(str(setup[key]) for key in _MODES if setup.get(key))
+        if mode:
+            facts.modes.add(mode)
+        for what, names in _listed(setup):
+            facts.listed.setdefault(what, []).append(frozenset(names))
+        facts.called |= {step.name for step in entry.trajectory if isinstance(step, ToolCall)}
+        used = agent.model if agent and agent.model else None
+        for problem in setup_problems(setup, plain, used, entry.permission_denials or 0):
+            facts.problems[problem] = facts.problems.get(problem, 0) + 1
+    return facts
+
+
+def _listed(setup: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for what in ("tools", "skills", "mcpServers"):
+        listed = setup.get(what)
+        if isinstance(listed, list):
+            names = [one.get("name") if isinstance(one, dict) else one for one in listed]
+            yield what, [name for name in names if isinstance(name, str)]
+
+
+def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
+    """Compare each arm with the control; the first reason why not is the most telling."""
+    words, reasons = [], []
+    for arm in arms:
+        asked = differences(control.arm, arm.arm)
+        said = ", ".join(_with_hash(one, arm, control) for one in asked) or "nothing"
+        found = [*_treatments(asked, control, arm), *_unasked(asked, control, arm)]
+        reasons += found
+        rest = "nothing else" if not found else "and more than that, or less (see below)"
+        who = "arms differ" if len(arms) == 1 else f"{arm.name} differs from {control.name}"
+        also = _with_model(asked, control, arm)
+        words.append(f"{who} in: {said}{also}, {rest}" if asked else f"{who} in nothing")
+        if not asked:
+            reasons.append(f"{arm.name} and {control.name} are the same set-up")
+    for facts in (control, *arms):
+        reasons += _inside(facts)
+    return ArmsProof(words=words, valid=not reasons, reasons=list(dict.fromkeys(reasons)))
+
+
+def _with_hash(asked: Difference, arm: ArmFacts, control: ArmFacts) -> str:
+    """Say what differs, with the hash of the content where it is a file."""
+    path = asked.value or asked.control
+    who = arm if asked.value else control
+    known: dict[str, Callable[[], str]] = {
+        "skill": lambda: hash_folder(Path(path)),
+        "instructions": lambda: hash_file(Path(path)),
+        "template": lambda: hash_folder(Path(path)),
+        "mcp": lambda: who.identity.mcp,
+    }
+    shown = known.get(asked.kind)
+    if shown is None:
+        return asked.words
+    only = "" if asked.value else f", only in {control.name}"
+    plain = msgspec.structs.replace(asked, value=path, control="")
+    name = f"skill {read_skill(Path(path)).name}" if asked.kind == "skill" else plain.words
+    return f"{name} ({shown()}{only})"
+
+
+def _treatments(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    """Yield what is missing in the arm that should have it, or present in the other."""
+    for one in asked:
+        has, lacks = (arm, control) if one.value else (control, arm)
+        path = Path(one.value or one.control)
+        if one.kind == "skill":
+            yield from _skill(path, has, lacks)
+        elif one.kind == "instructions":
+            yield from _instructions(path, has, lacks)
+        elif one.kind == "mcp":
+            yield from _servers(arm.servers - control.servers, arm, control)
+            yield from _servers(control.servers - arm.servers, control, arm)
+        elif one.kind == "template" and control.identity.template == arm.identity.template:
+            yield f"the templates of {control.name} and {arm.name} have the same content"
+        elif one.kind == "model":
+            yield from _models(control, arm)
+
+
+def _skill(folder: Path, has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
+    name, content = read_skill(folder).name, hash_folder(folder)
+    if name not in has.offered_skills:
+        yield f"{has.name} lacks its treatment: its agent is not offered the skill {name}"
+    sets = has.listed.get("skills", [])
+    n_without = sum(name not in _short(names) for names in sets)
+    if n_without:
+        missing = counted(f"its agent does not list the skill {name}", n_without, len(sets))
+        yield f"{has.name} lacks its treatment: {missing}"
+    copies = [key for key, value in lacks.offered_skills.items() if value == content]
+    if name in lacks.offered_skills or copies:
+        where = next(
+            path
+            for path, value in lacks.identity.offered.items()
+            if value == content or path.endswith(f"/{name}/SKILL.md")
+        )
+        yield f"{lacks.name} has the treatment: its agent can read the skill {name} ({where})"
+    elif name in _short(lacks.ever("skills")):
+        yield f"{lacks.name} has the treatment: its agent lists the skill {name}"
+
+
+def _short(names: Iterable[str]) -> set[str]:
+    """Names of skills; one of a plugin is listed as plugin:skill."""
+    return {name.rpartition(":")[2] for name in names}
+
+
+def _instructions(file: Path, has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
+    content = hash_file(file)
+    if content not in has.identity.offered.values():
+        yield f"{has.name} lacks its treatment: its agent does not read {file.name}"
+    same = [path for path, value in lacks.identity.offered.items() if value == content]
+    if same:
+        yield f"{lacks.name} has the treatment: {same[0]} has the content of {file.name}"
+
+
+def _servers(names: Iterable[str], has: ArmFacts, lacks: ArmFacts) -> Iterator[str]:
+    for name in sorted(names):
+        sets = has.listed.get("mcpServers", [])
+        n_without = sum(name not in listed for listed in sets)
+        if n_without:
+            missing = counted(
+                f"its agent does not list the MCP server {name}", n_without, len(sets)
+            )
+            yield f"{has.name} lacks its treatment: {missing}"
+        tools = {tool for tool in (*lacks.ever("tools"), *lacks.called) if _is_of(tool, name)}
+        if name in lacks.ever("mcpServers"):
+            yield f"{lacks.name} has the treatment: its agent lists the MCP server {name}"
+        elif tools:
+            yield f"{lacks.name} has the treatment: its agent has the tool {min(tools)}"
+
+
+def _is_of(tool: str, server: str) -> bool:
+    """Whether a tool is one of an MCP server; agents spell it with _, __ or a dot between."""
+    plain = re.sub(r"[^a-z0-9]+", "_", tool.lower().removeprefix("mcp__").removeprefix("mcp_"))
+    return plain.startswith(re.sub(r"[^a-z0-9]+", "_", server.lower()) + "_")
+
+
+def _models(control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    for facts in (control, arm):
+        asked = facts.arm.model
+        for used in sorted(facts.models):
+            if asked and is_another_model(asked, used):
+                yield f"{facts.name} lacks its treatment: {used} answered instead of {asked}"
+    same = control.models & arm.models
+    if same and control.arm.agent == arm.arm.agent:
+        yield f"both {control.name} and {arm.name} used the model {min(same)}"
+
+
+def _unasked(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    """Yield differences that nobody asked for."""
+    kinds = {one.kind for one in asked}
+    if "agent" in kinds:
+        return
+    both = f"{control.name} and {arm.name}"
+    if control.versions and arm.versions and control.versions != arm.versions:
+        yield f"{both} used different versions of the agent: {_both(control, arm, 'versions')}"
+    elif control.identity.program != arm.identity.program:
+        yield f"{both} would start different versions of the agent"
+    # An agent that chooses a model for each task may have used others in each trial of both arms.
+    if "model" not in kinds and control.models and arm.models and not control.models & arm.models:
+        yield f"{both} used different models: {_both(control, arm, 'models')}"
+    if kinds & _FREE:
+        return
+    yield from _unasked_files(asked, control, arm)
+    if control.modes and arm.modes and control.modes != arm.modes:
+        yield f"{both} had different permissions: {_both(control, arm, 'modes')}"
+    for what, word in (("tools", "tool"), ("skills", "skill"), ("mcpServers", "MCP server")):
+        if what != "tools" or "model" not in kinds:
+            is_asked = _asked_names(asked, arm, control)
+            for has, name in _unasked_names(what, is_asked, (control, arm)):
+                yield f"only {has} has the {word} {name}, which was not asked for"
+
+
+def _with_model(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> str:
+    """Say which tools came or went with a model: Claude Code offers some to some models only."""
+    if "model" not in {one.kind for one in asked} or "agent" in {one.kind for one in asked}:
+        return ""
+    names: dict[str, list[str]] = {}
+    for has, name in _unasked_names("tools", _asked_names(asked, arm, control), (control, arm)):
+        names.setdefault(has, []).append(name)
+    found = [f"{', '.join(tools)} only in {has}" for has, tools in names.items()]
+    return f", and with it the agent's tools ({'; '.join(found)})" if found else ""
+
+
+def _both(control: ArmFacts, arm: ArmFacts, what: str) -> str:
+    return "; ".join(
+        f"{one.name} {', '.join(sorted(getattr(one, what)))}" for one in (control, arm)
+    )
+
+
+def _asked_names(asked: list[Difference], *arms: ArmFacts) -> Callable[[str, str], bool]:
+    """Return a function that says whether a name may differ between the arms."""
+    skills = {
+        read_skill(Path(one.value or one.control)).name for one in asked if one.kind == "skill"
+    }
+    servers = arms[0].servers ^ arms[1].servers
+    if any(one.kind == "mcp" for one in asked):
+        servers |= arms[0].servers | arms[1].servers  # the same name, but another server
+
+    def is_asked(what: str, name: str) -> bool:
+        if what == "tools":
+            # Some agents have a tool for skills, or for MCP resources, only where there are any.
+            by_skill = bool(skills) and "skill" in name.lower()
+            by_server = bool(servers) and "mcp" in name.lower()
+            return by_skill or by_server or any(_is_of(name, server) for server in servers)
+        return name.rpartition(":")[2] in skills if what == "skills" else name in servers
+
+    return is_asked
+
+
+def _unasked_names(
+    what: str, is_asked: Callable[[str, str], bool], arms: tuple[ArmFacts, ArmFacts]
+) -> Iterator[tuple[str, str]]:
+    """Yield an arm, and a name that each of its trials lists and no trial of the other does."""
+    if not all(arm.listed.get(what) for arm in arms):
+        return
+    for has, lacks in (arms, arms[::-1]):
+        for name in sorted(has.always(what) - lacks.ever(what)):
+            if not is_asked(what, name):
+                yield has.name, name
+
+
+def _unasked_files(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    skills = {
+        read_skill(Path(one.value or one.control)).name for one in asked if one.kind == "skill"
+    }
+    contents = {
+        hash_file(Path(path))
+        for one in asked
+        if one.kind == "instructions"
+        for path in (one.value, one.control)
+        if path
+    }
+    old, new = control.identity.offered, arm.identity.offered
+    for path in sorted({*old, *new}):
+        if old.get(path) == new.get(path):
+            continue
+        match = _SKILL_PATH.fullmatch(path)
+        if (match and match[1] in skills) or {old.get(path), new.get(path)} & contents:
+            continue
+        yield f"{control.name} and {arm.name} differ in {path}, which was not asked for"
+
+
+def _inside(facts: ArmFacts) -> Iterator[str]:
+    """Yield what is wrong within one arm: lacking set-up, or an agent that changed on the way."""
+    for problem, n in facts.problems.items():
+        yield f"{facts.name}: {counted(problem, n, facts.n_trials)}"
+    if len(facts.versions) > 1:
+        seen = ", ".join(sorted(facts.versions))
+        yield f"{facts.name}: the agent changed during the run, versions {seen}"

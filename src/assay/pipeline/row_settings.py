@@ -1,0 +1,284 @@
+"""What a prompt's own row asks for: graders, expectations, files, a template, a set-up."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay import plugins
+from assay.errors import InputError
+from assay.pipeline.identity import identity_in, identity_with
+from assay.pipeline.prompts import Setting
+from assay.plugin import PromptRow
+from assay.records.rows import UNREADABLE, Place, decode_line, explain, read_lines
+from assay.records.spec import Expect, PluginRef, Prompt, Surroundings, Texts
+from assay.run.workspace import frozen_template, private_root
+
+PURE = frozenset({"exact", "contains", "regex", "numeric", "tools", "skill", "file"})
+"""Built-in graders that start no program and read no file but those of the workspace."""
+ANSWER_ONLY = ("contains", "regex")
+"""Expectations that an answer alone can meet, without an agent that did something."""
+
+
+def prompt_folder(benchmark: PluginRef) -> Path:
+    """Return the folder from which the paths in the rows of a benchmark are meant."""
+    path = benchmark.options.get("path") if benchmark.name == "prompts" else None
+    return Path(path).resolve().parent if path else Path.cwd()
+
+
+def own_graders(
+    prompt: Prompt, folder: Path, timeout_s: float, only: Iterable[str] = ()
+) -> tuple[PluginRef, ...]:
+    """Return the graders of a prompt's row, each checked; only: these expectations and no others.
+
+    The error names the field.
+    """
+    found: list[PluginRef] = []
+    for number, text in enumerate(prompt.graders):
+        with _prefixed(f'"graders[{number}]"'):
+            found.append(plugins.grader_ref(text, timeout_s, folder))
+    for name, grader, options in expectations(prompt.expect):
+        if not only or name in only:
+            with _prefixed(f'"expect.{name}"'):
+                found.append(plugins.checked_grader(grader, options, timeout_s, folder))
+    return tuple(found)
+
+
+@contextmanager
+def _prefixed(where: str) -> Iterator[None]:
+    """Put a place or a field before the message of an error."""
+    try:
+        yield
+    except InputError as error:
+        msg = f"{where}: {error.message}"
+        raise InputError(msg, hint=error.hint) from error
+
+
+def expectations(expect: Expect | None) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the field, the grader and its options for each thing that a prompt expects."""
+    if expect is None:
+        return
+    if expect.contains:
+        yield "contains", "contains", {"text": _list(expect.contains)}
+    for pattern in _list(expect.regex):
+        yield "regex", "regex", {"pattern": pattern}
+    if expect.tool:
+        yield "tool", "tools", {"used": _list(expect.tool)}
+    if expect.no_tool:
+        yield "no_tool", "tools", {"not_used": _list(expect.no_tool)}
+    if expect.file:
+        texts = expect.file if isinstance(expect.file, dict) else {}
+        yield "file", "file", {"contains": texts} if texts else {"exists": _list(expect.file)}
+    if expect.command:
+        yield "command", "command", {"run": expect.command}
+    if expect.skill:
+        yield "skill", "skill", {"used": _list(expect.skill)}
+    if expect.no_skill:
+        yield "no_skill", "skill", {"not_used": _list(expect.no_skill)}
+
+
+def _list(value: Texts | Any | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
+
+
+class RowSettings:
+    """The setting of each trial: the shared one, changed as the prompt's row asks.
+
+    All that rows name is read here, before the first agent starts.
+    """
+
+    def __init__(
+        self,
+        shared: Setting,
+        graders: Sequence[PluginRef],
+        timeout_s: float,
+        findable: Callable[[PluginRef, Surroundings], PluginRef],
+    ) -> None:
+        """graders are those of the run; findable makes files of an agent's command absolute."""
+        self._shared = shared
+        self._graders = graders
+        self._timeout_s = timeout_s
+        self._findable = findable
+        self._folder = prompt_folder(shared.benchmark)
+        self._made: dict[str, Setting] = {}
+        self._templates: dict[Path, str] = {}
+        """Each template that rows name, and where it is copied to."""
+        self.graders: list[PluginRef] = []
+        """All graders that rows name."""
+        self.n_private = 0
+        """How many prompts have workspaces of their own only because of what their rows ask."""
+
+    def take(self, rows: Iterable[PromptRow], *, graded: bool) -> None:
+        """Read what the rows ask for; their graders only if trials are graded."""
+        for prompt, _ in rows:
+            if not (prompt.graders or prompt.expect or prompt.needs_workspace):
+                continue
+            with _placed(self._shared.benchmark, prompt.id):
+                self._made[prompt.id] = self._setting(prompt, graded=graded)
+
+    def of(self, prompt: Prompt) -> Setting:
+        """Return the setting of a prompt's trials."""
+        return self._made.get(prompt.id, self._shared)
+
+    @contextmanager
+    def templates(self) -> Iterator[None]:
+        """Keep copies of the templates, from which workspaces are made."""
+        with ExitStack() as stack:
+            for source, copy in self._templates.items():
+                stack.enter_context(frozen_template(str(source), copy))
+            yield
+
+    def _setting(self, prompt: Prompt, *, graded: bool) -> Setting:
+        shared = self._shared
+        own = own_graders(prompt, self._folder, self._timeout_s) if graded else ()
+        self.graders += own
+        around, template = self._surroundings(prompt)
+        wanted = any(getattr(plugins.grader(ref), "wants_snapshot", False) for ref in own)
+        around = msgspec.structs.replace(around, snapshot=around.snapshot or wanted)
+        identity = shared.identity
+        if identity is not None:
+            identity = identity_with(identity, [*self._graders, *own])
+            if around.workspace_dir != shared.surroundings.workspace_dir or template:
+                identity = identity_in(identity, shared.agent, around, template)
+        return msgspec.structs.replace(
+            shared,
+            agent=self._findable(shared.agent, around),
+            surroundings=around,
+            identity=identity,
+            graders=own,
+        )
+
+    def _surroundings(self, prompt: Prompt) -> tuple[Surroundings, Path | None]:
+        """Return where the trials run, and the template of the row."""
+        around = self._shared.surroundings
+        if not prompt.needs_workspace:
+            return around, None
+        if around.workspace_dir is None:
+            self.n_private += 1
+            folder = private_root() / self._shared.run_token
+            around = msgspec.structs.replace(around, workspace_dir=str(folder))
+        if prompt.workspace is None:
+            return around, None
+        template = self._folder / prompt.workspace
+        if not template.is_dir():
+            msg = f'"workspace": {template} is not a folder'
+            raise InputError(msg, hint="it is found from the folder of the prompt file")
+        return msgspec.structs.replace(
+            around, workspace_template=self._copy_of(template.resolve())
+        ), template
+
+    def _copy_of(self, template: Path) -> str:
+        name = f"template-{self._shared.run_token}-{len(self._templates) + 1}"
+        return self._templates.setdefault(template, str(private_root() / name))
+
+
+@contextmanager
+def _placed(benchmark: PluginRef, prompt_id: str) -> Iterator[None]:
+    """Put the place of a prompt before the message of an error."""
+    try:
+        yield
+    except InputError as error:
+        msg = f"{_place(benchmark, prompt_id)}: {error.message}"
+        raise InputError(msg, hint=error.hint) from error
+
+
+def _place(benchmark: PluginRef, prompt_id: str) -> str:
+    """Name the line of a prompt; its file is read again, because this is the way of an error."""
+    path = benchmark.options.get("path") if benchmark.name == "prompts" else None
+    for place, line in read_lines(Path(path)) if path else ():
+        try:
+            if msgspec.json.decode(line).get("id") == prompt_id:
+                return place
+        except (*UNREADABLE, AttributeError):
+            continue
+    return f'prompt "{prompt_id}"'
+
+
+class RowGraders:
+    """The graders that the rows of results bring along.
+
+    What a row itself names is used only if it starts no program: results may be other people's.
+    Everything else is taken from the prompts that the operator names.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._of_prompt: dict[Any, tuple[PluginRef, ...]] | None = None
+        self._of_row: dict[tuple[bytes, bytes], tuple[PluginRef, ...]] = {}
+
+    def take(
+        self, benchmark: PluginRef, prompts: Iterable[Prompt], only: Iterable[str] = ()
+    ) -> None:
+        """Take the graders of these prompts, in place of what rows name; see own_graders."""
+        folder = prompt_folder(benchmark)
+        self._of_prompt = {}
+        for prompt in prompts:
+            with _placed(benchmark, prompt.id):
+                self._of_prompt[prompt.id] = own_graders(prompt, folder, self._timeout_s, only)
+
+    @property
+    def to_prepare(self) -> list[PluginRef]:
+        """The graders that may be asked, as far as they are known; one of each kind at least."""
+        if self._of_prompt is None:
+            return [PluginRef(name="regex", options={"pattern": "."})]
+        return [ref for refs in self._of_prompt.values() for ref in refs]
+
+    def of(self, place: Place, line: bytes) -> tuple[PluginRef, ...]:
+        """Return the graders of one row."""
+        if self._of_prompt is not None:
+            return self._of_prompt.get(decode_line(_VIEW, place, line).id, ())
+        if not _may_name_graders(line):
+            return ()
+        row = decode_line(_VIEW, place, line)
+        key = bytes(row.graders), bytes(row.expect)
+        if key not in self._of_row:
+            self._of_row[key] = self._read(place, row)
+        return self._of_row[key]
+
+    def _read(self, place: Place, row: "_View") -> tuple[PluginRef, ...]:
+        fields: dict[str, Any] = {"graders": row.graders or [], "expect": row.expect or None}
+        try:
+            prompt = msgspec.json.decode(
+                msgspec.json.encode({"id": "row", "input": "", **fields}), type=Prompt
+            )
+        except UNREADABLE as error:
+            msg = f"{place}: {explain(error)}"
+            raise InputError(msg) from error
+        named = [f"graders[{n}]" for n, text in enumerate(prompt.graders) if not _is_pure(text)]
+        if prompt.expect is not None and prompt.expect.command:
+            named.append("expect.command")
+        if named:
+            msg = f'{place}: "{named[0]}" names a program, and that is not started for a row alone'
+            raise InputError(msg, hint="name the prompts that these rows were made from: --prompts")
+        with _prefixed(place):
+            return own_graders(prompt, Path.cwd(), self._timeout_s)
+
+
+class _View(msgspec.Struct, gc=False):
+    id: Any = None
+    graders: msgspec.Raw = msgspec.Raw()
+    expect: msgspec.Raw = msgspec.Raw()
+
+
+_VIEW = msgspec.json.Decoder(_View)
+_LIST = re.compile(rb"\s*:\s*\[")
+
+
+def _may_name_graders(line: bytes) -> bool:
+    """Whether a row may have own graders; most have not, and decoding it twice takes long."""
+    if b'"expect"' in line:
+        return True
+    name = b'"graders"'  # it stands in the identity of a row as well, as an object
+    at = line.find(name)
+    while at >= 0:
+        if _LIST.match(line, at + len(name)):
+            return True
+        at = line.find(name, at + len(name))
+    return False
+
+
+def _is_pure(text: str) -> bool:
+    return text.partition(":")[0] in PURE

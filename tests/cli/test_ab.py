@@ -1,0 +1,496 @@
+"""assay ab: an agent that really reads its folder, with and without a treatment."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+AGENT = f"claude:{LIKE}"
+SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nMagic word: plum\n"
+
+
+class Project:
+    """A user's folder: prompts, a skill, and what `assay ab` makes there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write_prompts(8)
+        self.write("skills/relnotes/SKILL.md", SKILL)
+        self.home = folder / "home"
+        self.home.mkdir()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def write_prompts(self, n: int, hint: str = "plum") -> None:
+        rows = [{"id": f"p{i}", "input": f"What is {i}?", "hint": hint} for i in range(n)]
+        self.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+    def experiment(self, arms: str, top: str = "", k: int = 2) -> Path:
+        text = f'prompts = "prompts.jsonl"\ngraders = ["contains"]\nagent = "{AGENT}"\nk = {k}\n'
+        return self.write("experiment.toml", f'name = "mine"\n{text}{top}\n{arms}')
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "LIKE_LOG": str(self.folder / "started.txt")}
+
+    @property
+    def runs(self) -> list[Path]:
+        return sorted((self.folder / "experiments").glob("*/*"))
+
+    @property
+    def run(self) -> Path:
+        assert len(self.runs) == 1, self.runs
+        return self.runs[0]
+
+    def verdict(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.run / "verdict.json").read_text())
+        return found
+
+    def rows(self, arm: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.run / f"{arm}.jsonl").read_text().splitlines()]
+
+    @property
+    def started(self) -> list[str]:
+        """The folders in which agents were started, in order."""
+        path = self.folder / "started.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+SKILL_ARMS = '[arms.control]\n[arms.relnotes]\nskills = ["skills/relnotes"]\n'
+type Ab = Callable[..., Any]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def ab(assay: Callable[..., Any], project: Project) -> Ab:
+    def run(*args: Any, env: dict[str, str] | None = None) -> Any:
+        return assay("ab", *args, env={**project.env, **(env or {})})
+
+    return run
+
+
+def test_a_skill_that_helps(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment(SKILL_ARMS))
+    assert done.code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("arms differ in: skill relnotes (")
+    assert lines[0].endswith("), nothing else")
+    assert lines[1].startswith("relnotes helps: +1.00 (")
+    assert "in 32 of 32 planned trials, $" in lines[1]
+    assert lines[2] == f"Report: {project.run.relative_to(project.folder)}/report.html"
+    assert lines[3].startswith("Look first at prompt p")
+    assert "relnotes against control: skill relnotes" in done.stderr
+    verdict = project.verdict()
+    assert verdict["valid"] is True
+    assert verdict["verdicts"] == {"relnotes": "better"}
+    assert verdict["sentences"] == [lines[1]]
+    assert [row["k"] for row in project.rows("control")] == [2] * 8
+    made = {path.name for path in project.run.iterdir()}
+    assert made >= {"resolved.json", "verdict.json", "verdict.md", "report.html"}
+    assert made >= {"control.jsonl", "control.raw", "relnotes.jsonl", "relnotes.raw"}
+    assert not [name for name in made if name.endswith(".partial")]
+    # Above the verdict, everywhere.
+    short = (project.run / "verdict.md").read_text()
+    assert short.index("arms differ in: skill relnotes") < short.index("relnotes is better")
+
+
+def test_the_arms_are_interleaved_in_private_folders(ab: Ab, project: Project) -> None:
+    ab(project.experiment(SKILL_ARMS))
+    started = [Path(folder) for folder in project.started]
+    assert len({*started}) == 32
+    private = project.home / ".cache" / "assay" / "workspaces"
+    assert all(folder.parent.parent == private for folder in started)
+    blocks = list(zip(started[::2], started[1::2], strict=True))
+    for one, other in blocks:  # the same prompt and trial in both arms
+        assert one.name == other.name
+        assert one.parent != other.parent
+    assert len({one.parent for one, _ in blocks}) == 2, "one arm always came first"
+    assert {one.name.rpartition("-")[2] for one, _ in blocks[:8]} == {"1"}
+    # Nothing in the path tells an agent which arm it is in.
+    paths = [str(folder.relative_to(private)) for folder in started]
+    assert not [path for path in paths if "relnotes" in path or "control" in path]
+
+
+def test_without_a_file(ab: Ab, project: Project) -> None:
+    args = ("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "2")
+    done = ab(*args, "--with", "skill=skills/relnotes")
+    assert done.code == 0, done.stderr
+    assert "relnotes helps: +1.00" in done.stdout
+    assert project.run.parent.name == "relnotes"
+
+
+@pytest.mark.parametrize(
+    ("option", "hint", "arm"),
+    [
+        ("instructions=v2.md", "peach", "v2"),
+        ("mcp=servers.json", "adder", "servers"),
+        ("model=claude-opus-4-1", "opus", "claude-opus-4-1"),
+        ("template=folder", "lemon", "folder"),
+    ],
+)
+def test_other_treatments(ab: Ab, project: Project, option: str, hint: str, arm: str) -> None:
+    project.write_prompts(8, hint)
+    project.write("v2.md", "Magic word: peach")
+    project.write("folder/CLAUDE.md", "Magic word: lemon")
+    project.write("servers.json", json.dumps({"mcpServers": {"adder": {"command": "true"}}}))
+    done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", "--with", option)
+    assert done.code == 0, done.stdout
+    assert f"{arm} helps: +1.00" in done.stdout
+    assert ", nothing else" in done.stdout
+
+
+def test_a_control_that_has_the_skill_makes_the_verdict_invalid(ab: Ab, project: Project) -> None:
+    project.write("home/.claude/skills/relnotes/SKILL.md", SKILL)
+    done = ab(project.experiment(SKILL_ARMS))
+    assert done.code == 4
+    assert "INVALID" in done.stdout
+    assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
+    assert "~/.claude/skills/relnotes/SKILL.md" in done.stdout
+    assert len(project.started) == 2, "money was spent after the smoke trials"
+    verdict = project.verdict()
+    assert (verdict["valid"], verdict["verdicts"]) == (False, {"relnotes": "invalid"})
+    assert "INVALID (control has the treatment" in (project.run / "verdict.md").read_text()
+
+
+def test_a_copy_under_another_name_is_found_by_its_content(ab: Ab, project: Project) -> None:
+    project.write("home/.claude/skills/notes/SKILL.md", SKILL)
+    done = ab(project.experiment(SKILL_ARMS))
+    assert done.code == 4
+    assert "control has the treatment" in done.stdout
+
+
+def test_an_arm_that_lacks_its_skill_is_invalid(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment(SKILL_ARMS), env={"LIKE_BLIND": "1"})
+    assert done.code == 4
+    assert "relnotes lacks its treatment: its agent does not list the skill relnotes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "place", "words"),
+    [
+        ("instructions", "Magic word: peach", "CLAUDE.md", "control has the treatment: CLAUDE.md"),
+        ("skills", SKILL, ".claude/skills/relnotes/SKILL.md", "can read the skill relnotes"),
+    ],
+)
+def test_a_template_that_brings_the_treatment_is_found(
+    ab: Ab, project: Project, kind: str, content: str, place: str, words: str
+) -> None:
+    project.write(f"folder/{place}", content)
+    project.write("v2.md", content)
+    value = '"v2.md"' if kind == "instructions" else '["skills/relnotes"]'
+    arms = f"[arms.control]\n[arms.changed]\n{kind} = {value}\n"
+    done = ab(project.experiment(arms, 'template = "folder"'))
+    assert done.code == 4
+    assert words in done.stdout
+
+
+def test_both_arms_with_the_same_model_are_invalid(ab: Ab, project: Project) -> None:
+    arms = '[arms.control]\n[arms.sonnet]\nmodel = "claude-sonnet-4-5"\n'
+    done = ab(project.experiment(arms))
+    assert done.code == 4
+    assert "both control and sonnet used the model claude-sonnet-4-5" in done.stdout
+
+
+def test_arms_without_a_difference_are_invalid(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment("[arms.control]\n[arms.same]\n"))
+    assert done.code == 4
+    assert "same and control are the same set-up" in done.stdout
+
+
+def test_an_agent_that_is_not_logged_in_is_found_before_the_rest(ab: Ab, project: Project) -> None:
+    done = ab(project.experiment(SKILL_ARMS), env={"LIKE_LOGGED_OUT": "1"})
+    assert done.code == 1
+    assert "arm control: auth: " in done.stderr
+    assert "log in, or set ANTHROPIC_API_KEY" in done.stderr
+
+
+def test_smoke_runs_one_trial_of_each_arm_and_they_count(ab: Ab, project: Project) -> None:
+    file = project.experiment(SKILL_ARMS)
+    done = ab(file, "--smoke")
+    assert done.code == 0, done.stderr
+    assert "The smoke trials went well." in done.stdout
+    assert "Estimate for 30 more trials: about $" in done.stderr
+    assert len(project.started) == 2
+    assert not (project.run / "verdict.json").exists()
+    assert ab(file).code == 0
+    assert len(project.started) == 32
+    assert len({*project.started}) == 32
+
+
+def test_the_same_command_again_runs_nothing(ab: Ab, project: Project) -> None:
+    file = project.experiment(SKILL_ARMS)
+    first, again = ab(file), ab(file)
+    assert again.code == 0
+    assert again.stdout.splitlines()[0] == first.stdout.splitlines()[0]
+    assert len(project.started) == 32
+    assert ab(file, "--fresh").code == 0
+    assert len(project.runs) == 2
+    assert len(project.started) == 64
+
+
+def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -> None:
+    file = project.experiment(SKILL_ARMS)
+    ab(file)
+    project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
+    done = ab(file)
+    assert done.code == 0, done.stderr
+    first = project.runs[0].relative_to(project.folder / "experiments")
+    other = project.runs[1].relative_to(project.folder / "experiments")
+    assert f"16 trials reused from {first}" in done.stdout.replace(str(other), str(first))
+    assert "in 32 of 32 planned trials (16 reused)" in done.stdout
+    assert len(project.started) == 48
+
+
+def test_more_trials_reuse_those_that_are_there(ab: Ab, project: Project) -> None:
+    ab(project.experiment(SKILL_ARMS))
+    done = ab(project.experiment(SKILL_ARMS, k=3))
+    assert "in 48 of 48 planned trials (32 reused)" in done.stdout, done.stderr
+    assert len(project.started) == 48
+
+
+def test_kill_9_and_the_same_command_goes_on(
+    ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
+) -> None:
+    file = project.experiment(SKILL_ARMS, k=3)
+    env = {**project.env, "LIKE_S": "0.05"}
+    process = start("ab", file, "-j", "2", env=env)
+    assert eventually(lambda: len(project.started) > 15)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.3)
+    before = len(project.started)
+    assert before < 48
+    assert len(kept(project)) >= before - 2 - 2, "finished trials were lost"
+    done = ab(file, "-j", "2")
+    assert done.code == 0, done.stderr
+    assert "in 48 of 48 planned trials" in done.stdout
+    # Only what was running when it was killed was started a second time.
+    assert 48 <= len(project.started) <= 48 + 2 + 2
+    numbers = [
+        (arm, row["id"], trial["trialNum"])
+        for arm in ("control", "relnotes")
+        for row in project.rows(arm)
+        for trial in row["trials"]
+    ]
+    assert len(numbers) == len({*numbers}) == 48
+
+
+def kept(project: Project) -> list[tuple[str, str, int]]:
+    """Every finished trial on disk, in rows or in the journal beside them."""
+    found = set()
+    for path in project.run.glob("*.jsonl*"):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            for trial in row.get("trials") or [row["entry"]]:
+                found.add((path.name.partition(".")[0], row["id"], trial["trialNum"]))
+    return sorted(found)
+
+
+def test_ctrl_c_says_how_to_go_on(
+    project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
+) -> None:
+    file = project.experiment(SKILL_ARMS)
+    process = start("ab", file, env={**project.env, "LIKE_S": "0.2"})
+    assert eventually(lambda: len(project.started) > 3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "run the same command again to go on" in stderr
+
+
+def test_an_estimate_beyond_the_budget_is_refused(ab: Ab, project: Project) -> None:
+    file = project.experiment(SKILL_ARMS, "budget = 0.1")
+    done = ab(file, env={"LIKE_TOKENS": "1000"})
+    assert done.code == 1
+    assert "the estimate of $0.45 passes the $0.0700 left in the budget" in done.stderr
+    assert len(project.started) == 2
+
+
+def test_a_budget_ends_the_run_and_a_higher_one_goes_on(ab: Ab, project: Project) -> None:
+    env = {"LIKE_TOKENS": "1000"}
+    done = ab(project.experiment(SKILL_ARMS, "budget = 0.1"), "--yes", env=env)
+    assert done.code == 0, done.stderr
+    n_first = len(project.started)
+    assert n_first * 0.015 <= 0.1 + 0.015
+    assert f"in {n_first} of 32 planned trials, $" in done.stdout
+    assert "The same command with a higher budget runs the rest." in done.stderr
+    again = ab(project.experiment(SKILL_ARMS, 'budget = 1.0\nuntil = "k"'), env=env)
+    assert "in 32 of 32 planned trials, $0.48" in again.stdout, again.stderr
+    assert len(project.started) == 32
+
+
+def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Project) -> None:
+    project.write("v2.md", "Magic word: peach")
+    arms = SKILL_ARMS + '[arms.peach]\ninstructions = "v2.md"\n'
+    done = ab(project.experiment(arms))
+    assert done.code == 0, done.stdout
+    assert "relnotes differs from control in: skill relnotes (" in done.stdout
+    assert "peach differs from control in: instructions v2.md (" in done.stdout
+    assert "relnotes helps: +1.00" in done.stdout
+    assert project.verdict()["verdicts"]["relnotes"] == "better"
+    assert project.verdict()["verdicts"]["peach"] != "better"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("none.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "-g", "contains"), 1,
+         "none.jsonl"),
+        (("none.toml",), 1, "none.toml: No such file"),
+        (("prompts.jsonl", "-s", AGENT, "-g", "contains"), 2, "Nothing to compare"),
+        (("prompts.jsonl", "--with", "model=a", "-g", "contains"), 2, "No agent given"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "model=a"), 2, "No grader given"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "modell=a", "-g", "contains"), 2, "KIND"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "skill=none", "-g", "contains"), 1,
+         "none is no skill"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "--with", "model=b", "-g", "contains"),
+         1, "--with model is given twice"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "-g", "contains", "--ablate"), 2,
+         "--ablate needs two to eight --with, not 1"),
+        (("prompts.jsonl", "-g", "contains", "--matrix", "model=a,b"), 2, "No agent given"),
+        (("prompts.jsonl", "-s", AGENT, "-g", "contains", "--matrix", "model=a"), 1,
+         "needs two arms or more"),
+        (("prompts.jsonl", "-g", "contains", "--matrix", "agent=a,b", "--with", "model=a"), 2,
+         "cannot be used together"),
+        (("experiment.toml", "-s", "codex"), 2, "-s describes an arm, which experiment.toml does"),
+        (("experiment.toml", "--with", "model=a"), 2, "--with describes an arm"),
+        (("experiment.toml", "--filter", "none"), 1, "no prompts that match the filter"),
+        ((), 2, "Missing argument"),
+    ],
+)  # fmt: skip
+def test_wrong_use(ab: Ab, project: Project, args: tuple[str, ...], code: int, words: str) -> None:
+    project.experiment(SKILL_ARMS)
+    done = ab(*args)
+    assert done.code == code, done.stderr
+    assert words in done.stderr
+    assert project.started == []
+    assert project.runs == []
+
+
+class TestStatus:
+    def test_nothing_yet(self, ab: Ab, project: Project) -> None:
+        done = ab("status")
+        assert (done.code, done.stdout) == (0, "There are no experiments in experiments.\n")
+        assert ab("status", "--check").code == 4
+        assert ab("status", "none").code == 1
+
+    def test_up_to_date_then_stale_then_again_up_to_date(self, ab: Ab, project: Project) -> None:
+        file = project.experiment(SKILL_ARMS)
+        file = Path("experiment.toml")
+        ab(file)
+        done = ab("status", "--check")
+        assert done.code == 0
+        assert done.stdout.startswith("mine: up to date: relnotes helps")
+        for name, text in (
+            ("skills/relnotes/more.txt", "more"),
+            ("prompts.jsonl", '{"id": "q", "input": "?", "hint": "plum"}\n'),
+            ("experiment.toml", (project.folder / file).read_text().replace("k = 2", "k = 3")),
+        ):
+            path = project.folder / name
+            before = path.read_text() if path.exists() else None
+            path.write_text(text)
+            done = ab("status", "--check")
+            assert done.code == 3, name
+            assert "mine: stale: " in done.stdout
+            assert name.partition("/more")[0] in done.stdout
+            assert ab("status").code == 0
+            path.unlink() if before is None else path.write_text(before)
+            assert ab("status", "--check").code == 0
+        assert len(project.started) == 32
+
+    def test_an_invalid_verdict_is_no_verdict(self, ab: Ab, project: Project) -> None:
+        ab(project.experiment("[arms.control]\n[arms.same]\n"))
+        done = ab("status", "--check", "--json")
+        assert done.code == 4
+        assert json.loads(done.stdout)[0]["status"] == "invalid"
+
+
+class TestUntilDecided:
+    def test_a_clear_case_ends_early_and_the_same_command_repeats_it(
+        self, ab: Ab, project: Project
+    ) -> None:
+        project.write_prompts(20)
+        file = project.experiment(SKILL_ARMS, 'until = "decided"', k=3)
+        done = ab(file)
+        assert done.code == 0, done.stderr
+        n = len(project.started)
+        assert 20 <= n < 60
+        assert "relnotes helps: +1.00 (" in done.stdout
+        assert f"in {n} of 120 planned trials" in done.stdout
+        assert project.verdict()["decisions"]["relnotes"]["outcome"] == "better"
+        assert "relnotes is better than control" in (project.run / "verdict.md").read_text()
+        again = ab(file)
+        first, second = (re.sub(r"\d+ seconds", "", text) for text in (done.stdout, again.stdout))
+        assert first == second
+        assert len(project.started) == n
+
+    def test_it_is_the_default_if_there_is_a_budget(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20)
+        file = project.experiment(SKILL_ARMS, "budget = 1.0", k=3)
+        done = ab(file)
+        assert done.code == 0, done.stderr
+        assert len(project.started) < 60
+        assert ab(file, "--until", "k").code == 0
+        assert len(project.started) == 120
+
+    def test_no_difference_is_not_called_one(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20, hint="nobody knows")
+        file = project.experiment(SKILL_ARMS, 'until = "decided"\neffect = 0.4', k=2)
+        done = ab(file)
+        assert "relnotes makes no difference of 0.4 or more: +0.00 (" in done.stdout, done.stdout
+        assert len(project.started) < 80
+
+    def test_few_prompts_run_all_trials(self, ab: Ab, project: Project) -> None:
+        done = ab(project.experiment(SKILL_ARMS, 'until = "decided"', k=1))
+        assert "8 prompts: fewer than 10 decide nothing early" in done.stderr
+        assert len(project.started) == 16
+
+    def test_two_treatments_go_on_until_both_are_decided(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(20)
+        project.write("v2.md", "Nothing.")
+        arms = SKILL_ARMS + '[arms.v2]\ninstructions = "v2.md"\n'
+        done = ab(project.experiment(arms, 'until = "decided"\neffect = 0.4', k=3))
+        assert done.code == 0, done.stderr
+        assert project.verdict()["verdicts"] == {"relnotes": "better", "v2": "same"}
+        assert len(project.started) < 180
+
+
+def test_ablation_gives_the_effect_of_each_treatment(ab: Ab, project: Project) -> None:
+    project.write("v2.md", "Be brief.")
+    words = ("--with", "skill=skills/relnotes", "--with", "instructions=v2.md", "--ablate")
+    done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", *words)
+    assert done.code == 0, done.stderr
+    assert "Main effects on the pass rate, from 4 combinations:" in done.stdout
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    relnotes, v2 = (next(line for line in lines if line.startswith(n)) for n in ("reln", "v2"))
+    assert relnotes.startswith("relnotes: +1.00 (")
+    assert v2.startswith("v2: +0.00 (")
+    assert len(project.started) == 4 * 8
+    assert project.verdict()["sentences"][1:3] == [f"  {relnotes}", f"  {v2}"]
+
+
+def test_a_matrix_is_a_leaderboard(ab: Ab, project: Project) -> None:
+    axes = ("--matrix", "model=claude-sonnet-4-5,claude-opus-4-1")
+    axes += ("--matrix", "skill=none,skills/relnotes")
+    done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", *axes)
+    assert done.code == 0, done.stdout + done.stderr
+    ranked = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert {line.split()[1] for line in ranked[:2]} == {
+        "claude-sonnet-4-5+relnotes:", "claude-opus-4-1+relnotes:"
+    }  # fmt: skip
+    assert [line.split()[2] for line in ranked] == ["100%", "100%", "0%", "0%"]

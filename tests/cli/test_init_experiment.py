@@ -1,0 +1,90 @@
+"""assay init finds what a project has for agents, and writes an experiment that runs."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAD = "---\nname: {}\ndescription: Write release notes.\n---\n"
+FAKES = ("claude", "codex")
+
+
+@pytest.fixture
+def init(assay: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run init where only some agents are installed; return the experiment that it wrote."""
+
+    def run(*agents: str) -> dict[str, Any]:
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        for name in agents:
+            (programs / name).write_text("#!/bin/sh\n")
+            (programs / name).chmod(0o755)
+        done = assay("init", env={"PATH": f"{programs}:/usr/bin:/bin"})
+        assert done.code == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == "  assay ab evals/experiment.toml"
+        return tomllib.loads((tmp_path / "evals" / "experiment.toml").read_text())
+
+    return run
+
+
+def add_skill(folder: Path, name: str, rules: str = "") -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "SKILL.md").write_text(HEAD.format(name) + rules)
+
+
+@pytest.mark.parametrize("place", ["skills", ".claude/skills", ".agents/skills", "plugin/skills"])
+def test_a_skill(init: Callable[..., Any], tmp_path: Path, place: str) -> None:
+    add_skill(tmp_path / place, "relnotes")
+    (tmp_path / "CLAUDE.md").write_text("Be brief.")
+    found = init("claude", "codex")
+    assert found["agent"] == "claude"
+    assert found["arms"] == {"control": {}, "relnotes": {"skills": [f"../{place}/relnotes"]}}
+    text = (tmp_path / "evals" / "experiment.toml").read_text()
+    assert '# [arms.claude]\n# instructions = "../CLAUDE.md"' in text
+    assert '# [arms.codex]\n# agent = "codex"' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "arm"),
+    [
+        ("CLAUDE.md", {"claude": {"instructions": "../CLAUDE.md"}}),
+        (".mcp.json", {"servers": {"mcp": "../.mcp.json"}}),
+    ],
+)
+def test_instructions_and_servers(
+    init: Callable[..., Any], tmp_path: Path, name: str, arm: dict[str, Any]
+) -> None:
+    (tmp_path / name).write_text("{}")
+    assert init("claude")["arms"] == {"control": {}, **arm}
+
+
+def test_agents_alone(init: Callable[..., Any]) -> None:
+    assert init("claude", "codex")["arms"] == {"control": {}, "codex": {"agent": "codex"}}
+
+
+def test_nothing_at_all_compares_the_demo_agents(init: Callable[..., Any]) -> None:
+    assert init()["arms"] == {"control": {}, "better": {"agent": "demo:better"}}
+
+
+def test_from_a_skill_to_a_verdict_in_three_commands(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path / "skills", "relnotes", "- release notes: Added, Changed, Fixed\n")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    assert assay("init", env=env).code == 0
+    rows = [
+        {"id": f"r{n}", "input": f"Write the release notes of 1.{n}", "hint": "Changed"}
+        for n in range(10)
+    ]
+    prompts = tmp_path / "evals" / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    smoke = assay("ab", "evals/experiment.toml", "--smoke", env=env)
+    assert smoke.code == 0, smoke.stderr
+    done = assay("ab", "evals/experiment.toml", "-k", "2", "-j", "2", env=env)
+    assert done.code == 0, done.stderr
+    assert "arms differ in: skill relnotes (" in done.stdout
+    assert "relnotes helps: +1.00 (" in done.stdout
+    assert done.seconds < 300

@@ -1,0 +1,28 @@
+"""Five hundred agents at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+N = 500
+
+
+def test_500_agents_that_sleep_run_at_once(
+    assay: Callable, prompts: Callable, read_rows: Callable, raw_of: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "began").mkdir()
+    # Each waits until all have begun, so that a smaller number at once would not end.
+    script = (
+        'touch "began/$$"; n=0; until [ $n -ge 500 ]; do sleep 3; n=$(ls began | wc -l); done; '
+        'echo "$PROMPT"'
+    )
+    path = prompts(*[f"number {n}" for n in range(N)])
+    out = tmp_path / "out.jsonl"
+    done = assay("capture", path, "--shell", script, "-j", N, "-o", out, "-t", 120_000)
+    assert done.code == 0, done.stderr
+    rows = read_rows(out)
+    assert sorted(row["output"] for row in rows) == sorted(f"number {n}" for n in range(N))
+    assert [row for row in rows if "failure" in row] == []
+    assert done.peak_mb < 150
+    assert [path.name for path in (tmp_path / "out.raw").iterdir()] == ["segment-1"]
+    for row in rows[::50]:
+        assert raw_of(tmp_path, row)["1.out"] == row["output"] + "\n"

@@ -1,0 +1,161 @@
+"""assay report -f markdown: what a reviewer reads, and what never gets into it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+HOSTILE = (
+    "</code></details>`` @octocat [x](https://evil.example) https://evil.example/a "
+    "www.evil.example #12 GH-7 0123456789abcdef <img src=x onerror=alert(1)> | "
+    "`` ` \x1b[31m\u202e\nnext"
+)
+
+
+def capture(prompt_id: str, *, passed: bool | None, reason: str = "because", **more: Any) -> Any:
+    row = {
+        "id": prompt_id,
+        "input": "q",
+        "output": "a",
+        "trajectory": [],
+        "metadata": {"category": f"c{len(prompt_id) % 3}"},
+        "timing": {"start": 0, "end": 1500, "total": 1500},
+        "toolErrors": False,
+    }
+    if passed is not None:
+        row["score"] = {"pass": passed, "score": float(passed), "reasoning": reason}
+    return row | more
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, list[Any]], Path]:
+    def write(name: str, rows: list[Any]) -> Path:
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+def test_the_worst_prompts_come_with_the_reasons_of_both_graders(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    good = [capture(f"p{n}", passed=True, reason="it matches") for n in range(30)]
+    bad = [capture(f"p{n}", passed=n >= 7, reason=f"got {n}") for n in range(30)]
+    bad[0] = capture("p0", passed=False, failure={"cause": "agent_timeout", "message": "60 s"})
+    done = assay("report", f"main:{write('a', good)}", f"new:{write('b', bad)}", "-f", "markdown")
+    assert done.code == 0, done.stderr
+    assert "**new did worse on 7 prompts, the worst 5:**" in done.stdout
+    assert "- `p0` 100% → 0%; new: `ran out of time: 60 s`; main: `it matches`" in done.stdout
+    assert "- `p1` 100% → 0%; new: `got 1`; main: `it matches`" in done.stdout
+    assert done.stdout.count("100% → 0%") == 5
+    assert "agent_timeout" not in done.stdout
+
+
+def test_the_difference_and_its_interval_stand_there_even_if_nothing_is_decided(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    one = write("a", [capture(f"p{n}", passed=n != 1) for n in range(8)])
+    two = write("b", [capture(f"p{n}", passed=n != 2) for n in range(8)])
+    line = assay("report", one, two, "-f", "markdown").stdout.splitlines()[2]
+    assert line.startswith("❔ **not enough data: 8 prompts")
+    assert re.search(r"Pass rate \+0\.0 points \(95% interval -\d.* to \+\d.*\), 8 prompts\.", line)
+
+
+def test_links_lead_to_both_trials_side_by_side(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    def trials(*passes: bool) -> Any:
+        entries = [
+            {"trialNum": n, "output": "", "trajectory": [], "duration": 5, "pass": passed,
+             "score": float(passed), "reasoning": f"try {n}"}
+            for n, passed in enumerate(passes, 1)
+        ]  # fmt: skip
+        return {"id": "a b/c", "input": "q", "k": len(passes), "trials": entries, "metadata": {}}
+
+    main, new = write("m", [trials(False, True)]), write("n", [trials(False, False)])
+    words = ("report", f"main:{main}", f"new:{new}", "-f", "markdown")
+    done = assay(*words, "--link", "https://host.example/r/1/report.html")
+    to = "https://host.example/r/1/report.html#/beside/a%20b%2Fc/main/2/new/1"
+    assert f"- [`a b/c`]({to}) 50% → 0%; new: `try 1`; main: `try 2`" in done.stdout
+    assert "](" not in assay(*words).stdout
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "https://x.example/) [a](b", "report.html", "https://a b", ""]
+)
+def test_a_link_must_be_an_address(
+    assay: Callable[..., Any], write: Callable[..., Path], url: str
+) -> None:
+    done = assay("report", write("a", [capture("p", passed=True)]), "-f", "markdown", "--link", url)
+    assert done.code == 2
+    assert "--link" in done.stderr
+
+
+def test_what_agents_and_graders_say_cannot_leave_its_code(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    label = "b @octocat https://evil.example #12"
+    good = [capture(HOSTILE, passed=True, reason=HOSTILE, metadata={"category": HOSTILE})]
+    bad = [
+        capture(
+            HOSTILE,
+            passed=False,
+            metadata={"category": HOSTILE},
+            failure={"cause": HOSTILE, "message": HOSTILE},
+        )
+    ]
+    more = [capture(f"p{n}", passed=True) for n in range(6)]
+    files = [f"main:{write('a', good + more)}", "--run", f"{label}:{write('b', bad + more)}"]
+    text = assay("report", *files, "-f", "markdown", "--title", HOSTILE).stdout
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(text.splitlines()) <= 40
+    _assert_harmless(text)
+
+
+def _assert_harmless(text: str) -> None:
+    """Render it as GitHub does, and look at what is not code: that is what it would link."""
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    assert not [one for one in inline if one.type in ("link_open", "image", "html_inline")]
+    html = [token.content.strip() for token in tokens if token.type == "html_block"]
+    assert all(re.fullmatch(r"<details><summary>[^<]*</summary>|</details>", one) for one in html)
+    words = " ".join(one.content for one in inline if one.type == "text")
+    linked = r"@\w|#\d|://|www\.|GH-\d|\b[0-9a-f]{7,40}\b"
+    assert not re.search(linked, words), re.findall(linked, words)
+
+
+def test_never_more_than_forty_lines(assay: Callable[..., Any], write: Callable[..., Path]) -> None:
+    def rows(step: int) -> list[Any]:
+        return [
+            capture(f"p{n}", passed=n % step != 0, metadata={"category": f"c{n}"})
+            for n in range(60)
+        ]
+
+    files = [write(f"run{n}", rows(n + 2)) for n in range(9)]
+    entry = {"trialNum": 1, "output": "", "trajectory": [], "duration": 5, "pass": True, "score": 1}
+    many = [
+        {"id": f"p{n}", "input": "q", "k": 1, "trials": [entry], "metadata": {}} for n in (1, 2)
+    ]
+    files += [write("many", many), write("more", many)]
+    lines = assay("report", *files, "-f", "markdown").stdout.splitlines()
+    assert len(lines) <= 40
+    assert any("more runs in the report" in line for line in lines)
+    alone = assay("report", *files[:2], "-f", "markdown").stdout.splitlines()
+    assert len(alone) <= 40
+    assert re.search(r"<details><summary>Pass rate by category, \d+ of 60</summary>", str(alone))
+    assert alone.count("</details>") == 1
+
+
+def test_cost_says_for_how_many_trials_it_is_known(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    usage = {"usage": {"inputTokens": 1, "outputTokens": 1, "costUsd": 0.5}}
+    rows = [capture(f"p{n}", passed=True, **(usage if n < 3 else {})) for n in range(8)]
+    text = assay("report", write("a", rows), "-f", "markdown").stdout
+    assert "- Cost: a $1.5000, known for 3 of 8 trials" in text

@@ -1,0 +1,142 @@
+"""At 80 columns nothing is cut, the verdict comes last, and no name of the files is shown."""
+
+import io
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from assay.adapters.vendor import KNOWN
+from assay.cli.tables import draw_markdown, draw_table
+from assay.records.capture import Cause, cause_words
+
+
+def drawn(width: int, draw: Callable[[Console], None]) -> str:
+    out = io.StringIO()
+    draw(Console(file=out, width=width, highlight=False, markup=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 80, 160])
+@pytest.mark.parametrize("n_rows", [1, 2, 9])
+@pytest.mark.parametrize("n_columns", [2, 9])
+def test_every_cell_is_whole_at_any_width(width: int, n_rows: int, n_columns: int) -> None:
+    header = [f"column{n}" for n in range(n_columns)]
+    rows = [[f"r{i}c{n} (0.123 to 0.456)" for n in range(n_columns)] for i in range(n_rows)]
+    text = drawn(width, lambda console: draw_table(console, "[title]", header, rows))
+    assert "[title]" in text
+    assert "…" not in text
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    seen = "".join(text.split()).replace("│", "")
+    for cell in (*header, *(f"r{i}c{n}" for i in range(n_rows) for n in range(n_columns))):
+        assert cell in seen
+
+
+def test_a_word_that_is_wider_than_the_window_is_folded() -> None:
+    text = drawn(40, lambda console: draw_table(console, "", ["id", "n"], [["x" * 100, "1"]]))
+    assert text.count("x") == 100
+    assert all(len(line) <= 40 for line in text.splitlines())
+
+
+def test_our_markdown_is_drawn_and_not_shown_as_source() -> None:
+    source = "# Head\n\n- **better**: by 3\n\n| a \\| b | c |\n|---|---|\n| [red]x | 2 |\n\x1b[2J\n"
+    text = drawn(80, lambda console: draw_markdown(console, source))
+    assert "**" not in text
+    assert "|---" not in text
+    assert "# Head" not in text
+    for part in ("Head", "- better: by 3", "a | b", "[red]x", "\\u001b[2J"):
+        assert part in text
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "old.jsonl", tmp_path / "new.jsonl"]
+    for path, limit in zip(paths, (30, 22), strict=True):
+        rows = [
+            {
+                "id": f"a-prompt-with-a-rather-long-name-{n}",
+                "input": "q",
+                "output": "",
+                "trajectory": [],
+                "metadata": {"category": f"category {n % 3}"},
+                "timing": {"start": 0, "end": 9, "total": 9},
+                "toolErrors": False,
+                "score": {"pass": n < limit, "score": float(n < limit)},
+                **({"failure": {"cause": "agent_timeout", "message": "m"}} if n == 29 else {}),
+            }
+            for n in range(30)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return paths
+
+
+def test_compare_ends_with_the_verdict(assay: Callable[..., Any], runs: list[Path]) -> None:
+    done = assay("compare", *runs, "-f", "table", "--fail-on", "regression")
+    lines = done.stdout.strip().splitlines()
+    assert lines[-1].startswith("new is worse than old: -0.2")
+    assert "ran out of time in 1" in done.stdout
+    for style in ("table", "markdown"):
+        text = assay("compare", *runs[:1], runs[0], "--run", f"b:{runs[1]}", "-f", style).stdout
+        for name in (*Cause, "not-enough-data", "cannot-judge", "latencyMs", "costUsd"):
+            assert "_" not in name or name not in text, (style, name)
+            assert "-" not in name or name not in text, (style, name)
+
+
+def test_a_gate_that_cannot_be_judged_is_said_in_words(
+    assay: Callable[..., Any], tmp_path: Path, runs: list[Path]
+) -> None:
+    short = [tmp_path / f"s{path.name}" for path in runs]
+    for path, target in zip(runs, short, strict=True):
+        target.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
+    done = assay("compare", *short, "--fail-on", "regression", "-f", "markdown")
+    assert done.code == 4
+    assert "cannot be judged" in done.stderr
+    assert "cannot be judged" in done.stdout
+    assert "cannot-judge" not in done.stdout + done.stderr
+    told = json.loads(assay("compare", *short, "--fail-on", "regression", "-f", "json").stdout)
+    assert told["gate"][0]["outcome"] == "cannot-judge"  # files keep the name
+
+
+def test_every_cause_has_words() -> None:
+    assert {cause.words for cause in Cause}.isdisjoint({cause.value for cause in Cause})
+    assert cause_words("made by another program") == "made by another program"
+
+
+def test_grade_ends_with_the_rate_and_what_to_do_next(
+    assay: Callable[..., Any], runs: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "graded.jsonl"
+    done = assay("grade", runs[0], "-g", "regex:x|^$", "-o", out)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("Pass rate ")
+    assert "95% interval" in last
+    assert last.endswith(f"Next: assay view {out}")
+
+
+def test_agents_answers_at_once_even_if_an_agent_does_not(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for agent in KNOWN[1:]:
+        (folder / agent.program).write_text("#!/bin/sh\nsleep 5\necho 1.2.3\n")
+        (folder / agent.program).chmod(0o755)
+    package = tmp_path / "node_modules" / "packaged"
+    (package / "bin").mkdir(parents=True)
+    (package / "bin" / "run.js").write_text("#!/bin/sh\nsleep 5\n")
+    (package / "bin" / "run.js").chmod(0o755)
+    (package / "package.json").write_text('{"version": "7.8.9", "bin": {"x": "bin/run.js"}}')
+    (folder / KNOWN[0].program).symlink_to(package / "bin" / "run.js")
+    began_s = time.monotonic()
+    done = assay("agents", "--json", env={"PATH": f"{folder}:{os.environ['PATH']}"})
+    took_s = time.monotonic() - began_s
+    rows = json.loads(done.stdout)
+    assert rows[0]["version"] == "7.8.9"
+    assert all(row["installed"] and row["version"] is None for row in rows[1:])
+    assert took_s < 3  # seconds less than the agents; the figure itself is in RESULTS.md

@@ -1,0 +1,278 @@
+"""Run every line of the workflow of docs/ci.md as GitHub would, with scripted agents."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
+WORKFLOW: dict[str, Any] = yaml.safe_load(
+    re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
+)
+# The prompt is the chance to pass in per cent; the trial's folder and SALT are the dice.
+AGENT = r"""
+answer=wrong
+dice=$(printf '%s' "$SALT ${PWD##*/}" | cksum)
+[ $(( ${dice%% *} % 100 )) -lt $(( ${@: -1} - ${LOSS:-0} )) ] && answer=right
+printf '{"type":"result","result":"%s"}\n' "$answer"
+"""
+HOSTILE = "<img src=x onerror=alert(1)> @octocat [x](https://evil.example)"
+GRADER = f"""
+def grade(output, **given):
+    passed = output == "right"
+    why = "fine" if passed else {HOSTILE!r}
+    return {{"pass": passed, "score": float(passed), "reasoning": why}}
+"""
+BROKEN_GRADER = "def grade(**given):\n    raise ValueError('no')\n"
+PROGRAMS = ("pip", "npm", "gh")
+EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
+
+
+@dataclass
+class Runner:
+    """What GitHub does with a workflow: steps, conditions, a cache and a summary."""
+
+    folder: Path
+    env: dict[str, str]
+    cache: dict[str, bytes] = field(default_factory=dict)
+    n_runs: int = 0
+    artifacts: list[str] = field(default_factory=list)
+
+    def run(self, event: str, **variables: str) -> "Result":
+        """Run the job for a push to main or a pull request, in a new checkout."""
+        self.n_runs += 1
+        place = self.folder / f"run-{self.n_runs}"
+        shutil.copytree(self.folder / "repository", place)
+        on_main = event == "push"
+        facts = {
+            "github.ref": "refs/heads/main" if on_main else "refs/pull/7/merge",
+            "github.event_name": event,
+            "github.event.number": "7",
+            "github.event.pull_request.head.repo.full_name": "us/agent",
+            "github.repository": "us/agent",
+            "github.run_id": str(self.n_runs),
+            "github.token": "",
+            "secrets.ANTHROPIC_API_KEY": "",
+        }
+        summary = place / "summary.md"
+        env = {**self.env, **WORKFLOW["env"], "GITHUB_SHA": f"{self.n_runs:040d}"}
+        env |= {"GITHUB_ENV": str(place / "env.txt")}
+        env |= {"GITHUB_STEP_SUMMARY": str(summary), "AGENT": "evals/agent.json", **variables}
+        result = Result(place)
+        for step in WORKFLOW["jobs"]["evaluate"]["steps"]:
+            self._step(step, facts, env, result)
+        result.summary = summary.read_text() if summary.exists() else ""
+        return result
+
+    def _step(
+        self, step: dict[str, Any], facts: dict[str, str], env: dict[str, str], result: "Result"
+    ) -> None:
+        if not _wanted(step.get("if", ""), facts, failed=bool(result.failed)):
+            return
+        name = step.get("name") or step.get("uses", "")
+        result.steps.append(name)
+        if "run" not in step:
+            self._use(_filled(step, facts), result.folder)
+            return
+        set_before = Path(env["GITHUB_ENV"])
+        lines = set_before.read_text().splitlines() if set_before.exists() else []
+        own = {**env, **dict(line.split("=", 1) for line in lines)}
+        own |= _filled(step.get("env", {}), facts)
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", _filled(step["run"], facts)],
+            cwd=result.folder,
+            env=own,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        result.output += f"\n== {name}: {done.returncode}\n{done.stdout}{done.stderr}"
+        if done.returncode:
+            result.failed[name] = done.returncode
+
+    def _use(self, step: dict[str, Any], folder: Path) -> None:
+        action, given = step["uses"].partition("@")[0], step.get("with", {})
+        if action == "actions/cache/restore":
+            keys = [k for k in self.cache if k.startswith(given["restore-keys"])]
+            if keys:
+                (folder / given["path"]).write_bytes(self.cache[keys[-1]])
+        elif action == "actions/cache/save":
+            assert given["key"] not in self.cache
+            self.cache[given["key"]] = (folder / given["path"]).read_bytes()
+        elif action == "actions/upload-artifact":
+            self.artifacts = [p for p in given["path"].split() if (folder / p).exists()]
+        else:
+            assert action in ("actions/checkout", "actions/setup-python", "actions/setup-node")
+
+
+@dataclass
+class Result:
+    folder: Path
+    steps: list[str] = field(default_factory=list)
+    failed: dict[str, int] = field(default_factory=dict)
+    output: str = ""
+    summary: str = ""
+
+
+def _wanted(condition: str, facts: dict[str, str], *, failed: bool) -> bool:
+    always = "always()" in condition
+    parts = [p.strip() for p in condition.split("&&") if p.strip() not in ("", "always()")]
+    for part in parts:
+        left, equal, right = part.partition(" == ")
+        assert equal, part
+        if facts[left] != (right.strip("'") if right.startswith("'") else facts[right]):
+            return False
+    return always or not failed
+
+
+def _filled(value: Any, facts: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, facts) for key, each in value.items()}
+    return EXPRESSION.sub(lambda m: facts[m[1]], value) if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def make_runner(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Runner]:
+    def make() -> Runner:
+        folder = tmp_path_factory.mktemp("ci")
+        evals = folder / "repository" / "evals"
+        (evals / "workspace").mkdir(parents=True)
+        (evals / "workspace" / "notes.txt").write_text("a file that every trial starts with\n")
+        (evals / "grader.py").write_text(GRADER)
+        # Most are easy, some middling, some hard: of 100 trials 80 pass.
+        chances = [100] * 25 + [96] * 5 + [90] * 5 + [60] * 8 + [45] * 3 + [0] * 2 + [35] * 2
+        rows = [{"id": f"p{n}", "input": str(chance)} for n, chance in enumerate(chances)]
+        (evals / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        schema = {
+            "version": 1,
+            "name": "dice",
+            "command": ["bash", "-c", AGENT, "agent"],
+            "sessionMode": "stream",
+            "prompt": {},
+            "output": {"flag": "", "value": ""},
+            "outputEvents": [],
+            "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+        }
+        (evals / "agent.json").write_text(json.dumps(schema))
+        return Runner(folder, _environment(folder))
+
+    return make
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Programs of other people only note that they were called: there is no network here."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    for name in PROGRAMS:
+        program = bin_folder / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/called.txt\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    path = f"{bin_folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "SALT": "main", "LOSS": "0"}
+
+
+@pytest.fixture(scope="module")
+def after_main(make_runner: Callable[[], Runner]) -> Runner:
+    """A repository whose main was measured once."""
+    runner = make_runner()
+    first = runner.run("push")
+    assert not first.failed, first.output
+    assert "Keep the baseline" in first.steps
+    assert "Measure the branch until it is decided" not in first.steps
+    return runner
+
+
+def test_the_first_build_of_main_is_the_baseline(after_main: Runner) -> None:
+    called = (after_main.folder / "called.txt").read_text()
+    assert called.startswith("pip install ./assay\nnpm install --global @anthropic-ai/claude-code@")
+    (kept,) = list(after_main.cache.values())[:1]
+    rows = [json.loads(line) for line in kept.splitlines()]
+    assert len(rows) == 50
+    assert {row["k"] for row in rows} == {int(WORKFLOW["env"]["TRIALS"])}
+    assert {entry["build"]["label"] for row in rows for entry in row["trials"]} == {"0" * 12}
+
+
+def test_an_unchanged_agent_passes(after_main: Runner) -> None:
+    before = dict(after_main.cache)
+    done = after_main.run("pull_request", SALT="the branch")
+    assert not done.failed, done.output
+    assert done.summary.startswith("## Passed: the agent is not worse by 0.12")
+    _check_summary(done)
+    assert after_main.cache == before
+    assert after_main.artifacts == ["report.html", "junit.xml", "new.jsonl"]
+    suites = ElementTree.parse(done.folder / "junit.xml").getroot().findall("testsuite")
+    assert [suite.get("name") for suite in suites] == ["new"]
+    planned = 50 * int(WORKFLOW["env"]["TRIALS"])
+    assert 10 <= int(suites[0].get("tests", "0")) < planned, "the gate stopped early"
+
+
+def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
+    before = dict(after_main.cache)
+    done = after_main.run("pull_request", SALT="the branch", LOSS="30")
+    assert done.failed == {"Measure the branch until it is decided": 3}, done.output
+    assert done.summary.startswith("## Failed: the agent is worse")
+    _check_summary(done)
+    assert after_main.cache == before
+    assert done.summary.count("; new: `") == 5, "the five worst prompts, with the reason"
+    assert (
+        "gh pr comment 7 --body-file comment.md" in (after_main.folder / "called.txt").read_text()
+    )
+
+
+def _check_summary(done: Result) -> None:
+    text = done.summary
+    assert "UNHEALTHY" not in text, text
+    assert re.search(r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d \|", text)
+    assert "- Cost: " in text or "cost" in text.lower()
+    chances = re.search(r"unchanged agent, (\d+) pass; .* by 0.1, (\d+) are stopped", text)
+    assert chances, text
+    assert min(int(chances[1]), int(chances[2])) >= 80
+    # What a grader said is code, in the summary and in the comment.
+    comment = (done.folder / "comment.md").read_text()
+    assert comment in text
+    for line in text.splitlines():
+        if "octocat" in line:
+            assert not re.search(r"@octocat|<img|\]\(", re.sub(r"(`+).*?\1", "", line)), line
+
+
+def test_more_builds_are_pooled_and_a_new_set_up_starts_again(
+    make_runner: Callable[[], Runner],
+) -> None:
+    runner = make_runner()
+    for salt in ("one", "two"):
+        done = runner.run("push", SALT=salt, TRIALS="2")
+        assert not done.failed, done.output
+    assert len(runner.cache) == 2
+    rows = [json.loads(line) for line in list(runner.cache.values())[-1].splitlines()]
+    assert {row["k"] for row in rows} == {4}
+    (runner.folder / "repository" / "evals" / "workspace" / "notes.txt").write_text("changed\n")
+    done = runner.run("push", SALT="three", TRIALS="2")
+    assert not done.failed, done.output
+    assert "the workspace template" in done.output
+    rows = [json.loads(line) for line in list(runner.cache.values())[-1].splitlines()]
+    assert {row["k"] for row in rows} == {2}
+
+
+def test_what_was_not_measured_is_never_kept(make_runner: Callable[[], Runner]) -> None:
+    runner = make_runner()
+    (runner.folder / "repository" / "evals" / "grader.py").write_text(BROKEN_GRADER)
+    done = runner.run("push", TRIALS="1")
+    assert done.failed == {"Measure main": 1}, done.output
+    assert "Keep the baseline" not in done.steps
+    assert runner.cache == {}
+    first = runner.run("pull_request", TRIALS="1")
+    assert first.failed == {"Measure the branch until it is decided": 4}, first.output
+    assert "There is no baseline yet" in first.summary

@@ -1,0 +1,192 @@
+"""Providers that refuse: how long they ask for, and that no worker starts a trial before."""
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assay.pipeline import limiter as limiter_module
+from assay.pipeline.batch import _Budget
+from assay.pipeline.limiter import RateLimiter, provider_of, with_pause
+from assay.records.capture import Cause, Failure
+from assay.records.spec import PluginRef, TrialSpec
+
+
+def failed(message: str, cause: Cause = Cause.PROVIDER) -> Failure:
+    return Failure(cause=cause, message=message)
+
+
+@pytest.mark.parametrize(
+    ("message", "stderr", "expected"),
+    [
+        ("exceeded retry limit, last status: 429 Too Many Requests", "", 0),
+        ("Rate limit reached for gpt-5. Please try again in 1.242s.", "", 1242),
+        ("Rate limit reached. Please try again in 350ms.", "", 350),
+        ("429: try again in 2m", "", 120_000),
+        ("API Error: Request rejected (429)", "retry-after: 7", 7000),
+        ("[API Error: Resource exhausted]", "  retryDelayMs: 2500,\n  status: 429", 2500),
+        ("[API Error: Resource exhausted]", "  retryDelayMs: undefined,", 0),
+        ("Repeated 529 Overloaded errors", "", 0),
+        ("500 internal error", "retry-after: 7", None),
+        ("[API Error: You have exhausted your daily quota on this model.]", "429", None),
+        ("Quota exceeded. Check your plan and billing details.", "", None),
+    ],
+)
+def test_the_pause_is_read_from_what_the_agent_prints(
+    message: str, stderr: str, expected: float | None
+) -> None:
+    assert with_pause(failed(message), stderr).retry_after_ms == expected
+
+
+def test_only_a_providers_failure_asks_for_a_pause() -> None:
+    crash = failed("429 Too Many Requests", Cause.AGENT_CRASH)
+    assert with_pause(crash, "retry-after: 9") == crash
+
+
+def of_model(spec: TrialSpec, model: str) -> TrialSpec:
+    agent = PluginRef(name="demo", options={"model": model})
+    return msgspec.structs.replace(spec, agent=agent)
+
+
+def refused(after_ms: float = 0) -> Failure:
+    return Failure(cause=Cause.PROVIDER, message="429", retry_after_ms=after_ms)
+
+
+def test_a_refusal_holds_back_this_provider_and_model_only(spec: Callable[..., TrialSpec]) -> None:
+    limiter, told = RateLimiter(), []
+    limiter.on_wait = lambda seconds, why: told.append((round(seconds, 1), why))
+    one, other = spec("a"), of_model(spec("b"), "anthropic/opus")
+    assert provider_of(other) == ("anthropic", "opus")
+    limiter.wait(one)
+    limiter.note(one, refused(300), time.monotonic())
+    began_s = time.monotonic()
+    limiter.wait(other)
+    assert time.monotonic() - began_s < 0.2
+    threads = [threading.Thread(target=limiter.wait, args=(one,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0.28 < time.monotonic() - began_s < 1
+    assert told == [(0.3, "for the provider (429)")]  # once, not for each worker
+
+
+def test_pauses_grow_until_a_trial_succeeds(
+    spec: Callable[..., TrialSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(limiter_module.time, "monotonic", lambda: clock[0])
+    slept: list[float] = []
+
+    def pause(seconds: float) -> None:
+        slept.append(round(seconds, 3))
+        clock[0] += seconds
+
+    monkeypatch.setattr(limiter_module, "pause", pause)
+    limiter, one = RateLimiter(), spec("a")
+    for _ in range(8):
+        began_s = clock[0]
+        clock[0] += 0.1
+        limiter.note(one, refused(), began_s)
+        limiter.note(one, refused(), began_s)  # ran beside it: counts once
+        limiter.wait(one)
+    assert slept == [1, 2, 4, 8, 16, 32, 60, 60]
+    limiter.note(one, None, clock[0])
+    limiter.note(one, refused(), clock[0] + 1)
+    limiter.wait(one)
+    assert slept[-1] == 1
+    limiter.note(one, refused(10_000_000), clock[0] + 2)
+    limiter.wait(one)
+    assert slept[-1] == 3600
+
+
+def test_a_rate_spaces_the_starts(spec: Callable[..., TrialSpec]) -> None:
+    limiter = RateLimiter()
+    limiter.interval_s = 0.1
+    starts: list[float] = []
+
+    def work() -> None:
+        for _ in range(3):
+            limiter.wait(spec("a"))
+            starts.append(time.monotonic())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    starts.sort()
+    gaps = [after - before for before, after in itertools.pairwise(starts)]
+    assert min(gaps) > 0.08
+    assert starts[-1] - starts[0] < 3
+
+
+class Priced:
+    """Work whose results are their costs."""
+
+    def __init__(self, *costs: float | None) -> None:
+        self.costs = iter(costs)
+
+    def prepare(self) -> None: ...
+
+    def run(self, spec: TrialSpec, on_step: Any = None) -> Any:
+        return next(self.costs)
+
+    def lost(self, spec: TrialSpec, why: str) -> Any: ...
+
+    def cost_usd(self, result: Any) -> float | None:
+        return result
+
+
+def test_running_trials_reserve_what_the_dearest_cost(spec: Callable[..., TrialSpec]) -> None:
+    budget = _Budget(Priced(0.3, 0.1), 1.0, 100)
+    trials = [spec(str(n)) for n in range(100)]
+    plan = budget.affordable(trials)
+    first = next(plan)
+    budget.run(first)  # 0.3 are spent, and each trial may cost as much
+    second, third = next(plan), next(plan)  # 0.6 are reserved
+    waiting: list[TrialSpec] = []
+    thread = threading.Thread(target=lambda: waiting.append(next(plan)))
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()  # a fourth might pass the budget
+    budget.run(second)  # cost only 0.1: 0.4 spent, 0.3 reserved, 0.3 left
+    thread.join(5)
+    assert waiting == [trials[3]]
+    assert third is trials[2]
+
+
+def test_unknown_costs_count_by_the_bound_and_are_told(spec: Callable[..., TrialSpec]) -> None:
+    budget = _Budget(Priced(*[None] * 9), 1.0, 4)  # 0.25 each
+    done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
+    assert len(done) == 4
+    (note,) = budget.notes()
+    assert "The cost of 4 trials is not known" in note
+    assert "$1.0000" in note
+
+
+def test_the_rest_of_a_budget_is_enough_for_one_more_trial(
+    spec: Callable[..., TrialSpec],
+) -> None:
+    budget = _Budget(Priced(*[0.4] * 9), 1.0, 9)
+    done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
+    assert len(done) == 3  # 0.8 spent, 0.2 left: as with one worker ever since
+
+
+def test_claude_and_opencode_tell_the_pause(tmp_path: Path) -> None:
+    from assay.adapters.claude.stream import refusal_ms
+    from assay.adapters.opencode import _of_error
+
+    assert refusal_ms({"error_status": 429, "retry_delay_ms": 1043}) == 1043
+    assert refusal_ms({"error_status": 500, "retry_delay_ms": 1043}) is None
+    error = json.loads(
+        '{"name":"APIError","data":{"message":"slow down","statusCode":429,'
+        '"responseHeaders":{"retry-after":"3"}}}'
+    )
+    assert _of_error(error).retry_after_ms == 3000

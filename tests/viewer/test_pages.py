@@ -1,0 +1,455 @@
+"""The tasks that a reader comes with, done in a real browser: what changed, why, and where."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLICKS = "return document.getElementById('main').innerText"
+COLOUR = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+
+
+def call(name: str, given: Any, at: int, **more: Any) -> dict[str, Any]:
+    step = {"type": "tool_call", "name": name, "status": "completed", "timestamp": at}
+    return {**step, "input": given, "duration": 200, **more}
+
+
+def row(prompt: str, passed: bool | None, steps: list[Any], **more: Any) -> dict[str, Any]:
+    made = {
+        "id": prompt,
+        "input": f"Do {prompt}.",
+        "output": "done",
+        "trajectory": steps,
+        "metadata": {"category": "shell"},
+        "timing": {"start": 0, "end": 10_000, "total": 10_000},
+        "toolErrors": False,
+        "usage": {"costUsd": 0.01},
+        "cwd": f"/tmp/{prompt}-{passed}",
+    }
+    if passed is not None:
+        why = "the file is there" if passed else "the file is missing"
+        made["score"] = {"pass": passed, "score": float(passed), "reasoning": why}
+    return made | more
+
+
+def claude(passed: bool) -> list[Any]:
+    return [
+        {"type": "thought", "content": "I look around first.", "timestamp": 100},
+        call("Bash", {"command": "ls -la", "description": "List"}, 200, output="a.txt", exitCode=0),
+        call("Read", {"file_path": "/tmp/same-True/a.txt"}, 600, output="one"),
+        call("Edit", {"file_path": "a.txt", "old_string": "one", "new_string": "two"}, 1000),
+        call("Write", {"file_path": "b.txt", "content": "new\n"}, 1400),
+        call("Bash", {"command": "cat a.txt b.txt"}, 1800, output="two\nnew", exitCode=0),
+        {"type": "message", "content": "I changed a.txt.", "timestamp": 2000},
+    ]
+
+
+def codex(passed: bool) -> list[Any]:
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch"
+    added = "*** Begin Patch\n*** Add File: b.txt\n+new\n*** End Patch"
+    last = "cat a.txt b.txt" if passed else "rm a.txt b.txt"
+    return [
+        call("exec_command", {"cmd": "bash -lc 'ls -la'"}, 300, output="a.txt", exitCode=0),
+        call("read_file", {"absolute_path": "/tmp/same-False/a.txt"}, 700, output="one"),
+        call("apply_patch", patch, 1100),
+        call("apply_patch", added, 1500),
+        call("exec_command", {"cmd": last}, 1900, output="", exitCode=0),
+        {"type": "message", "content": "I have changed a.txt.", "timestamp": 2100},
+    ]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two agents on the same prompts; the second does worse on some."""
+    folder = tmp_path_factory.mktemp("agents")
+    known = {"agent": {"adapter": "claude", "version": "2.1", "model": "opus"}}
+    hanging = call("Bash", {"command": "tail -f /dev/null"}, 3000, status="pending")
+    del hanging["duration"]
+    late = {"failure": {"cause": "agent_timeout", "message": "no answer within 10 s"}}
+    early = {"agent": {"adapter": "claude"}} | late
+    lacking = {"setup": {"mcpServers": [{"name": "files", "status": "failed"}]}}
+    a = [
+        row("same", True, claude(True), **known),
+        row("gone", True, claude(True), **known),
+        row("hangs", True, claude(True), **known),
+        row("won", False, claude(False), **known),
+        row("open", None, [], failure={"cause": "provider", "message": "HTTP 529"}, **known),
+    ]
+    b = [
+        row("same", False, codex(False), **known | lacking),
+        row("gone", False, codex(False), permissionDenials=2, **known),
+        row("hangs", False, [*claude(False), hanging], **early, usage={}),
+        row("won", True, codex(True), **known),
+        row("open", True, codex(True), **known),
+    ]
+    return write(folder / "claude.jsonl", a), write(folder / "codex.jsonl", b)
+
+
+@pytest.fixture(scope="module")
+def page(agents: tuple[Path, Path], make_report: Callable[..., Path]) -> str:
+    return f"file://{make_report(agents[0].with_name('report.html'), *agents)}"
+
+
+def test_what_regressed_stands_below_the_verdict_with_reasons_and_the_parting_step(
+    browser: Any, page: str
+) -> None:
+    browser.draw(page)
+    browser.see(".change", "the file is missing")
+    browser.see(".change .parting", "rm a.txt b.txt")
+    first = browser.run("return document.querySelector('.change').innerText")
+    assert "100 % → 0 %" in first
+    assert "the file is there" in first
+    assert "They part at step" in first
+    order = browser.run("return [...document.querySelectorAll('.changes, .verdict, .health')].map(e => e.className)")  # fmt: skip # noqa: E501
+    assert order[:2] == ["verdict unclear", "changes"]
+    chips = browser.run("return [...document.querySelectorAll('.chips button')].map(b => b.innerText)")  # fmt: skip # noqa: E501
+    assert chips[:2] == ["Regressed 3", "Improved 1"]
+    assert "Not measured 1" in chips
+    browser.click(".chips button", "Improved")
+    browser.see(".change h3", "won")
+    browser.click(".chips button", "Not measured")
+    browser.see(".change h3", "open")
+    browser.see(".change", "HTTP 529")
+
+
+def test_a_regressed_prompt_leads_to_its_parting_step_in_one_click(browser: Any, page: str) -> None:
+    browser.draw(page)
+    browser.see(".change .parting", "They part")
+    browser.click(".change .beside-link")
+    browser.see(".pair.parts.current", "rm a.txt b.txt")
+    top = browser.run("return document.querySelector('.pair.parts').getBoundingClientRect().top")
+    assert 0 <= top <= browser.run("return innerHeight")
+    browser.draw(page)
+    browser.see(".change .parting", "They part")
+    browser.press("j\ue007")
+    browser.see(".pair.parts.current")
+
+
+def test_calls_of_two_agents_are_the_same_under_other_names(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/beside/same/claude/1/codex/1")
+    browser.see(".parting", "They part at step 6.")
+    browser.see(".parting", "4 common steps")
+    browser.see("details.common summary", "4 common steps")
+    browser.click("details.common summary")
+    browser.see(".common .cell.left code", "Bash")
+    browser.see(".common .cell.right code", "exec_command")
+    browser.see("mark.left", "cat")
+    browser.see("mark.right", "rm")
+    marked = browser.run("return [...document.querySelectorAll('.pair.parts mark')].map(m => m.textContent.trim())")  # fmt: skip # noqa: E501
+    assert marked == ["cat", "rm"]
+    browser.see(".question", "Do same.")
+    browser.see(".half.left .result", "the file is there")
+    browser.see(".half.right .result", "the file is missing")
+    browser.press("x")
+    browser.wait("return document.querySelector('.pair.parts.current')")
+    browser.draw(f"{page}#/beside/won/codex/1/codex/1")
+    browser.see(".parting", "Both took the same steps.")
+
+
+def test_equal_calls_that_end_differently_part(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    good = [call("Bash", {"command": "make"}, 1, output="ok", exitCode=0)]
+    bad = [call("bash", {"command": "make"}, 1, output="no", exitCode=2, status="failed")]
+    a = write(tmp_path / "a.jsonl", [row("p", True, good)])
+    b = write(tmp_path / "b.jsonl", [row("p", False, bad)])
+    page = make_report(tmp_path / "r.html", a, b)
+    browser.draw(f"file://{page}#/beside/p/a/1/b/1")
+    browser.see(".parting", "the same call ends differently")
+
+
+def test_a_call_that_never_finished_is_red_to_the_end(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/run/codex/prompt/hangs/trial/1")
+    browser.see(".step.unfinished .mark.fail", "never finished")
+    browser.see(".troubles", "1 unfinished call")
+    bar, last = browser.run(
+        """const bar = document.querySelector('.timeline .bar.unfinished').getBBox();
+        return [bar.x + bar.width, 1100 - 16]"""
+    )
+    assert bar == pytest.approx(last)
+    assert browser.run(COLOUR, ".bar.unfinished", "color") == browser.run(COLOUR, ".result.fail", "borderLeftColor")  # fmt: skip # noqa: E501
+    browser.see(".outline a.unfinished", "$ tail -f")
+    browser.click(".troubles button")
+    browser.wait("return document.querySelector('.step.unfinished.current')")
+    browser.wait("return location.hash.endsWith('/step/8')")
+
+
+def test_failing_step_is_two_clicks_from_the_table(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    failed = {"output": "1 failed, 13 passed", "exitCode": 1, "status": "failed"}
+    steps = [*claude(False) * 6, call("Bash", {"command": "pytest -q"}, 2500, **failed)]
+    rows = [row("good", True, claude(True)), row("bad", False, steps * 2)]
+    page = make_report(tmp_path / "r.html", write(tmp_path / "a.jsonl", rows))
+    browser.draw(f"file://{page}#/prompts?tool=Bash&status=fail")
+    browser.click(".marks .mark.fail")
+    browser.see(".troubles", "2 failed calls")
+    browser.click(".troubles button")
+    browser.wait("return document.querySelector('.step.failed.current')")
+    browser.see(".step.failed.current .command", "$ pytest -q")
+    browser.see(".step.failed.current pre", "1 failed, 13 passed")
+    browser.see(".step.failed.current .title", "exit 1")
+    browser.see(".step.failed.current code", "Bash")
+    link = browser.run("return location.href")
+    browser.draw(link)
+    browser.wait("return document.querySelector('.step.failed.current')")
+    assert "/step/" in link
+    assert "tool=Bash" in link
+    marked = browser.wait("return document.querySelector('.outline a[aria-current]')?.className")
+    assert "failed" in marked
+    head = browser.run("return document.querySelector('.trial-head').getBoundingClientRect().top")
+    assert head == pytest.approx(0, abs=1)
+
+
+def test_next_prompt_stays_within_the_filter(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/prompts?status=regressed&sort=difference")
+    browser.see("[role=status]", "3 prompts")
+    browser.click(".marks .mark.fail")
+    browser.see(".around", "1 of 3")
+    browser.press("]")
+    browser.see(".around", "2 of 3")
+    browser.click("a[aria-label='Next prompt']")
+    browser.see(".around", "3 of 3")
+    assert not browser.run("return document.querySelector(\"a[aria-label='Next prompt']\")")
+    browser.press("[")
+    browser.see(".around", "2 of 3")
+    assert "status=regressed" in browser.run("return location.hash")
+
+
+def test_going_to_a_step_does_not_draw_the_trial_again(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/run/claude/prompt/same/trial/1")
+    browser.run("document.querySelector('.trace').dataset.kept = 'yes'")
+    browser.click(".outline a", "Read a.txt")
+    browser.wait("return document.querySelector('#step-2.current')")
+    assert browser.run("return document.querySelector('.trace').dataset.kept") == "yes"
+    browser.cdp(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
+    browser.click("button.copy")
+    browser.see("button.copy", "Copied")
+
+
+def test_long_output_starts_with_eight_lines(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    text = "\n".join(f"line {n}" for n in range(1, 41))
+    steps = [
+        call("bash", {"command": "seq"}, 1, output=text, exitCode=0),
+        call("mcp__files__list", {"depth": 2}, 2, output="x"),
+        call("Grep", {"pattern": "TODO", "path": "src"}, 3, output="src/a.py"),
+        call("mystery", {"depth": 2}, 4, output="y"),
+    ]
+    page = make_report(tmp_path / "r.html", write(tmp_path / "a.jsonl", [row("p", True, steps)]))
+    browser.draw(f"file://{page}#/run/a/prompt/p/trial/1")
+    browser.see("#step-0 pre", "line 8")
+    assert "line 9" not in browser.run("return document.querySelector('#step-0').innerText")
+    browser.click("#step-0 button", "Show all 40 lines")
+    browser.see("#step-0 pre", "line 40")
+    browser.see("#step-1 .about", "files · list")
+    browser.see("#step-1 b", "MCP")
+    browser.see("#step-2 .about", "TODO in src")
+    browser.see("#step-3 code", "mystery")
+
+
+def test_what_would_mislead_is_said(browser: Any, page: str) -> None:
+    browser.draw(page)
+    browser.see(".card dd", "known for 4 of 5 trials")
+    text = browser.run(CLICKS)
+    assert "mixes agents" not in text
+    for slug in ("agent_timeout", "not-enough-data", "not_enough"):
+        assert slug not in text
+    assert "ran out of time" in text
+    assert "not enough data" in text.lower()
+    assert "prompts that pass more / as / less often" in text
+    browser.see(".health", 'MCP server "files" failed to start')
+    browser.see(".health", "2 permission denials")
+    browser.click("nav a", "Prompts")
+    browser.see("tbody", "ran out of time")
+    assert "agent_timeout" not in browser.run(CLICKS)
+    browser.draw(f"{page}#/run/codex/prompt/same/trial/1")
+    browser.see(".health", 'MCP server "files" failed to start')
+    browser.draw(f"{page}#/run/codex/prompt/gone/trial/1")
+    browser.see(".health", "2 tool calls denied")
+
+
+def test_cost_starts_at_zero(browser: Any, page: str) -> None:
+    browser.draw(page)
+    browser.see("figure", "Cost against quality")
+    ticks = browser.run(
+        """const figure = [...document.querySelectorAll('figure')]
+          .find((one) => one.textContent.includes('Cost against quality'));
+        return [...figure.querySelectorAll('.axis')[0].querySelectorAll('text')]
+          .map((one) => one.textContent)"""
+    )
+    assert ticks[0] == "$0"
+
+
+def test_several_verdicts_name_their_pair(
+    browser: Any, agents: tuple[Path, Path], make_report: Callable[..., Path], tmp_path: Path
+) -> None:
+    a, b = agents
+    page = make_report(tmp_path / "r.html", a, b, f"third:{a}")
+    browser.draw(f"file://{page}")
+    browser.see(".verdict", "codex")
+    texts = browser.run("return [...document.querySelectorAll('.verdict')].map(v => v.innerText)")
+    assert len(texts) == 3
+    for text, pair in zip(texts, [("codex", "claude"), ("third", "claude"), ("third", "codex")], strict=True):  # fmt: skip # noqa: E501
+        assert all(name in text for name in pair), text
+    browser.choose("select[aria-label='Pair of runs']", "2")
+    browser.see(".chips button", "Improved 3")
+
+
+MARKS_WITHOUT_LINK = """return [...document.querySelectorAll(
+    'figure .dot, figure .point, figure .bar, figure rect[class^=heat]')]
+    .filter((one) => !one.closest('a[href^="#/"]') && Number(one.getAttribute('width') ?? 1) > 0
+      && one.getAttribute('class') !== 'heat-none').length"""
+
+
+def test_every_mark_of_a_chart_leads_to_what_it_stands_for(
+    browser: Any, report: Path, runs: Path, make_report: Callable[..., Path]
+) -> None:
+    trials = make_report(runs / "marks.html", runs / "flaky.jsonl", runs / "steady.jsonl")
+    for page in (report, trials):
+        browser.draw(f"file://{page}")
+        assert browser.run("return document.querySelectorAll('figure a').length") > 20
+        assert browser.run(MARKS_WITHOUT_LINK) == 0
+    for title, filter_name in (
+        ("Time of a trial", "least_ms="),
+        ("Failures by cause", "cause="),
+        ("Categories", "category="),
+        ("Tool use", "tool="),
+    ):
+        browser.draw(f"file://{report}")
+        browser.run(
+            """const figure = [...document.querySelectorAll('figure')]
+              .find((one) => one.textContent.includes(arguments[0]));
+            location.hash = figure.querySelector('a[href^="#/prompts"]').getAttribute('href')""",
+            title,
+        )
+        browser.see("[role=status]", "prompt")
+        assert filter_name in browser.run("return location.hash")
+        found = browser.run("return document.querySelectorAll('tbody tr').length")
+        assert 0 < found < 40, title
+
+
+def test_print_is_light_and_open(browser: Any, page: str) -> None:
+    browser.theme("dark")
+    try:
+        browser.draw(f"{page}#/run/claude/prompt/same/trial/1")
+        browser.see(".step.tool_call")
+        browser.press("tt")  # the reader's own choice of dark as well
+        dark = browser.run(COLOUR, "body", "color")
+        browser.cdp("Emulation.setEmulatedMedia", media="print")
+        browser.run("dispatchEvent(new Event('beforeprint'))")
+        assert browser.run("return document.querySelectorAll('main details:not([open])').length") == 0  # fmt: skip # noqa: E501
+        browser.see("#step-1 details pre", "List")
+        assert browser.run(COLOUR, "body", "color") == "rgb(29, 33, 38)" != dark
+        assert browser.run(COLOUR, "body", "backgroundColor") == "rgb(255, 255, 255)"
+        assert browser.run(COLOUR, "pre.command", "backgroundColor") == "rgb(242, 244, 246)"
+        browser.run("dispatchEvent(new Event('afterprint'))")
+        assert browser.run("return document.querySelectorAll('main details[open]').length") == 0
+    finally:
+        browser.cdp("Emulation.setEmulatedMedia", media="")
+        browser.theme("light")
+
+
+PAGES = ["", "#/prompts", "#/run/codex/prompt/hangs/trial/1", "#/beside/same/claude/1/codex/1?at=parting"]  # fmt: skip # noqa: E501
+
+
+def test_a_phone_shows_all_of_it_without_sideways_scrolling(browser: Any, page: str) -> None:
+    browser.size(390, 800)
+    try:
+        for address in PAGES:
+            browser.draw(page + address)
+            browser.see("h1")
+            browser.wait("return document.getElementById('main').dataset.drawn")
+            assert browser.run("return document.documentElement.scrollWidth") <= 390, address
+        tops = browser.run(
+            """const pair = document.querySelector('.pair.parts');
+            return ['left', 'right'].map((side) =>
+              pair.querySelector(`.cell.${side}`).getBoundingClientRect().top)"""
+        )
+        assert tops[0] < tops[1]  # one below the other, in the same line
+    finally:
+        browser.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_viewer_gives_the_same_answers(
+    browser: Any, agents: tuple[Path, Path], view: Callable[..., str]
+) -> None:
+    address = view(*agents)
+    browser.draw(address)
+    browser.see(".chips button", "Regressed 3")
+    browser.click(".change .beside-link")
+    browser.see(".pair.parts.current")
+    browser.draw(f"{address}#/prompts?status=regressed&tool=exec_command&in_run=1")
+    browser.see("[role=status]", "2 prompts")
+    browser.click(".marks .mark.fail")
+    browser.see(".around", "1 of 2")
+
+
+def played(game: str, levels: list[tuple[bool, int, int]], score: float) -> dict[str, Any]:
+    """A game with levels: (completed, actions, baseline), as its benchmark wrote it down."""
+    results, marks, spent = [], [], 0
+    for i, (completed, actions, baseline) in enumerate(levels):
+        one = {"index": i + 1, "completed": completed, "actions": actions, "baseline": baseline}
+        results.append(one)
+        spent += actions
+        if completed:
+            marks.append([i + 1, spent])
+    play = {"index": 1, "actions": spent, "marks": marks, "levels": results}
+    done = len(marks)
+    official = {
+        "scorePercent": score,
+        "play": 1,
+        "levelScoresPercent": [50.0 if level[0] else 0.0 for level in levels],
+    }
+    result = {"won": False, "levelsCompleted": done, "levelCount": len(levels), "plays": [play]}
+    evidence = {"benchmark": "arc", "result": result, "scores": {"official": official}}
+    measures = {"official %": score, "levels": done, "actions": spent}
+    made = row(game, False, [], outcome={"measures": measures})
+    made["metadata"] = {"evidence": evidence}
+    made["score"] = {"pass": False, "score": score / 100, "reasoning": f"{done} levels"}
+    return made
+
+
+def test_games_show_score_levels_baselines_and_curves(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path], axe: str
+) -> None:
+    first = [
+        played("g1", [(True, 10, 5), (False, 30, 8)], 8.0),
+        played("g2", [(False, 40, 5), (False, 0, 8)], 0.0),
+    ]
+    second = [
+        played("g1", [(True, 6, 5), (True, 20, 8)], 40.0),
+        played("g2", [(True, 9, 5), (False, 31, 8)], 10.0),
+    ]
+    files = [write(tmp_path / "one.jsonl", first), write(tmp_path / "two.jsonl", second)]
+    page = make_report(tmp_path / "r.html", *files)
+    browser.draw(f"file://{page}")
+    browser.see(".card .big", "4.00 / 100 official")
+    browser.see(".card .big", "25.00 / 100 official")
+    browser.see(".games table", "25.00 / 100")
+    browser.see(".games table", "3 of 4")
+    browser.see(".level.pass", "✓ 20 / 8")
+    browser.see(".level.fail", "✗ 31 / 8")
+    browser.see(".level.none", "not reached")
+    titles = browser.run("return [...document.querySelectorAll('.games h3')].map(h => h.innerText)")
+    assert titles == ["Levels", "Actions against the baseline", "Score against actions", "Score against cost"]  # fmt: skip # noqa: E501
+    assert browser.run(MARKS_WITHOUT_LINK) == 0
+    rows = browser.run(
+        """const figure = [...document.querySelectorAll('.games figure')]
+          .find((one) => one.textContent.includes('Score against actions'));
+        return [...figure.querySelectorAll('tbody tr')].map((one) => one.innerText || one.textContent)"""  # noqa: E501
+    )
+    assert any("two" in line and "25.00" in line for line in rows)
+    browser.see(".change", "→")
+    browser.click(".levels a", "g1")
+    browser.see(".trial-head .facts", "8.00 / 100 official · levels 1 · actions 40")
