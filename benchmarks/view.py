@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,28 @@ def _open(big: Path, n_rows: int, *, fresh: bool) -> dict[str, Any]:
         if fresh:
             told["browser"] = _paint(address)
         told["search ms"] = round(_timed(address, "api/prompts?q=prompt-77777"), 1)
+        told |= _search(address, n_rows)
         told["sort by time ms"] = round(_timed(address, "api/prompts?sort=time&down=1"), 1)
         told["memory MB at the end"] = _memory(process.pid, "VmRSS")
         told["memory MB at most"] = _memory(process.pid, "VmHWM")
     finally:
         process.terminate()
         process.wait()
+    return told
+
+
+QUERIES = ("77777", "tool:Bash pytest", "failed:true cost>0.1", '"total cannot be"', "exit>100")
+
+
+def _search(address: str, n_rows: int) -> dict[str, Any]:
+    """Wait until all words are indexed, then time some queries."""
+    began_s = time.monotonic()
+    while json.loads(_ask(address, "api/search?q="))["indexed"] < n_rows:
+        time.sleep(0.5)
+    told: dict[str, Any] = {"words indexed after s": round(time.monotonic() - began_s, 1)}
+    for query in QUERIES:
+        path = f"api/search?q={urllib.parse.quote(query)}"
+        told[f"search {query}, ms"] = round(_timed(address, path), 1)
     return told
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.stats.sequential import FEWEST_UNITS
+
 LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
 AGENT = f"claude:{LIKE}"
 SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nMagic word: plum\n"
@@ -354,7 +356,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
         (("none.toml",), 1, "none.toml: No such file"),
         (("prompts.jsonl", "-s", AGENT, "-g", "contains"), 2, "Nothing to compare"),
         (("prompts.jsonl", "--with", "model=a", "-g", "contains"), 2, "No agent given"),
-        (("prompts.jsonl", "-s", AGENT, "--with", "model=a"), 2, "No grader given"),
+        (("prompts.jsonl", "-s", AGENT, "--with", "model=a"), 1, "no grader judges"),
         (("prompts.jsonl", "-s", AGENT, "--with", "modell=a", "-g", "contains"), 2, "KIND"),
         (("prompts.jsonl", "-s", AGENT, "--with", "skill=none", "-g", "contains"), 1,
          "none is no skill"),
@@ -456,9 +458,10 @@ class TestUntilDecided:
         assert len(project.started) < 80
 
     def test_few_prompts_run_all_trials(self, ab: Ab, project: Project) -> None:
+        project.write_prompts(FEWEST_UNITS - 1)
         done = ab(project.experiment(SKILL_ARMS, 'until = "decided"', k=1))
-        assert "8 prompts: fewer than 10 decide nothing early" in done.stderr
-        assert len(project.started) == 16
+        assert f"prompts: fewer than {FEWEST_UNITS} decide nothing early" in done.stderr
+        assert len(project.started) == 2 * (FEWEST_UNITS - 1)
 
     def test_two_treatments_go_on_until_both_are_decided(self, ab: Ab, project: Project) -> None:
         project.write_prompts(20)
@@ -494,3 +497,27 @@ def test_a_matrix_is_a_leaderboard(ab: Ab, project: Project) -> None:
         "claude-sonnet-4-5+relnotes:", "claude-opus-4-1+relnotes:"
     }  # fmt: skip
     assert [line.split()[2] for line in ranked] == ["100%", "100%", "0%", "0%"]
+
+
+def test_prompts_may_bring_graders_files_and_workspaces(ab: Ab, project: Project) -> None:
+    """The material of an arm is put into the workspace of a prompt, too."""
+    project.write("small/notes.txt", "Old.")
+    rows = [
+        {"id": f"p{n}", "input": "?", "workspace": "small", "expect": {"contains": "plum"}}
+        for n in range(8)
+    ]
+    project.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    args = ("prompts.jsonl", "-s", AGENT, "-k", "1")
+    done = ab(*args, "--with", "skill=skills/relnotes")
+    assert done.code == 0, done.stdout + done.stderr
+    assert "arms differ in: skill relnotes (" in done.stdout
+    assert ", nothing else" in done.stdout
+    assert "relnotes helps: +1.00 (" in done.stdout
+    assert all((Path(folder) / "notes.txt").exists() for folder in project.started)
+    assert ab("status", "--check").code == 0
+    project.write("small/notes.txt", "New.")
+    assert "small has changed" in ab("status").stdout
+    project.write("small/.claude/skills/relnotes/SKILL.md", SKILL)
+    done = ab(*args, "--with", "skill=skills/relnotes")
+    assert done.code == 4
+    assert "control has the treatment: its agent can read the skill relnotes" in done.stdout

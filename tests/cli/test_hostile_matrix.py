@@ -72,6 +72,11 @@ COMMANDS = {
         "raw a FILE --trial 1 --list -o OUT --overwrite",
         "summarize FILE -o OUT --overwrite",
         "grade FILE -g contains -o OUT --overwrite",
+        "baseline add FILE --to fresh.jsonl",
+        "baseline show FILE",
+        "baseline prune FILE --keep 1",
+        f"trials PROMPT -s demo -k 1 --allocate FILE {RUN} -o OUT --overwrite",
+        "plan --against FILE --fail-on regression --margin 0.3",
     ],
     "schema": [
         f"capture PROMPT -s FILE {RUN} -o OUT --overwrite",
@@ -102,6 +107,7 @@ SLOW = {
     "compare": 12,
     "grade": 6,
     "calibrate": 6,
+    "plan": 6,
 }
 """Of their odd rows only each so-manieth is tried: they start processes, or draw much."""
 CASES = [(kind, line) for kind, lines in COMMANDS.items() for line in lines]
@@ -240,6 +246,7 @@ READERS = [(kind, line) for kind, line in CASES if kind in ("prompt", "capture",
 READERS = [case for case in READERS if not case[1].startswith(("plan", "calibrate CAPTURE"))]
 READERS = [case for case in READERS if case != ("trials", "summarize FILE -o OUT --overwrite")]
 READERS = [case for case in READERS if case[0] != "trials" or not case[1].startswith("grade")]
+READERS = [case for case in READERS if not case[1].startswith("baseline")]  # it has no build
 
 
 @pytest.mark.parametrize(("kind", "line"), READERS, ids=[line[:60] for _, line in READERS])

@@ -79,9 +79,24 @@ def trials() -> list[dict[str, Any]]:
     ]
 
 
+def pooled() -> list[dict[str, Any]]:
+    build = {"id": EVIL, "label": EVIL, "date": EVIL}
+    identity = {"adapter": EVIL, "program": EVIL, "model": EVIL}
+    return [
+        {
+            **row,
+            "identity": identity,
+            "specHash": EVIL,
+            "trials": [{**entry, "build": build} for entry in row["trials"]],
+        }
+        for row in trials()
+    ]
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    for name, content in (("rows", rows()), ("other", rows(4)), ("trials", trials())):
+    files = {"rows": rows(), "other": rows(4), "trials": trials(), "pool": pooled()}
+    for name, content in files.items():
         text = "".join(json.dumps(row) + "\n" for row in content)
         (tmp_path / f"{name}.jsonl").write_text(text)
     kept = tmp_path / "kept.raw" / "prompt-evil"
@@ -201,6 +216,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "report junit": ("report", "rows.jsonl", "-f", "junit"),
     "view": ("view", f"{EVIL}:rows.jsonl", "--port", "0"),
     "plan": ("plan", "rows.jsonl", "other.jsonl"),
+    "baseline": ("baseline", "show", "pool.jsonl"),
+    "baseline json": ("baseline", "show", "pool.jsonl", "--json"),
+    "baseline add": ("baseline", "add", f"{EVIL}:trials.jsonl", "--to", "pool.jsonl"),
+    "baseline again": ("baseline", "add", f"{EVIL}:pool.jsonl", "--to", "new.jsonl"),
+    "baseline prune": ("baseline", "prune", "pool.jsonl", "--older-than", "0"),
+    "compare baseline": ("compare", "a:pool.jsonl", f"{EVIL}:trials.jsonl"),
     "doctor": ("doctor", "agent.json"),
     "agents": ("agents",),
     "schemas": ("schemas", EVIL),

@@ -409,3 +409,14 @@ def test_the_agent_gets_a_copy_of_its_login_and_no_row_shows_it(assay, skills, c
     assert trial["output"].startswith("[redacted]*"), (trial, done)
     assert "No such file" in trial["stderr"], "the rest of HOME stays behind"
     assert "t0psecret" not in (tmp_path / "out.jsonl").read_text() + done.stdout + done.stderr
+
+
+def test_a_trial_is_ended_early_in_a_sandbox_too(assay, reader, skills, cases, alive, tmp_path):
+    given = cases(("fire", "use relnotes; sleep 60; R", True), ("near", "R", False))
+    args = ("--cases", given, "-s", reader(), "-k", 1, "-j", 2, "--sandbox", "-o", "out.jsonl")
+    done = assay("trigger", skills / "relnotes", *args)
+    assert done.code == 0, done
+    assert alive() == []
+    fire = rows_of(tmp_path / "out.jsonl")["fire"]["trials"][0]
+    assert (fire["pass"], fire["metadata"]) == (True, {"endedEarly": True})
+    assert "failure" not in fire

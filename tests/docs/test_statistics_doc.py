@@ -52,7 +52,9 @@ def matches(wanted: str, said: str) -> bool:
     return re.fullmatch(pattern, said, re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("name", ["statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"])
+@pytest.mark.parametrize(
+    "name", ["statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"]
+)
 def test_the_commands_print_what_the_page_says(name: str, tmp_path: Path):
     steps = console((DOCS / name).read_text())
     assert len(steps) >= 3

@@ -67,6 +67,19 @@ def test_a_file_that_is_no_segment_of_ours_stays_as_it_is(
         assert [path.name for path in tmp_path.iterdir()] == ["segment-7"]
 
 
+def test_the_largest_names_leave_room_for_another(tmp_path: Path, folder: int) -> None:
+    for name in (
+        "segment-99999999",
+        "segment-100000000",
+        "segment-999999999",
+        "segment-" + "9" * 99,
+    ):
+        (tmp_path / name).mkdir()
+    name, _ = SegmentWriter("run").append("a", {"1.out": b"one\n"}, folder)
+    assert name == "segment-100000001@0"
+    assert read(tmp_path, name) == {"1.out": b"one\n"}
+
+
 def test_two_runs_with_one_raw_folder_do_not_share_a_segment(tmp_path: Path, folder: int) -> None:
     one, two = SegmentWriter("one"), SegmentWriter("two")
     assert one.append("a", {"1.out": b"1"}, folder)[0] == "segment-1@0"

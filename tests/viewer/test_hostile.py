@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -160,3 +161,63 @@ def test_what_would_be_invisible_is_shown(
     browser.draw(f"file://{page}#/prompts?q=39+xxxx")
     browser.click(".marks a")
     browser.see("button.more", "characters left")
+
+
+@pytest.fixture(scope="module")
+def compared(hostile: Path, make_report: Callable[..., Path]) -> str:
+    """The same rows in a second run that passed: every prompt changed."""
+    other = hostile.with_name("other.jsonl")
+    with other.open("w") as out:
+        for line in hostile.read_text().splitlines():
+            row = json.loads(line)
+            row["score"] |= {"pass": True, "score": 1.0}
+            row["trajectory"] = [{**step, "content": "other"} for step in row["trajectory"][::-1]]
+            out.write(json.dumps(row) + "\n")
+    return f"file://{make_report(hostile.with_name('compared.html'), hostile, other)}"
+
+
+def test_forty_payloads_among_the_changes_and_side_by_side(browser: Any, compared: str) -> None:
+    browser.requests()
+    browser.draw(compared)
+    browser.console()
+    browser.see(".chips button", "Improved 44")
+    browser.wait("return document.querySelectorAll('.change').length === 5")
+    for shown in range(10, 50, 5):  # the longest answers are read here, too
+        browser.click(".changes p > .more")
+        browser.wait(
+            "return document.querySelectorAll('.change').length >= Math.min(44, arguments[0])",
+            shown,
+        )
+    assert browser.run(TRIGGER) == 0
+    links = browser.run("return [...document.querySelectorAll('.beside-link')].map((a) => a.hash)")
+    assert len(links) == 44
+    for link in links[::2]:
+        browser.run("location.hash = arguments[0]", link)
+        browser.wait(
+            """return document.querySelector('.beside .pair, .beside .common')
+              && location.hash === arguments[0]""",
+            link,
+        )
+        assert browser.run(TRIGGER) == 0, link
+    _end_of_visit(browser, compared, "hostile · other")
+
+
+@pytest.mark.parametrize("name", ["status", "pair", "tool", "in_run", "least_ms", "sort", "cause"])
+def test_payloads_in_the_address_of_a_filter(browser: Any, compared: str, name: str) -> None:
+    browser.requests()
+    for text in PAYLOADS[:36:5]:
+        browser.draw(f"{compared}#/prompts?{name}={quote(text)}")
+        browser.see("[role=status]", "prompt")
+        assert browser.run(TRIGGER) == 0
+        browser.draw(f"{compared}#/run/hostile/prompt/constructor/trial/1?{name}={quote(text)}")
+        browser.see("h2", "Steps (6)")
+        assert browser.run(TRIGGER) == 0
+    _end_of_visit(browser, compared, "hostile · other")
+
+
+def _end_of_visit(browser: Any, address: str, title: str) -> None:
+    assert browser.run("return window.OWNED ?? null") is None
+    assert browser.run("return document.title") == title
+    assert browser.run("return location.href").startswith(address)
+    allowed = (address, "data:,", "about:")
+    assert [url for url in browser.requests() if not url.startswith(allowed)] == []

@@ -206,6 +206,15 @@ def test_a_large_file_is_indexed_by_a_process_of_its_own(
     index.close()
 
 
+def test_a_broken_index_is_made_again(
+    service: Callable[..., ViewerService], tmp_path: Path
+) -> None:
+    assert len(places(service([row(1, "rm")]).search("", "rm", ""))) == 1
+    (kept,) = (tmp_path / "cache/assay/search").glob("*.sqlite")
+    kept.write_bytes(b"not a database, but long enough to be looked at as one" * 100)
+    assert len(places(service([row(1, "rm")]).search("", "rm", ""))) == 1
+
+
 @pytest.mark.parametrize(
     "after", ["9:9", "0:-2", "x", "0:99999999999", "9" * 5000, "0:" + "9" * 5000]
 )

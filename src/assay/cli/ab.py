@@ -259,8 +259,6 @@ def _check_usage(
         msg = "--until decided compares single arms; --ablate and --matrix run all trials."
     elif not any(values[way] for way in ("schema", "simple", "shell")) and "agent" not in axes:
         msg = "No agent given. Use -s AGENT, --simple COMMAND or --shell COMMAND."
-    elif not values["graders"]:
-        msg = "No grader given. Use -g GRADER: without grades no arm can be better."
     if msg:
         raise click.UsageError(msg)
 

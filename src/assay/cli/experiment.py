@@ -16,22 +16,23 @@ import msgspec
 
 from assay import __version__, plugins
 from assay.cli.batch import debug_trace, prompt_file
-from assay.cli.options import CaptureOptions, agent_ref, grader_refs, setting
+from assay.cli.options import CaptureOptions, agent_ref, findable, grader_refs, setting
 from assay.cli.output import open_sink, whole_output
 from assay.cli.parameters import Size
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
 from assay.pipeline.arms import REUSED, ArmRows, EarlierTrials, arm_key, entries_in, interleave
 from assay.pipeline.batch import Batch, check_startable, run_batch
-from assay.pipeline.experiment import Arm, Experiment, differences, hash_inputs
+from assay.pipeline.experiment import Arm, Experiment, differences, hash_inputs, hash_path
 from assay.pipeline.material import Material, compose, read_skill
 from assay.pipeline.prompts import Setting, choose, folder_names, plan, read_prompts
 from assay.pipeline.proof import ArmFacts, gather, prove
 from assay.pipeline.resume import Resume
+from assay.pipeline.row_settings import RowSettings, prompt_folder
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.pipeline.trials import TrialRows
 from assay.plugin import PromptRow
-from assay.records.capture import TrialEntry
+from assay.records.capture import Identity, TrialEntry
 from assay.records.files import short_hash, temporary_folder
 from assay.records.setup import ArmsProof
 from assay.records.spec import PluginRef, TrialSpec
@@ -56,6 +57,7 @@ type Decisions = "dict[str, SequentialDecision]"
 VERDICT, RESOLVED, REPORT = "verdict.json", "resolved.json", "report.html"
 _INVALID = 4
 _DEFAULT_K = 5
+_LONGEST_PATH = 1000
 
 
 class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,8 +92,18 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
     setting: Setting
     template: Path
     """The composed template, copied into the workspace of each trial."""
-    output: Path
-    specs: list[TrialSpec]
+    rows: list[PromptRow]
+    """The prompts, with the arm's material in the workspaces that they bring."""
+    own: RowSettings
+    """What the rows of the prompts ask for."""
+    output: Path = Path()
+    specs: list[TrialSpec] = []
+
+    @property
+    def identities(self) -> dict[str, Identity | None]:
+        """Of prompts whose rows ask for something of their own."""
+        made = {prompt.id: self.own.of(prompt).identity for prompt, _ in self.rows}
+        return {id_: one for id_, one in made.items() if one is not self.setting.identity}
 
     @property
     def servers(self) -> list[str]:
@@ -100,6 +112,7 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> list[TrialEntry]:
+        """All trials that are on disk."""
         return [entry for _, entry in entries_in(self.output)]
 
 
@@ -124,7 +137,8 @@ class _Run:
         self._graders = _graders(experiment, benchmark)
         rows = _prompts(experiment, benchmark)
         self._k = experiment.k or _DEFAULT_K
-        ready = _ready(experiment, how.base, benchmark, self._graders, scratch)
+        ready = _ready(experiment, how.base, rows, self._graders, scratch)
+        _check_graded(experiment, rows, self._graders)
         self.folder = _folder(how, experiment, _run_id(experiment, self._k, ready, rows))
         self._token = _token(self.folder)
         self.arms = [self._placed(arm, rows) for arm in ready]
@@ -149,13 +163,21 @@ class _Run:
             ours=(str(self.folder.resolve()),),
         )
         shared = msgspec.structs.replace(ready.setting, surroundings=around, run_token=self._token)
+        # Templates of rows are copied under the token of the arm, processes marked by the run's.
+        mine = msgspec.structs.replace(shared, run_token=own)
+        settings = _row_settings(mine, self._experiment, self._graders, ready.rows)
         names = folder_names(prompt.id for prompt, _ in rows)
-        specs = plan(rows, names, shared, self._k)
-        return msgspec.structs.replace(ready, setting=shared, output=output, specs=specs)
+        specs = [
+            msgspec.structs.replace(spec, run_token=self._token)
+            for spec in plan(rows, names, shared, self._k, settings.of)
+        ]
+        return msgspec.structs.replace(
+            ready, setting=shared, own=settings, output=output, specs=specs
+        )
 
     def execute(self) -> int:
         """Check, run, judge and write; return the exit code."""
-        freeze(self._graders)
+        freeze([*self._graders, *self.arms[0].own.graders])
         self._write_resolved()
         self._say_plan()
         if known := self._decided_earlier():
@@ -267,6 +289,7 @@ class _Run:
                 resume=True,
                 workers=base.concurrency,
                 max_cost=self._budget_left(),
+                rate_per_s=base.rate,
             )
             show = partial(self._show, what=what)
             run_batch(batch, work, into, show, self._place(), stopper)
@@ -292,6 +315,7 @@ class _Run:
             for arm in self.arms:
                 copy = arm.setting.surroundings.workspace_template or ""
                 stack.enter_context(frozen_template(str(arm.template), copy))
+                stack.enter_context(arm.own.templates())
             yield
 
     def _show(self, missing: list[TrialSpec], what: str) -> Progress:
@@ -308,7 +332,14 @@ class _Run:
         for arm in self.arms:
             identity = arm.setting.identity
             assert identity is not None
-            found.append(gather(arm.name, arm.arm, identity, arm.servers, arm.entries))
+            facts = ArmFacts(
+                name=arm.name,
+                arm=arm.arm,
+                identity=identity,
+                by_prompt={id_: one for id_, one in arm.identities.items() if one is not None},
+                servers=frozenset(arm.servers),
+            )
+            found.append(gather(facts, entries_in(arm.output)))
         return found
 
     def _proof(self) -> ArmsProof:
@@ -439,7 +470,7 @@ class _Run:
             "arms": {
                 arm.name: {"setup": arm.arm, "identity": arm.setting.identity} for arm in self.arms
             },
-            "inputs": hash_inputs(experiment),
+            "inputs": self._inputs(),
         }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -463,9 +494,19 @@ class _Run:
             "pairs": told.pairs,
             "file": str(self._how.file) if self._how.file else None,
             "experiment": self._how.digest,
-            "inputs": hash_inputs(self._experiment),
+            "inputs": self._inputs(),
         }
         self._write(VERDICT, verdict)
+
+    def _inputs(self) -> dict[str, str]:
+        """Hash the user's files that the verdict is about, also those that prompts name."""
+        folder, found = Path(self._experiment.prompts or "").parent, []
+        for spec in self.arms[0].specs:
+            prompt = spec.prompt
+            found += [prompt.workspace or "", *prompt.graders]
+        paths = {str(folder / name) for name in found if name and len(name) < _LONGEST_PATH}
+        named = {path: hash_path(Path(path)) for path in sorted(paths)}
+        return hash_inputs(self._experiment) | {path: h for path, h in named.items() if h}
 
     def _write(self, name: str, content: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
@@ -539,15 +580,52 @@ def _prompts(experiment: Experiment, benchmark: PluginRef) -> list[PromptRow]:
     return rows
 
 
+def _check_graded(
+    experiment: Experiment, rows: Sequence[PromptRow], graders: Sequence[PluginRef]
+) -> None:
+    without = [prompt.id for prompt, _ in rows if not (prompt.graders or prompt.expect)]
+    if not graders and without:
+        msg = f"{experiment.prompts}: no grader judges the prompt {without[0]!r}"
+        raise InputError(msg, hint="name graders in the experiment, with -g, or in each prompt")
+
+
+def _row_settings(
+    shared: Setting,
+    experiment: Experiment,
+    graders: Sequence[PluginRef],
+    rows: Sequence[PromptRow],
+) -> RowSettings:
+    own = RowSettings(shared, graders, experiment.grader_timeout, findable)
+    own.take(rows, graded=True)
+    return own
+
+
+def _with_material(
+    rows: Sequence[PromptRow], agent: PluginRef, material: Material, folder: Path, scratch: Path
+) -> list[PromptRow]:
+    """Put the material of an arm into copies of the workspaces that prompts bring."""
+    made: dict[str, str] = {}
+    found = []
+    for prompt, extra in rows:
+        if prompt.workspace is not None and (folder / prompt.workspace).is_dir():
+            if prompt.workspace not in made:
+                copy = made[prompt.workspace] = f"{scratch}-{len(made)}"
+                source = folder / prompt.workspace
+                compose(agent, msgspec.structs.replace(material, template=source), Path(copy))
+            prompt = msgspec.structs.replace(prompt, workspace=made[prompt.workspace])
+        found.append((prompt, extra))
+    return found
+
+
 def _ready(
     experiment: Experiment,
     base: CaptureOptions,
-    benchmark: PluginRef,
+    rows: Sequence[PromptRow],
     graders: Sequence[PluginRef],
     scratch: Path,
 ) -> list[ReadyArm]:
     """Find agent and material of each arm, the control first; refuse what cannot work."""
-    found = []
+    found, benchmark = [], _benchmark(experiment)
     for number, name in enumerate((experiment.control, *experiment.treatments)):
         arm, template = experiment.resolved(name), scratch / str(number)
         options = _arm_options(base, arm)
@@ -560,8 +638,17 @@ def _ready(
         compose(agent, material, template)
         options = msgspec.structs.replace(options, workspace_template=template)
         shared = setting(options, agent, benchmark, graders, keep_raw=False)
+        own_rows = _with_material(rows, agent, material, prompt_folder(benchmark), template)
+        settings = _row_settings(shared, experiment, graders, own_rows)
         found.append(
-            ReadyArm(name=name, arm=arm, setting=shared, template=template, output=Path(), specs=[])
+            ReadyArm(
+                name=name,
+                arm=arm,
+                setting=shared,
+                template=template,
+                rows=own_rows,
+                own=settings,
+            )
         )
     return found
 
@@ -597,7 +684,7 @@ def _run_id(
         experiment.control,
         k,
         experiment.seed,
-        {arm.name: arm.setting.identity for arm in arms},
+        {arm.name: (arm.setting.identity, arm.identities) for arm in arms},
         [prompt for prompt, _ in rows],
     )
     return short_hash(msgspec.json.encode(made_of, order="deterministic"))[:8]

@@ -23,7 +23,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.output import open_sink, open_stdout, refuse_inputs, whole_output
-from assay.cli.parameters import InFile, help_option, margin_option, seed_option
+from assay.cli.parameters import InFile, WithSandbox, help_option, margin_option, seed_option
 from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
 from assay.pipeline.batch import run_batch
@@ -84,6 +84,7 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
 
 
 @click.command(
+    cls=WithSandbox,
     short_help="Measure whether an agent uses a skill when it should, and only then.",
     epilog=variables(*PRICES, *CACHE)
     + examples(

@@ -151,12 +151,14 @@ def run_batch[R, S: BatchProgress](
                 work = _elsewhere(work, connect(), missing, batch.run_token)
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
-            budget = _Budget(work, batch.max_cost, len(missing), stopper)
+            stopping = _Stopping(work, stopper)
+            budget = _Budget(stopping, batch.max_cost, len(missing))
             if limiter is not None:
                 limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
                 limiter.on_wait = getattr(progress, "waiting", None)
             on_step = progress.on_step if progress.watches else None
-            with closing(run_all(budget.affordable(missing), budget, executor, on_step)) as done:
+            chosen = stopping.until_stopped(budget.affordable(missing))
+            with closing(run_all(chosen, budget, executor, on_step)) as done:
                 for spec, result in done:
                     rows.add(spec, result)
                     progress.finished(spec, result)
@@ -265,59 +267,67 @@ class _FirstAlone[R]:
             on_step(spec, step)
 
 
+class _Stopping[R]:
+    """Does the work, and asks the stopper before the worker takes another trial."""
+
+    def __init__(self, work: Work[R], stopper: Stopper[R] | None) -> None:
+        self._work, self._stopper = work, stopper
+        self._stopped, self._lock = False, threading.Lock()
+        self.prepare, self.cost_usd = work.prepare, work.cost_usd
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        return self._told(spec, self._work.run(spec, on_step))
+
+    def lost(self, spec: TrialSpec, why: str) -> R:
+        return self._told(spec, self._work.lost(spec, why))
+
+    def until_stopped(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        """Yield trials until the stopper has heard enough."""
+        for spec in specs:
+            if self._stopped:
+                return
+            yield spec
+
+    def _told(self, spec: TrialSpec, result: R) -> R:
+        if self._stopper is not None:
+            with self._lock:
+                self._stopped = self._stopper.add(spec, result) or self._stopped
+        return result
+
+
 class _Budget[R]:
     """Does the work, and lets no trial start that the budget may not suffice for.
 
     A running trial has reserved what it may cost: as much as the dearest so far of its agent and
     model, or an even share of the budget while none is known. A trial of unknown cost counts as
-    that much, too. When nothing runs, any rest of the budget is enough to start one trial. A
-    stopper is told of each trial before its worker takes another one.
+    that much, too. When nothing runs, any rest of the budget is enough to start one trial.
     """
 
-    def __init__(
-        self,
-        work: Work[R],
-        max_cost: float | None,
-        n_trials: int,
-        stopper: Stopper[R] | None = None,
-    ) -> None:
+    def __init__(self, work: Work[R], max_cost: float | None, n_trials: int) -> None:
         self._max_cost = max_cost
         self._share = (max_cost or 0.0) / max(n_trials, 1)
-        self._stopper, self._stopped = stopper, False
         self._spent = 0.0
         self._running: dict[int, TrialSpec] = {}
         self._dearest: dict[tuple[str, str], float] = {}
         self._unknown: list[float] = []
         self._changed = threading.Condition()
         self._work = work
-        self.prepare, self.cost_usd = work.prepare, work.cost_usd
+        self.prepare, self.lost, self.cost_usd = work.prepare, work.lost, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
+        if self._max_cost is None:
+            return self._work.run(spec, on_step)
         cost: float | None = None
         try:
             result = self._work.run(spec, on_step)
             cost = self._work.cost_usd(result)
         finally:
-            if self._max_cost is not None:
-                self._settle(spec, cost)
-        self._tell(spec, result)
+            self._settle(spec, cost)
         return result
-
-    def lost(self, spec: TrialSpec, why: str) -> R:
-        result = self._work.lost(spec, why)
-        self._tell(spec, result)
-        return result
-
-    def _tell(self, spec: TrialSpec, result: R) -> None:
-        if self._stopper is not None:
-            with self._changed:
-                self._stopped = self._stopper.add(spec, result) or self._stopped
 
     def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
         """Yield trials while there is money for them; wait while running ones may leave some."""
         for spec in specs:
-            if self._stopped:
-                return
             if self._max_cost is not None and not self._reserve(spec, self._max_cost):
                 return
             yield spec
@@ -345,8 +355,6 @@ class _Budget[R]:
                     return False
                 self._changed.wait(_STOP_S)
                 raise_if_stopping()
-                if self._stopped:
-                    return False
 
     def _settle(self, spec: TrialSpec, cost: float | None) -> None:
         with self._changed:

@@ -262,9 +262,6 @@ def check_experiment(experiment: Experiment, where: str) -> Experiment:
     if (experiment.prompts is None) == (experiment.benchmark is None):
         msg = f"{where}: give either prompts or benchmark"
         raise InputError(msg, hint='as in prompts = "prompts.jsonl"')
-    if not experiment.graders and experiment.benchmark is None:
-        msg = f"{where}: there are no graders, so that no arm can be better"
-        raise InputError(msg, hint='as in graders = ["grader.py"] or graders = ["contains"]')
     for name in names:
         _check_arm(experiment.resolved(name), f"{where}: arm {name}")
     return experiment

@@ -27,6 +27,8 @@ class ArmFacts(msgspec.Struct, kw_only=True):
     name: str
     arm: Arm
     identity: Identity
+    by_prompt: dict[str, Identity] = {}
+    """Of prompts that bring a workspace of their own, which the arm's material is put into."""
     servers: frozenset[str] = frozenset()
     """Names in its MCP file."""
     n_trials: int = 0
@@ -56,13 +58,12 @@ class ArmFacts(msgspec.Struct, kw_only=True):
         return {match[1]: value for match, value in found if match}
 
 
-def gather(
-    name: str, arm: Arm, identity: Identity, servers: Iterable[str], entries: Iterable[TrialEntry]
-) -> ArmFacts:
-    """Read the trials of an arm."""
-    facts = ArmFacts(name=name, arm=arm, identity=identity, servers=frozenset(servers))
-    plain = msgspec.to_builtins(identity)
-    for entry in entries:
+def gather(facts: ArmFacts, entries: Iterable[tuple[str, TrialEntry]]) -> ArmFacts:
+    """Read the trials of an arm, each with the id of its prompt; return the same facts."""
+    shared = msgspec.to_builtins(facts.identity)
+    own = {id_: msgspec.to_builtins(identity) for id_, identity in facts.by_prompt.items()}
+    for prompt_id, entry in entries:
+        plain = own.get(prompt_id, shared)
         facts.n_trials += 1
         setup = entry.setup or {}
         agent = entry.agent or None
@@ -97,7 +98,11 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
     for arm in arms:
         asked = differences(control.arm, arm.arm)
         said = ", ".join(_with_hash(one, arm, control) for one in asked) or "nothing"
-        found = [*_treatments(asked, control, arm), *_unasked(asked, control, arm)]
+        found = [
+            reason
+            for pair in _variants(control, arm)
+            for reason in (*_treatments(asked, *pair), *_unasked(asked, *pair))
+        ]
         reasons += found
         rest = "nothing else" if not found else "and more than that, or less (see below)"
         who = "arms differ" if len(arms) == 1 else f"{arm.name} differs from {control.name}"
@@ -108,6 +113,21 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
     for facts in (control, *arms):
         reasons += _inside(facts)
     return ArmsProof(words=words, valid=not reasons, reasons=list(dict.fromkeys(reasons)))
+
+
+def _variants(control: ArmFacts, arm: ArmFacts) -> Iterator[tuple[ArmFacts, ArmFacts]]:
+    """Yield both arms with each pair of identities that some prompt was run with."""
+    seen: list[tuple[Identity, Identity]] = [(control.identity, arm.identity)]
+    for prompt_id in control.by_prompt.keys() | arm.by_prompt.keys():
+        one = control.by_prompt.get(prompt_id, control.identity)
+        other = arm.by_prompt.get(prompt_id, arm.identity)
+        if (one, other) not in seen:
+            seen.append((one, other))
+    for one, other in seen:
+        yield (
+            msgspec.structs.replace(control, identity=one),
+            msgspec.structs.replace(arm, identity=other),
+        )
 
 
 def _with_hash(asked: Difference, arm: ArmFacts, control: ArmFacts) -> str:

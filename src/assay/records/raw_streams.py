@@ -18,8 +18,7 @@ from assay.records.rows import UNREADABLE
 
 SESSION_FILES = "files"
 """The folder among the raw streams with the agent's own session files."""
-SEGMENT = re.compile(r"segment-\d{1,9}")
-_RECORD = re.compile(rf"({SEGMENT.pattern})@(\d{{1,15}})")
+_RECORD = re.compile(r"(segment-\d{1,9})@(\d{1,15})")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Nothing follows a link, and nothing waits for the other end of a FIFO."""
 _BLOCK = 1024 * 1024

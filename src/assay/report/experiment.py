@@ -38,7 +38,9 @@ def sentence(
     Of a sequential run, the interval holds however often somebody looked.
     """
     name, rate = pair["runB"], pair["passRate"]
-    interval = msgspec.to_builtins(decision.interval) if decision else rate["interval"]
+    # A run that ended before its first look has only the interval of a single look.
+    known = decision.interval if decision else None
+    interval = msgspec.to_builtins(known) if known else rate["interval"]
     if rate["difference"] is None or interval is None:
         return f"{name}: not measured in both arms, {effort_words(effort)}"
     size = f"{rate['difference']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"

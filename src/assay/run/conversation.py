@@ -47,6 +47,9 @@ class Places(msgspec.Struct, frozen=True):
 class Conversation:
     """One trial's turns. Ends every process it started, whatever happens."""
 
+    until: Until | None = None
+    """Says of each step whether it settles the trial, which then ends."""
+
     def __init__(
         self,
         spec: TrialSpec,
@@ -81,8 +84,6 @@ class Conversation:
         self.confinement: Confinement | None = None
         """What each process is started in; None starts it as it is."""
         self.trace: Trace | None = None
-        self.until: Until | None = None
-        """Says of each step whether it settles the trial, which then ends."""
         self.answer = ""
         """The answer to the last turn."""
         self.turns: list[Turn] = []

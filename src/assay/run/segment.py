@@ -8,6 +8,7 @@ of the segment, which is cut off by the next run that appends.
 import contextlib
 import fcntl
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,12 +18,14 @@ from typing import Any
 import msgspec
 
 from assay.records.files import write_all
-from assay.records.raw_streams import SEGMENT, SegmentHeader, read_header, record_name
+from assay.records.raw_streams import SegmentHeader, read_header, record_name
 
 _FULL_BYTES = 256 * 1024 * 1024
 """Then another segment is started."""
-_REUSED_BYTES = 16 * 1024 * 1024
+_REUSED_BYTES = 4 * 1024 * 1024
 """A longer one is not appended to by a later run, which would have to read through it first."""
+_COUNTED = re.compile(r"segment-\d{1,8}")
+"""Names from which the next number follows: it has at most as many digits as can be read."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -83,8 +86,8 @@ class SegmentWriter:
             self._fd = -1
 
     def _open(self, folder: int) -> None:
-        # Taken from the names that are there: agents may have put anything under them.
-        names = filter(SEGMENT.fullmatch, os.listdir(folder))
+        # Agents may have put anything under these names.
+        names = filter(_COUNTED.fullmatch, os.listdir(folder))
         number = max((int(name.partition("-")[2]) for name in names), default=0)
         name = f"segment-{number}"
         fd = _opened_again(name, self._run, folder) if number else None
@@ -93,7 +96,8 @@ class SegmentWriter:
             name = f"segment-{number}"
             with contextlib.suppress(FileExistsError):
                 fd = os.open(name, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         about = os.fstat(fd)
         self._fd, self._name = fd, name
         self._size, self._inode = about.st_size, (about.st_dev, about.st_ino)

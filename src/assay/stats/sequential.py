@@ -16,8 +16,9 @@ that must be the last). So 50 prompts can pass a gate that the plain test, which
 leave open for ever.
 
 A triangular test was the other candidate. It has an end of its own, but that end lies far beyond
-what prompts allow (see margin_limits), and it needs 5 % more trials if there is no difference. For
-"same", where both sides have to be ruled out, its flatter boundary is the better one, and is used.
+what prompts allow (see margin_limits), and by its formula it needs a tenth more trials if there is
+no difference, with errors that hold whatever is done after a decision. For "same", where
+both sides have to be ruled out, its flatter boundary is the better one, and is used.
 
 The information is that of the prompts, as everywhere: 1/se^2 from the paired differences. What
 rules out a loss assumes at least the variance of a loss in few prompts, as margin_limits does.

@@ -8,6 +8,7 @@ import msgspec
 from assay.compare.report import CompareOptions
 from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
+from assay.viewer.labels import label_file, read_run_labels
 from assay.viewer.library import game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts
@@ -22,8 +23,13 @@ def write_bundle(
 ) -> None:
     """Write overview, table and every row of these runs as one HTML file."""
     prompts = Prompts([run.index for run in shown])
+    labels = [read_run_labels(run.index, label_file(run.path)) for run in shown]
+    prompts.labels = [found.words for found in labels]
     table = [prompts.row(n) for n in range(len(prompts.ids))]
-    write_html(out, overview(title, shown, options), table, _Rows(shown, prompts, table))
+    page = overview(title, shown, options)
+    for about, found in zip(page["runs"], labels, strict=True):
+        about["labels"] = found.shown
+    write_html(out, page, table, _Rows(shown, prompts, table))
 
 
 def lines(index: Index) -> Iterator[bytes]:

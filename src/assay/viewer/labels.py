@@ -18,6 +18,10 @@ from assay.records.reports import LabelRow
 from assay.records.rows import open_rows, open_trials
 from assay.records.text import with_trial
 from assay.records.views import StepsView
+from assay.stats.agreement import Agreement, measure_agreement
+from assay.viewer.index import Index
+from assay.viewer.library import entry_of
+from assay.viewer.prompts import Prompts
 
 WORDS = ("pass", "fail", "ambiguous")
 _MOST_STEPS_BYTES = 400_000
@@ -103,3 +107,70 @@ def _word(label: Any) -> str | None:
     if isinstance(label, bool):
         return "pass" if label else "fail"
     return label if isinstance(label, str) else None
+
+
+class RunLabels(msgspec.Struct, rename="camel"):
+    """What people said of the trials of one run, and how far its grader agrees."""
+
+    words: dict[str, dict[int, str]] = {}
+    """By prompt and number of the trial: pass, fail or ambiguous."""
+    agreement: Agreement | None = None
+    disagreements: list[tuple[str, int, str, str]] = []
+    """Prompt, trial, what people said, what the grader said."""
+
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        """What the overview tells; nothing without labels."""
+        if not self.words:
+            return None
+        n_labels = sum(map(len, self.words.values()))
+        agreement = msgspec.to_builtins(self.agreement) if self.agreement else None
+        return {"n": n_labels, "agreement": agreement, "disagreements": self.disagreements}
+
+
+def label_file(results: Path) -> Path:
+    """Where the labels of a result file are, unless --labels says otherwise."""
+    return results.with_suffix(".labels.jsonl")
+
+
+def read_run_labels(index: Index, sheet: Path) -> RunLabels:
+    """Read a sheet beside a run; a label counts only for the output that it was given for."""
+    found = RunLabels()
+    prompts = Prompts([index])
+    pairs = []
+    for row in _readable_rows(sheet):
+        number = row.trial_num or 1
+        word, prompt = _word(row.label), prompts.find(row.id)
+        place = prompts.file_row(0, prompt) if prompt is not None else None
+        if word not in WORDS or place is None:
+            continue
+        entry = entry_of(msgspec.json.decode(index.line(place)), number)
+        if entry is None or (row.output is not UNSET and row.output != entry.get("output")):
+            continue
+        found.words.setdefault(row.id, {})[number] = word
+        passed = _verdict(entry)
+        if passed is not None and word != "ambiguous":
+            pairs.append((word == "pass", passed))
+            if (word == "pass") != passed:
+                verdict = "pass" if passed else "fail"
+                found.disagreements.append((row.id, number, word, verdict))
+    if pairs:
+        people, grader = zip(*pairs, strict=True)
+        found.agreement = measure_agreement(people, grader)
+    return found
+
+
+def _readable_rows(sheet: Path) -> list[LabelRow]:
+    try:
+        return _stored_rows(sheet)
+    except AssayError:  # the page Label says what is wrong with it
+        return []
+
+
+def _verdict(entry: dict[str, Any]) -> bool | None:
+    """The grader's verdict on a trial; one that is no measurement has none."""
+    failure, score = entry.get("failure"), entry.get("score")
+    if isinstance(failure, dict) and not failure.get("answered"):
+        return None
+    passed = score.get("pass") if isinstance(score, dict) else entry.get("pass")
+    return passed if isinstance(passed, bool) else None

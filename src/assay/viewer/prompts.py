@@ -37,6 +37,8 @@ class Query(msgspec.Struct, frozen=True):
     status: str = ""
     category: str = ""
     cause: str = ""
+    label: str = ""
+    """labelled, disagree, or what people said: pass, fail, ambiguous."""
     tool: str = ""
     in_run: int | None = None
     """Number of the run that status, cause, tool and time are about; None is any run."""
@@ -60,6 +62,8 @@ class Prompts:
         self._trials = [block.trials for block in columns]
         self._first_trial = [_first_trials(block.rows) for block in columns]
         self.ids, self._where = _joined([block.rows for block in columns])
+        self.labels: list[dict[str, dict[int, str]]] = [{} for _ in indexes]
+        """Of each run what people said, by prompt and trial."""
 
     def find(self, prompt_id: str) -> int | None:
         """Return the number of a prompt."""
@@ -93,7 +97,7 @@ class Prompts:
         index, row = self._indexes[run], int(self._where[prompt, run])
         prompt_id, head = index.text(row)
         category = index.meta.facts.categories[int(index.columns.rows["category"][row])]
-        cells = [self._cell(run, prompt) for run in range(len(self._indexes))]
+        cells = [self._cell(run, prompt, prompt_id) for run in range(len(self._indexes))]
         return {"id": prompt_id, "head": head, "category": category, "cells": cells}
 
     def file_row(self, run: int, prompt: int) -> int | None:
@@ -155,9 +159,22 @@ class Prompts:
             good &= self._has_tool(query)
         if query.least_ms is not None or query.most_ms is not None:
             good &= self._took(query)
+        if query.label:
+            good &= self._has_label(query)
         if query.q:
             good &= self._contains(query.q)
         return np.flatnonzero(good)
+
+    def _has_label(self, query: Query) -> Bools:
+        found = np.zeros(len(self.ids), dtype=bool)
+        for run, _ in self._asked(query):
+            for prompt_id in self.labels[run]:
+                number = self.find(prompt_id)
+                cell = self._cell(run, number, prompt_id) if number is not None else None
+                trials = cell["trials"] if cell else ()
+                if number is not None and any(_is_labelled(one, query.label) for one in trials):
+                    found[number] = True
+        return found
 
     def _asked(self, query: Query) -> Iterator[tuple[int, Index]]:
         """Yield the runs that a query is about."""
@@ -296,10 +313,11 @@ class Prompts:
             keys[here] = mine[self._where[here, run]]
         return keys
 
-    def _cell(self, run: int, prompt: int) -> dict[str, Any] | None:
+    def _cell(self, run: int, prompt: int, prompt_id: str) -> dict[str, Any] | None:
         row = self._where[prompt, run]
         if row < 0:
             return None
+        labels = self.labels[run].get(prompt_id, {})
         facts = self._indexes[run].meta.facts
         causes, setups = facts.causes, facts.setups
         first, last = self._first_trial[run][row : row + 2]
@@ -312,6 +330,7 @@ class Prompts:
                 **{name: _number(columns[name][i]) for name in ("score", "ms", "usd")},
                 "steps": int(columns["steps"][i]),
                 "tools": int(columns["tools"][i]),
+                **({"label": word} if (word := labels.get(int(columns["n"][i]))) else {}),
                 **({"problems": lacked} if (lacked := setups[int(columns["setup"][i])]) else {}),
             }
             for i in range(last - first)
@@ -324,6 +343,16 @@ class Prompts:
             **{name: _average([one[name] for one in trials]) for name in ("score", "ms", "usd")},
             "steps": _average([one["steps"] for one in trials]),
         }
+
+
+def _is_labelled(trial: dict[str, Any], wanted: str) -> bool:
+    """Whether a trial fulfils the filter; the page has the same for reports without a server."""
+    label, passed = trial.get("label"), trial["passed"]
+    if wanted == "labelled" or label is None:
+        return label is not None
+    if wanted != "disagree":
+        return bool(label == wanted)
+    return label != "ambiguous" and passed is not None and (label == "pass") != bool(passed)
 
 
 _CHANGES = ("regressed", "improved", "lower", "higher")

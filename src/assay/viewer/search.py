@@ -170,7 +170,7 @@ def _compared(term: Term, values: Any) -> Bools:
         "<": np.less,
         ">=": np.greater_equal,
         "<=": np.less_equal,
-    }.get(term.op, np.equal)(values, term.value)
+    }.get(term.op, np.equal)(values, float(term.value or 0))
     return compared
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from assay import __version__
 from assay.compare.report import CompareOptions
-from assay.viewer.labels import LabelSheet
+from assay.viewer.labels import LabelSheet, RunLabels, label_file, read_run_labels
 from assay.viewer.library import Library, entry_of, game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
@@ -45,6 +45,7 @@ class ViewerService:
         self._prompts: dict[str, tuple[tuple[int, ...], Prompts]] = {}
         self._sheets: dict[str, LabelSheet] = {}
         self._searcher = Searcher()
+        self._label_cache: dict[Path, tuple[tuple[int, int], RunLabels]] = {}
         self._making = threading.Lock()
 
     def overview(self, runs: str) -> dict[str, Any]:
@@ -54,9 +55,15 @@ class ViewerService:
         view = self._viewed(runs, shown)
         if view.sizes != _sizes(shown):
             version = -1  # the view is older than the files: the page asks again
+        labels = self._run_labels(shown)
+        about = [
+            one | {"labels": found.shown}
+            for one, found in zip(view.page["runs"], labels, strict=True)
+        ]
         listed = self._library.listing() if self._library.has_folders else None
         can_label = any(run.index.kind == "capture" for run in shown)
-        return view.page | {"version": version, "library": listed, "canLabel": can_label}
+        more = {"runs": about, "version": version, "library": listed, "canLabel": can_label}
+        return view.page | more
 
     def state(self, runs: str) -> dict[str, Any]:
         """Return the version, which changes when a file does, and how far the runs are."""
@@ -153,7 +160,23 @@ class ViewerService:
             known = self._prompts.get(runs)
             if known is None or known[0] != sizes:
                 known = self._prompts[runs] = (sizes, Prompts([run.index for run in shown]))
+            known[1].labels = [found.words for found in self._run_labels(shown)]
         return known[1]
+
+    def _run_labels(self, shown: Sequence[OpenRun]) -> list[RunLabels]:
+        """Read the labels of each run; again only when the sheet or the run has changed."""
+        found = []
+        for number, run in enumerate(shown):
+            own = self._labels if number == 0 else None
+            sheet = own or label_file(run.path)
+            about = sheet.stat() if sheet.is_file() else None
+            mark = (run.index.meta.size, about.st_mtime_ns if about else 0)
+            kept = self._label_cache.get(run.path)
+            if kept is None or kept[0] != mark:
+                labels = read_run_labels(run.index, sheet) if about else RunLabels()
+                kept = self._label_cache[run.path] = (mark, labels)
+            found.append(kept[1])
+        return found
 
     def _found(self, runs: str, label: str, prompt_id: str) -> tuple[OpenRun, bytes] | None:
         shown = self._library.chosen(runs)
@@ -178,7 +201,7 @@ class ViewerService:
         if not shown:
             return {"why": "Labels are for captures; these are repeated trials."}
         if runs not in self._sheets:
-            target = self._labels or shown[0].path.with_suffix(".labels.jsonl")
+            target = self._labels or label_file(shown[0].path)
             sheet = LabelSheet.open(shown[0].path, target, self._by)
             if isinstance(sheet, str):
                 return {"why": sheet}

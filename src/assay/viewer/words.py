@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from assay.compare.columns import ROW
-from assay.errors import AssayError
+from assay.errors import AssayError, InputError
 from assay.records.private import private_folder
 from assay.records.rows import UNREADABLE
 from assay.run.host import LocalHost
@@ -57,11 +57,22 @@ class WordIndex:
         name = hashlib.sha256(str(index.path.resolve()).encode()).hexdigest()[:24]
         self._path = private_folder("search") / f"{name}.sqlite"
         self._working = threading.Lock()
-        with _opened(self._path) as database:
-            covered = _covered(database)
-        fits = covered.size <= index.meta.size and covered.version == _VERSION
-        if not fits or covered.sample != index.sampled(covered.size):
-            self._path.unlink(missing_ok=True)
+        if not self._is_of_this_file():
+            for ending in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+
+    def _is_of_this_file(self) -> bool:
+        """Whether what is kept belongs to the rows that are here now, and can be read."""
+        try:
+            with _opened(self._path) as database:
+                covered = _covered(database)
+        except sqlite3.DatabaseError:
+            return False
+        size = self._index.meta.size
+        fits = covered.size <= size and covered.version == _VERSION
+        return fits and covered.sample == (
+            self._index.sampled(covered.size) if covered.n_rows else ""
+        )
 
     def extend(self) -> int:
         """Have new rows indexed: a few at once, many in the background; return how many are."""
@@ -147,12 +158,22 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         database.execute("PRAGMA synchronous=OFF")
         database.execute("PRAGMA cache_size=-8000")
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'words'").fetchone():
-            with contextlib.suppress(sqlite3.OperationalError):  # another process was faster
-                database.execute(_MAKE)
-                database.execute("CREATE TABLE covered (about BLOB)")
+            _make(database)
         yield database
     finally:
         database.close()
+
+
+def _make(database: sqlite3.Connection) -> None:
+    try:
+        database.execute(_MAKE)
+        database.execute("CREATE TABLE covered (about BLOB)")
+    except sqlite3.OperationalError as error:
+        if "already exists" in str(error):
+            return  # another process was faster
+        msg = f"the words cannot be indexed: {error}"
+        hint = "the search needs a Python whose SQLite has FTS5, and some space in ~/.cache"
+        raise InputError(msg, hint=hint) from error
 
 
 def _covered(database: sqlite3.Connection) -> _Covered:

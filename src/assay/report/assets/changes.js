@@ -161,7 +161,7 @@ class ChangeList {
         {},
         h("a", { href: href("prompt", row.id) }, shorten(row.id, 80)),
         h("span", { class: `mark ${kind}` }, values.join(" → ")),
-        score ? h("span", { class: "dim" }, `score ${signed(score)}`) : null,
+        rate && score ? h("span", { class: "dim" }, `score ${signed(score)}`) : null,
         beside
           ? h("a", { class: "button beside-link", href: `${beside}?at=parting` }, "Side by side")
           : null,

@@ -1,6 +1,7 @@
 // The data behind the pages: from blocks inside this file, or from the viewer that served it.
 // Both sources answer the same questions. Search, filter and sort for the file are here as well.
 
+import { matchesLabel } from "./labels.js";
 import { cutSnippet, findParts, matchesTrial, parseQuery } from "./query.js";
 
 const MAX_CACHED_CHUNKS = 6;
@@ -269,6 +270,7 @@ function matchesQuery(prompt, query, overview) {
     (!text || prompt.id.toLowerCase().includes(text) || prompt.head.toLowerCase().includes(text)) &&
     (!query.status || hasStatus(prompt, query, asked)) &&
     (!query.category || prompt.category === query.category) &&
+    (!query.label || someTrial((trial) => matchesLabel(trial, query.label))) &&
     (!query.cause || someTrial((trial) => trial.cause === query.cause)) &&
     (!query.tool ||
       someTrial(({ tools }, run) => usesTool(tools, overview.runs[run], query.tool))) &&

@@ -64,7 +64,8 @@ async function draw() {
   const main = document.getElementById("main");
   if (goToStep(route)) return;
   setKeys({});
-  markCurrentLink(route.page);
+  const isList = route.page === "overview" && overview.library && !overview.runs.length;
+  markCurrentLink(isList ? "runs" : route.page);
   try {
     const known = Object.hasOwn(PAGES, route.page);
     replaceContent(main, known ? await PAGES[route.page](route) : notice("There is no such page."));

@@ -24,6 +24,7 @@ import {
   signed,
 } from "./dom.js";
 import { gamesView } from "./games.js";
+import { labelsView } from "./labels.js";
 import { href } from "./navigation.js";
 import { causeWords, verdictWords } from "./words.js";
 
@@ -35,6 +36,7 @@ export function overviewPage(source, overview) {
     h("h1", {}, overview.title),
     unreadableNotice(overview),
     groups.length ? groups : h("p", { class: "verdict unclear" }, "No rows yet."),
+    labelsView(overview),
     h("p", { class: "dim" }, overview.made),
   );
 }

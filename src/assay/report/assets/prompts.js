@@ -14,6 +14,7 @@ import {
   signed,
 } from "./dom.js";
 import { differencesOf, readPair } from "./data.js";
+import { LABEL_FILTERS, hasLabels, labelCell } from "./labels.js";
 import { updateChildren } from "./live.js";
 import { href, listKeys, setKeys, sideBySideHref, trialHref } from "./navigation.js";
 import { causeWords } from "./words.js";
@@ -26,6 +27,7 @@ const QUERY_NAMES = [
   "status",
   "category",
   "cause",
+  "label",
   "tool",
   "in_run",
   "least_ms",
@@ -52,6 +54,7 @@ const COLUMNS = [
   ["id", "prompt"],
   ["category", "category"],
   ["rate", "result"],
+  ["label", "label"],
   ["difference", "difference"],
   ["score", "score"],
   ["time", "time"],
@@ -80,6 +83,7 @@ export function promptsPage(source, overview, params) {
     toolNames(overview).length
       ? table.filter("tool", "Tool", anyOrOne("any tool", toolNames(overview)))
       : null,
+    hasLabels(overview) ? table.filter("label", "Label", LABEL_FILTERS) : null,
     runs.length > 1 ? table.filter("in_run", "In run", runChoice(runs)) : null,
     runs.length > 2 ? table.filter("pair", "Difference between", pairChoice(runs)) : null,
     table.timeFilter(),
@@ -229,8 +233,13 @@ class PromptTable {
 
   #head() {
     const { sort, down } = this.#query;
-    const columns = COLUMNS.filter(([name]) => name !== "difference" || hasPairs(this.#overview));
+    const columns = COLUMNS.filter(
+      ([name]) =>
+        (name !== "difference" || hasPairs(this.#overview)) &&
+        (name !== "label" || hasLabels(this.#overview)),
+    );
     const cells = columns.map(([name, title]) => {
+      if (name === "label") return h("th", { scope: "col" }, title);
       const order = sort === name ? (down ? "descending" : "ascending") : "none";
       const arrow = { ascending: " ▲", descending: " ▼", none: "" }[order];
       const sortBy = () => this.#change({ sort: name, down: order === "ascending" ? "1" : "" });
@@ -279,6 +288,7 @@ function promptRow(overview, row, query) {
     h("td", {}, link, h("div", { class: "dim head" }, row.head)),
     h("td", {}, row.category),
     h("td", {}, results),
+    hasLabels(overview) ? labelCell(cells, row.id) : null,
     hasPairs(overview) ? differenceCell(overview, row, query) : null,
     numbers((cell) => decimal(cell.score)),
     numbers((cell) => duration(cell.ms)),

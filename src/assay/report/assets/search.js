@@ -5,7 +5,8 @@ import { markWords, parseQuery } from "./query.js";
 
 const TYPING_PAUSE_MS = 250;
 const INDEX_POLL_MS = 700;
-const MAX_EMPTY_ROUNDS = 40;
+const MAX_ROUNDS = 40;
+const HITS_WANTED = 25;
 const PLACE_WORDS = {
   trial: "trial",
   input: "asked",
@@ -94,7 +95,8 @@ class Search {
     this.more.hidden = true;
     try {
       const terms = parseQuery(this.#text); // says what is wrong without asking anybody
-      for (let round = 0; round < MAX_EMPTY_ROUNDS; round += 1) {
+      const enough = this.list.childElementCount + HITS_WANTED;
+      for (let round = 0; round < MAX_ROUNDS; round += 1) {
         const answer = await this.#source.search(this.#text, this.#after);
         if (request !== this.#asked) return; // The reader has typed on.
         this.#show(answer, terms);
@@ -102,7 +104,7 @@ class Search {
           setTimeout(() => request === this.#asked && this.start(this.#text), INDEX_POLL_MS);
           return;
         }
-        if (answer.hits.length || answer.next === null) return;
+        if (answer.next === null || this.list.childElementCount >= enough) return;
       }
     } catch (error) {
       if (request === this.#asked) replaceContent(this.status, error.message);

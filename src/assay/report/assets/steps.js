@@ -3,7 +3,8 @@
 import { stepCard } from "./cards.js";
 import { count, h, money } from "./dom.js";
 
-const STEPS_PER_BLOCK = 100;
+const STEPS_PER_BLOCK = 50;
+const DRAG_DELAY_MS = 60;
 const MAX_DRAWN_AT_ONCE = 400;
 /** From here on every step starts as one line: open cards would be too tall for any browser. */
 const MAX_OPEN_STEPS = 5000;
@@ -139,7 +140,7 @@ export class StepList {
       block.element.style.height = `${(block.end - block.start) * height}px`;
     }
     const blockOf = new Map(this.#blocks.map((block) => [block.element, block]));
-    let clock = 0;
+    let [clock, timer, lastY] = [0, 0, scrollY];
     this.#observer = new IntersectionObserver(
       (entries) => {
         for (const { target, isIntersecting, boundingClientRect } of entries) {
@@ -147,13 +148,21 @@ export class StepList {
           block.height = boundingClientRect.height;
           block.near = isIntersecting;
           block.seen = clock += 1;
-          if (isIntersecting) this.#draw(block);
         }
-        this.#forgetFarBlocks();
+        // Who drags the scroll bar passes thousands of steps: they are drawn where it stops.
+        const isFar = Math.abs(scrollY - lastY) > 3 * innerHeight;
+        lastY = scrollY;
+        clearTimeout(timer);
+        timer = setTimeout(() => this.#drawNear(), isFar ? DRAG_DELAY_MS : 0);
       },
-      { rootMargin: "1200px 0px" },
+      { rootMargin: "800px 0px" },
     );
     for (const block of this.#blocks) this.#observer.observe(block.element);
+  }
+
+  #drawNear() {
+    for (const block of this.#blocks) if (block.near) this.#draw(block);
+    this.#forgetFarBlocks();
   }
 
   #draw(block) {

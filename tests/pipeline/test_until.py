@@ -1,0 +1,113 @@
+"""The stopper of a gate: results count in the order of the plan, the arms take turns."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from assay.pipeline.until import UntilDecided, has_passed
+from assay.records.capture import Capture, Cause, Failure, Grade, Timing
+from assay.records.spec import Prompt, TrialSpec
+from assay.stats.rates import Bounds
+from assay.stats.sequential import Look, SequentialDecision, decide_gate
+
+
+def result(passed: bool | None, cause: Cause | None = None) -> Capture:
+    capture = Capture(
+        id="p",
+        input="q",
+        output="",
+        trajectory=[],
+        metadata={},
+        timing=Timing(start=0, end=1, total=1),
+    )
+    if passed is not None:
+        capture.score = Grade(pass_=passed, score=float(passed))
+    if cause is not None:
+        capture.failure = Failure(cause=cause, message="why")
+    return capture
+
+
+@pytest.fixture
+def plan(spec: Callable[..., TrialSpec]) -> Callable[[int, int], list[TrialSpec]]:
+    def make(n: int, k: int) -> list[TrialSpec]:
+        one = spec("q")
+        return [
+            msgspec.structs.replace(one, prompt=Prompt(id=f"p{i}", input="q"), number=number)
+            for i in range(n)
+            for number in range(1, k + 1)
+        ]
+
+    return make
+
+
+def gate(look: Look, bounds: Bounds | None, is_last: bool) -> SequentialDecision:
+    return decide_gate(look, margin=0.3, bounds=bounds, is_last=is_last)
+
+
+BASELINE = {f"p{i}": (5, 5) for i in range(40)}
+
+
+def test_each_prompt_once_before_any_twice(plan: Callable):
+    order = UntilDecided(gate, baseline=BASELINE).begin(plan(12, 2))
+    assert [spec.number for spec in order] == [1] * 12 + [2] * 12
+    ids = [spec.prompt.id for spec in order]
+    assert ids[:12] == ids[12:]
+    assert ids[:12] != [f"p{i}" for i in range(12)]
+
+
+def test_prompts_without_a_baseline_come_last(plan: Callable):
+    order = UntilDecided(gate, baseline={"p3": (1, 1), "p7": (1, 1)}).begin(plan(12, 2))
+    assert {spec.prompt.id for spec in order[:4]} == {"p3", "p7"}
+
+
+def test_the_arms_of_a_prompt_take_turns(plan: Callable):
+    specs = plan(8, 1)
+    both = [
+        msgspec.structs.replace(spec, prompt=Prompt(id=f"p{i % 4}", input="q"))
+        for i, spec in enumerate(specs)
+    ]
+    arms = {id(spec): int(i >= 4) for i, spec in enumerate(both)}
+    order = UntilDecided(gate, arm_of=lambda spec: arms[id(spec)]).begin(both)
+    assert [arms[id(spec)] for spec in order] == [0, 1] * 4
+
+
+def test_what_hangs_is_waited_for(plan: Callable):
+    """The first trial fails slowly: until it has finished, no success behind it counts."""
+    stopper = UntilDecided(gate, baseline=BASELINE)
+    order = stopper.begin(plan(40, 1))
+    assert not any(stopper.add(spec, result(True)) for spec in order[1:])
+    assert stopper.n_trials == 0
+    assert stopper.add(order[0], result(False))
+    assert stopper.n_trials < 40
+    assert stopper.decision.outcome == "pass"
+
+
+def test_what_was_not_measured_leaves_a_pass_open(plan: Callable):
+    stopper = UntilDecided(gate, baseline=BASELINE)
+    order = stopper.begin(plan(40, 1))
+    for i, spec in enumerate(order):
+        stopper.add(spec, result(None, Cause.PROVIDER) if i % 2 else result(True))
+    assert stopper.finish().outcome == "undecided"
+    assert "what was not measured" in stopper.decision.words
+
+
+def test_trials_of_an_earlier_run_count(plan: Callable):
+    earlier = [(1, f"p{i}", True) for i in range(40)]
+    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier)
+    assert stopper.begin(plan(40, 2)) == []
+    assert stopper.decision.outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("trial", "passed"),
+    [
+        (result(True), True),
+        (result(False), False),
+        (result(None), None),
+        (result(None, Cause.AGENT_TIMEOUT), False),
+        (result(None, Cause.PROVIDER), None),
+    ],
+)
+def test_what_counts(trial: Capture, passed: bool | None):
+    assert has_passed(trial) is passed

@@ -1,0 +1,77 @@
+"""Trials where they are worth most, and the gate against a pooled baseline."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.stats.paired import compare_rates
+from assay.stats.planning import Difficulty
+from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
+from assay.stats.verdict import judge_gate
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60),
+    st.integers(1, 12),
+)
+def test_all_trials_are_spent_and_every_prompt_has_one(spread, mean):
+    trials = allocate_trials(np.array(spread), mean)
+    assert trials.sum() == mean * len(spread)
+    assert trials.min() >= 1
+    order = np.argsort(spread)
+    assert (np.diff(trials[order]) >= -1).all(), "more spread, not fewer trials"
+
+
+def test_a_prompt_seen_seldom_is_not_taken_for_one_that_always_passes():
+    passed, n = np.array([2, 40, 0, 20, 0]), np.array([2, 40, 40, 40, 0])
+    always_twice, always, never, half, unseen = trial_spread(passed, n)
+    assert half > unseen > always_twice > always
+    assert always == pytest.approx(never, rel=0.5)
+
+
+def test_allocation_makes_the_mean_surer_and_keeps_it_unbiased():
+    rng, n, k = np.random.default_rng(3), 50, 3
+    easy = Difficulty(0.8, 0.5).draw((1, n), rng)[0]
+    trials = allocate_trials(trial_spread(rng.binomial(20, easy), np.full(n, 20)), k)
+    means = {}
+    for name, numbers in (("equal", np.full(n, k)), ("allocated", trials)):
+        means[name] = (rng.binomial(numbers, easy, (4000, n)) / numbers).mean(axis=1)
+    assert means["allocated"].mean() == pytest.approx(easy.mean(), abs=0.002)
+    assert means["allocated"].var() < 0.85 * means["equal"].var()
+
+
+def test_the_gate_is_right_against_a_baseline():
+    found = simulate_pooled_gate(
+        Difficulty(0.8, 0.5), np.full(50, 24), np.full(50, 8), margin=0.12, difference=0.1
+    )
+    assert found.good_passes >= 0.85
+    assert found.bad_stopped >= 0.8
+    assert found.good_trials < 0.75 * found.most_trials
+    assert "of 100 builds of an unchanged agent" in found.words
+
+
+def test_a_loss_of_the_margin_seldom_passes_with_many_trials_against_one():
+    rng, n, size = np.random.default_rng(11), 100, 600
+    passes = 0
+    for easy in Difficulty(0.95, 0.2).draw((size, n), rng):
+        pooled, fresh = np.full(n, 20), np.ones(n, dtype=int)
+        a, b = rng.binomial(20, easy), rng.binomial(1, easy * (0.9 / 0.95))
+        pair = compare_rates((a, pooled), (b, fresh), seed=1)
+        passes += judge_gate("regression", pair, margin=0.05).outcome == "pass"
+    assert passes / size <= 0.025 + 3 * (0.025 * 0.975 / size) ** 0.5
+
+
+def test_a_baseline_that_saw_prompts_once_gives_a_wider_interval():
+    rng, n = np.random.default_rng(5), 60
+    widths = {}
+    for many in (1, 20):
+        found = []
+        for easy in Difficulty(0.8, 0.5).draw((60, n), rng):
+            pooled, fresh = np.full(n, many), np.full(n, 3)
+            runs = (rng.binomial(many, easy), pooled), (rng.binomial(3, easy), fresh)
+            interval = compare_rates(*runs, seed=1).interval
+            found.append(interval.high - interval.low)
+        widths[many] = np.mean(found)
+    assert widths[1] > 1.5 * widths[20]
