@@ -1,5 +1,6 @@
 """Trials on a real Ray cluster of two nodes: the same rows, nothing lost, nothing left running."""
 
+import fcntl
 import json
 import os
 import signal
@@ -13,18 +14,31 @@ from ray.cluster_utils import Cluster
 
 from assay.records.raw_streams import kept_streams
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 NODE = {"num_cpus": 4, "object_store_memory": 80 << 20, "include_dashboard": False}
+HEAD = {**NODE, "no_monitor": True, "include_log_monitor": False}
 LIMIT_S = 300
 
 
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for all tests of this file; those of other pytest workers wait for their turn."""
+    root = tmp_path_factory.getbasetemp()
+    lock = root.parent / "ray.lock" if "PYTEST_XDIST_WORKER" in os.environ else root / "ray.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        made = Cluster(initialize_head=True, head_node_args=HEAD)
+        yield made
+        made.shutdown()
+
+
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(initialize_head=True, head_node_args=NODE)
-    made.second = made.add_node(**NODE)
-    made.wait_for_nodes()
-    yield made
-    made.shutdown()
+def cluster(nodes: Cluster) -> Cluster:
+    """The cluster with two nodes; the second one is new if an earlier test has killed it."""
+    if not nodes.worker_nodes:
+        nodes.second = nodes.add_node(**NODE)
+        nodes.wait_for_nodes()
+    return nodes
 
 
 @pytest.fixture
@@ -45,6 +59,7 @@ def kill_node(cluster: Cluster) -> None:
     raylet = psutil.Process(cluster.second.all_processes["raylet"][0].process.pid)
     for process in (raylet, *raylet.children()):
         process.kill()
+    cluster.remove_node(cluster.second, allow_graceful=False)
 
 
 def streams(place: Path) -> dict[str, bytes]:
@@ -59,6 +74,15 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     for step in row["trajectory"]:
         step.pop("timestamp")
     return row
+
+
+def differing(one: Any, other: Any, where: str = "") -> list[str]:
+    """Name each field that differs, with both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted(one.keys() | other.keys())
+        found = [differing(one.get(name), other.get(name), f"{where}.{name}") for name in names]
+        return [text for texts in found for text in texts]
+    return [] if one == other else [f"{where}: {one!r} != {other!r}"]
 
 
 def test_rows_are_those_of_a_local_run(
@@ -87,7 +111,8 @@ def test_rows_are_those_of_a_local_run(
     assert here.code == 0, here.stderr
     remote = sorted(read_rows(tmp_path / "out.jsonl"), key=lambda row: row["id"])
     local = sorted(read_rows(tmp_path / "here.jsonl"), key=lambda row: row["id"])
-    assert [shown(row) for row in remote] == [shown(row) for row in local]
+    for ours, theirs in zip(remote, local, strict=True):
+        assert differing(shown(ours), shown(theirs)) == []
     assert remote[0]["score"]["pass"] is True
     assert Path(remote[0]["cwd"], "run.sh").stat().st_mode & 0o111
     for ours, theirs in zip(remote, local, strict=True):

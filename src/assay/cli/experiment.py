@@ -146,7 +146,8 @@ class _Run:
         self._specs = interleave([arm.specs for arm in self.arms], experiment.seed)
         self._n_reused: dict[str, int] = {}
         self._left_usd = experiment.budget
-        check_startable(self._specs, how.base.concurrency)
+        is_local = how.base.executor == "local"
+        check_startable(self._specs, how.base.concurrency, here=is_local)
 
     def _placed(self, ready: ReadyArm, rows: list[PromptRow]) -> ReadyArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""

@@ -108,11 +108,7 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     @property
     def executor_ref(self) -> PluginRef:
         """Where the trials run."""
-        if self.address and self.executor == "local":
-            msg = "--address needs --executor ray."
-            raise click.UsageError(msg)
-        options = {"address": self.address} if self.address else {}
-        return PluginRef(name=self.executor, options=options)
+        return executor_ref(self.executor, self.address)
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
@@ -123,6 +119,14 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+
+
+def executor_ref(executor: str, address: str | None) -> PluginRef:
+    """Where work is done, from executor_options."""
+    if address and executor == "local":
+        msg = "--address needs --executor ray."
+        raise click.UsageError(msg)
+    return PluginRef(name=executor, options={"address": address} if address else {})
 
 
 agent_options: list[Decorator] = [

@@ -4,6 +4,7 @@ The threads stay here and wait: budgets, limits and retries, the graders and the
 output are the same as without a cluster.
 """
 
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +20,8 @@ class RayExecutor(LocalExecutor, frozen=True):
     """Fields are the options a user may set."""
 
     address: str = ""
-    """Of the cluster: HOST:PORT or ray://HOST:PORT. Empty is RAY_ADDRESS, a cluster that runs on
-    this machine, or else one that is started here and ended with us."""
+    """Of the cluster, as HOST:PORT. Empty is RAY_ADDRESS, a cluster that runs on this machine, or
+    else one that is started here and ended with us."""
 
     def connect(self) -> "Cluster":
         """Join the cluster, or start one."""
@@ -43,20 +44,30 @@ def _keep_stdout_clean(ray: Any) -> None:
 
 def _join(ray: Any, address: str) -> None:
     # Lines that workers print are the agents' and ours, and have their places already.
-    quiet = {"log_to_driver": False, "configure_logging": False}
+    more = {"log_to_driver": False, "configure_logging": False, "job_config": _job_config(ray)}
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         if address:
             _require_answer(address)
-            ray.init(address=address, **quiet)
+            ray.init(address=address, **more)
             return
         try:
-            ray.init(address="auto", **quiet)
+            ray.init(address="auto", **more)
         except ConnectionError:
-            ray.init(include_dashboard=False, **quiet)
+            ray.init(include_dashboard=False, **more)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         msg = f"cannot join the Ray cluster {address or 'of this machine'}: {error}"
-        hint = "check that `ray start --head` has run there, and the port"
+        hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
         raise AssayError(msg, hint=hint) from error
+    finally:
+        signal.signal(signal.SIGTERM, on_term)  # which Ray replaces
+
+
+def _job_config(ray: Any) -> Any:
+    """Return a configuration without our folder, which workers would import modules from."""
+    config = ray.job_config.JobConfig()
+    config._runtime_env_has_working_dir = lambda: True
+    return config
 
 
 def _require_answer(address: str) -> None:
@@ -66,6 +77,10 @@ def _require_answer(address: str) -> None:
         msg = "write it as HOST:PORT"
         raise ValueError(msg)
     socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+
+
+class WorkerDied(Exception):
+    """A worker or its node died before the work was done."""
 
 
 class Cluster:
@@ -86,7 +101,7 @@ class Cluster:
         """Call a function of a module on some node and wait for it.
 
         check is called meanwhile; if it raises, the work is ended. Raises what the function raises,
-        and Ray's own errors when the worker or its node dies.
+        and WorkerDied.
         """
         task = self._task.options(
             num_cpus=1 if cpus is None else cpus,
@@ -100,15 +115,17 @@ class Cluster:
         except BaseException:
             self._ray.cancel(ref, force=True)
             raise
-        result: R = self._ray.get(ref)
+        result: R = self._get(ref)
         return result
 
     def share(self, value: Any) -> Any:
         """Put a value where all nodes can read it; as an argument of call it is the value again."""
         return self._ray.put(value)
 
-    def on_each_node[R](self, function: Callable[..., R], *arguments: Any) -> dict[str, R]:
-        """Call a function once on every node that runs tasks; return the results by node."""
+    def on_each_node[R](
+        self, function: Callable[..., R], *arguments: Any
+    ) -> dict[str, R | Exception]:
+        """Call a function once on every node that runs tasks; return results or errors by node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         refs = {}
@@ -118,15 +135,25 @@ class Cluster:
                 task = self._task.options(num_cpus=0, scheduling_strategy=strategy)
                 name = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
                 refs[name] = task.remote(function, *arguments)
-        results = {}
+        results: dict[str, R | Exception] = {}
         for name, ref in refs.items():
             try:
-                results[name] = self._ray.get(ref)
-            except self._ray.exceptions.RayTaskError:
-                raise
-            except self._ray.exceptions.RayError:
+                results[name] = self._get(ref)
+            except WorkerDied:
                 continue  # the node has died; that takes Ray some seconds to notice
+            except Exception as error:  # noqa: BLE001 - whatever the function raises there
+                results[name] = error
         return results
+
+    def _get(self, ref: Any) -> Any:
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # without Ray's own traceback in the message
+        except self._ray.exceptions.RayError as error:
+            line = (str(error).strip() or "the worker died").splitlines()[0]
+            msg = f"{type(error).__name__}: {line}"
+            raise WorkerDied(msg) from error
 
 
 def _call[R](function: Callable[..., R], *arguments: Any) -> R:

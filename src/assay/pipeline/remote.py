@@ -8,31 +8,38 @@ look at it, and its raw streams are kept here.
 import io
 import os
 import tarfile
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from assay import __version__, plugins
-from assay.errors import AssayError, InputError, Interrupted
+from assay.errors import AssayError, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
 from assay.pipeline.stages import capture_attempt, read_recording
 from assay.plugin import Ask
-from assay.records.capture import Capture
-from assay.records.files import remove_folder, temporary_folder
-from assay.records.raw_streams import kept_streams
+from assay.records.capture import Capture, Cause, Failure
+from assay.records.files import temporary_folder
+from assay.records.raw_streams import kept_streams, segment_of
+from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
 from assay.run.family import end_leftovers
 from assay.run.host import LocalHost
 from assay.run.process import raise_if_stopping
 from assay.run.raw import RawStreams
-from assay.run.supervised import call_supervised
+from assay.run.supervised import ProcessKilled, call_supervised
 from assay.run.trial import check_program, lost_trial
-from assay.run.workspace import new_workspace, note_owner
+from assay.run.workspace import new_workspace, note_owner, remove_owned
 
 _RUN = "assay.pipeline.remote:run_here"
+_MOST_BYTES = 1 << 30
+"""Most that comes back of a workspace."""
+_STAYED = "left behind on the node: {}"
+_MOST_NAMED = 20
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +55,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """What comes back."""
 
-    captured: Capture
-    streams: dict[str, bytes]
+    captured: bytes
+    """The capture as JSON: a record that was pickled would not be encoded as the original is, and
+    neither would its hash be the same."""
+    streams: dict[str, bytes] = {}
+    is_small: bool = True
+    """Whether the streams may be packed with those of other trials."""
     workspace: bytes | None = None
     """The folder that the agent worked in, packed."""
 
@@ -86,9 +97,11 @@ class RemoteTrials:
             _require_workspace(spec)
             template = spec.surroundings.workspace_template
             if template is not None and template not in self._templates:
-                self._templates[template] = self._cluster.share(_packed(Path(template)))
-        agents = list({id(spec.agent): spec for spec in specs}.values())
-        states = self._cluster.on_each_node(check_node, agents, run_token)
+                self._templates[template] = self._cluster.share(_pack(Path(template))[0])
+        agents = _by_agent(specs)
+        places = {spec.surroundings.workspace_dir or "" for spec in specs}
+        found = self._cluster.on_each_node(check_node, agents, run_token, sorted(places))
+        states = {node: _state(found[node]) for node in sorted(found)}
         _require_fit(states)
         _require_alike({"this machine": _expected(agents), **states})
 
@@ -105,12 +118,21 @@ class RemoteTrials:
                 cpus=spec.limits.cpus,
                 memory_bytes=spec.limits.memory_bytes,
             )
-        except (AssayError, Interrupted):
+        except Interrupted:
             raise
-        except Exception as error:  # noqa: BLE001 - Ray's errors for dead workers have no common base
-            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            return read_recording(spec, lost_trial(why))
+        except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
+            return read_recording(spec, lost_trial(str(error) or type(error).__name__))
         return _received(spec, delivery)
+
+
+def _by_agent(specs: Sequence[TrialSpec]) -> list[TrialSpec]:
+    """Return one trial of each agent and kind of confinement."""
+    found: dict[bytes, TrialSpec] = {}
+    for spec in specs:
+        around = spec.surroundings
+        key = (spec.agent, around.sandbox, around.container, spec.limits.memory_bytes is None)
+        found.setdefault(msgspec.json.encode((key, spec.limits.cpus is None)), spec)
+    return list(found.values())
 
 
 def _require_workspace(spec: TrialSpec) -> None:
@@ -134,14 +156,17 @@ def _named_variables(spec: TrialSpec) -> dict[str, str]:
 
 def _received(spec: TrialSpec, delivery: Delivery) -> Capture:
     """Put workspace and raw streams in their places here; return the capture that names them."""
-    captured, around = delivery.captured, spec.surroundings
+    around, captured = spec.surroundings, msgspec.json.decode(delivery.captured, type=Capture)
+    captured = msgspec.structs.replace(
+        captured, spec_hash=spec.hash, identity=spec.identity or msgspec.UNSET
+    )
     if delivery.workspace is not None:
         workspace = str(_unpacked(spec, delivery.workspace))
         about = {**captured.metadata, "workspaceDir": workspace}
         captured = msgspec.structs.replace(captured, cwd=workspace, metadata=about)
     if around.raw_dir is None:
         return captured
-    with RawStreams(around.raw_dir, spec.run_token if around.pack_raw else None) as raw:
+    with RawStreams(around.raw_dir, spec.run_token if delivery.is_small else None) as raw:
         for name, data in delivery.streams.items():
             raw.write(name, data)
         kept, _, warnings = raw.keep(spec.raw_folder)
@@ -153,44 +178,102 @@ def _received(spec: TrialSpec, delivery: Delivery) -> Capture:
 
 def _unpacked(spec: TrialSpec, packed: bytes) -> Path:
     workspace = new_workspace(spec)
-    note_owner(workspace, spec)
-    workspace.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(workspace, filter="tar")
+    try:
+        note_owner(workspace, spec)
+        workspace.mkdir(parents=True)
+        _unpack(packed, workspace)
+    except OSError as error:
+        msg = f"cannot make the workspace {workspace}: {error}"
+        raise OutputError(msg) from error
     return workspace
 
 
-def _packed(folder: Path) -> bytes:
-    """Pack what is in a folder; sockets and devices stay behind."""
-    data = io.BytesIO()
+def _unpack(packed: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="tar")  # which lets nothing out of the folder
+
+
+def _pack(folder: Path) -> tuple[bytes, list[str]]:
+    """Pack the files, folders and links in a folder; also return what stays behind, and why.
+
+    What an agent leaves must not keep its trial from being measured: a file that nobody may read,
+    or one of any size.
+    """
+    data, left, n_bytes = io.BytesIO(), [], 0
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
-        for entry in sorted(folder.iterdir()):
-            archive.add(entry, arcname=entry.name)
-    return data.getvalue()
+        for path, name in _entries(folder):
+            try:
+                about = _entry(archive, path, name)
+                if about is None:
+                    continue
+                if n_bytes + about.size > _MOST_BYTES:
+                    left.append(f"{name} ({about.size} bytes: too large)")
+                    continue
+                with Path(path).open("rb") if about.isreg() else nullcontext() as file:
+                    archive.addfile(about, file)
+                n_bytes += about.size
+            except OSError as error:
+                left.append(f"{name} ({error.strerror or error})")
+    return data.getvalue(), left
+
+
+def _entry(archive: tarfile.TarFile, path: str, name: str) -> tarfile.TarInfo | None:
+    """Describe a file, folder or link for an archive; nothing else belongs into one."""
+    about = archive.gettarinfo(path, name)
+    if about is not None and about.islnk():  # a hard link becomes a file of its own
+        about.type, about.size, about.linkname = tarfile.REGTYPE, os.lstat(path).st_size, ""
+    if about is None or not (about.isreg() or about.isdir() or about.issym()):
+        return None
+    about.uid = about.gid = 0
+    about.uname = about.gname = ""
+    return about
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and name of everything below a folder; links are not followed."""
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted((*folders, *files)):
+            whole = f"{path}/{name}"
+            yield whole, os.path.relpath(whole, folder)
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """What a node says of itself before any work."""
 
     problems: list[str]
-    versions: dict[str, str]
-    """Of Assay, and of each agent."""
+    versions: list[tuple[str, str]] = []
+    """Of Assay and of each agent, by their names."""
 
 
-def check_node(specs: Sequence[TrialSpec], run_token: str) -> NodeState:
-    """On a node: say what is missing for these agents, and which versions there are."""
+def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]) -> NodeState:
+    """On a node: say what is missing for these agents, and which versions there are.
+
+    What a killed run has left there is ended and removed, also in these places of workspaces.
+    """
     end_leftovers(run_token)
+    for place in places:
+        remove_owned(Path(place), f"{run_token}.")
     problems: list[str] = []
-    versions = {"assay": __version__}
+    versions = [("assay", __version__)]
     for spec in specs:
-        name = plugins.adapter(spec.agent).name
+        name = spec.agent.name
         try:
+            name = plugins.adapter(spec.agent).name
+            plugins.benchmark(spec.benchmark)
             check_program(spec)
             _check_confinement(spec)
-            versions[name] = program_version(spec.agent, spec.surroundings, LocalHost())
+            versions.append((name, program_version(spec.agent, spec.surroundings, LocalHost())))
         except AssayError as error:
             problems.append(f"{name}: {error.message}")
     return NodeState(problems=problems, versions=versions)
+
+
+def _state(answer: NodeState | Exception) -> NodeState:
+    if isinstance(answer, Exception):
+        what = f"Assay cannot run there: {type(answer).__name__}: {answer}"
+        return NodeState(problems=[what])
+    return answer
 
 
 def _check_confinement(spec: TrialSpec) -> None:
@@ -202,10 +285,10 @@ def _check_confinement(spec: TrialSpec) -> None:
 
 def _expected(specs: Sequence[TrialSpec]) -> NodeState:
     """Return the versions that the identity of the trials tells of."""
-    versions = {"assay": __version__}
+    versions = [("assay", __version__)]
     for spec in specs:
-        if spec.identity is not None and spec.identity.program:
-            versions[plugins.adapter(spec.agent).name] = spec.identity.program
+        program = spec.identity.program if spec.identity is not None else ""
+        versions.append((plugins.adapter(spec.agent).name, program))
     return NodeState(problems=[], versions=versions)
 
 
@@ -222,12 +305,12 @@ def _require_fit(states: dict[str, NodeState]) -> None:
 
 def _require_alike(states: dict[str, NodeState]) -> None:
     """Refuse different versions; one that is not known on a machine is no difference."""
-    known: dict[str, tuple[str, str]] = {}
+    known: dict[int, tuple[str, str]] = {}
     for node, state in states.items():
-        for name, version in state.versions.items():
-            where, other = known.setdefault(name, (node, version))
+        for number, (name, version) in enumerate(state.versions):
+            where, other = known.setdefault(number, (node, version)) if version else ("", "")
             if version != other:
-                msg = f"{where} has {name} {other}, but {node} has {version or 'an unknown one'}"
+                msg = f"{where} has {name} {other}, but {node} has {version}"
                 hint = "their trials would not be comparable; install the same version"
                 raise AssayError(msg, hint=hint)
 
@@ -235,34 +318,54 @@ def _require_alike(states: dict[str, NodeState]) -> None:
 def run_order(order: Order, template: bytes | None) -> Delivery:
     """On a node, in a worker of Ray: run the attempt in a process that dies with this one."""
     token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     order = msgspec.structs.replace(order, template=template)
-    delivery: Delivery = call_supervised(_RUN, order, token, {**ours, **order.env})
+    try:
+        delivery: Delivery = call_supervised(_RUN, order, token, {**_node_env(), **order.env})
+    except ProcessKilled as error:
+        # Nobody but the agent has a reason to kill it: that must not count as not measured.
+        now_ms = round(time.time() * 1000)
+        failure = Failure(cause=Cause.AGENT_CRASH, message=str(error))
+        recording = Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
+        return Delivery(captured=msgspec.json.encode(read_recording(order.spec, recording)))
+    finally:
+        remove_owned(Path(order.spec.surroundings.workspace_dir or ""), token)
     return delivery
 
 
+def _node_env() -> dict[str, str]:
+    """Return the environment of the node without what Ray adds to that of its workers."""
+    try:
+        started_with = Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    except OSError:
+        started_with = b""
+    names = {os.fsdecode(entry.partition(b"=")[0]) for entry in started_with.split(b"\0")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") and (name in names or not started_with)
+    }
+
+
 def run_here(order: Order, token: str) -> Delivery:
-    """In that process: run the attempt, pack what it made, and remove it here."""
+    """In that process: run the attempt, and pack what it made."""
     with temporary_folder("assay-node-") as folder:
         spec = _local(order, token, Path(folder))
+        if prepare := getattr(plugins.benchmark(spec.benchmark), "prepare_process", None):
+            prepare()
         captured = capture_attempt(spec)
-        streams = {
-            stream.name: stream.read()
-            for stream in kept_streams(Path(folder, captured.raw or "raw/none"))
-        }
-        workspace = None
-        if captured.cwd:
-            workspace = _packed(Path(captured.cwd))
-            remove_folder(captured.cwd, missing_ok=True)
-            note_owner(Path(captured.cwd), None)
-    original = order.spec
+        raw = captured.raw or ""
+        streams = {one.name: one.read() for one in kept_streams(Path(folder, raw or "raw/none"))}
+        workspace, left = _pack(Path(captured.cwd)) if captured.cwd else (None, [])
+    warnings = [*(captured.warnings or []), *map(_STAYED.format, left[:_MOST_NAMED])]
     captured = msgspec.structs.replace(
-        captured,
-        raw=msgspec.UNSET,
-        spec_hash=original.hash,
-        identity=original.identity or msgspec.UNSET,
+        captured, raw=msgspec.UNSET, warnings=warnings or msgspec.UNSET
     )
-    return Delivery(captured=captured, streams=streams, workspace=workspace)
+    return Delivery(
+        captured=msgspec.json.encode(captured),
+        streams=streams,
+        is_small=segment_of(Path(raw).name) is not None,
+        workspace=workspace,
+    )
 
 
 def _local(order: Order, token: str, folder: Path) -> TrialSpec:
@@ -271,8 +374,7 @@ def _local(order: Order, token: str, folder: Path) -> TrialSpec:
     if order.template is not None:
         template = folder / "template"
         template.mkdir()
-        with tarfile.open(fileobj=io.BytesIO(order.template)) as archive:
-            archive.extractall(template, filter="tar")
+        _unpack(order.template, template)
     around = msgspec.structs.replace(
         order.spec.surroundings,
         workspace_template=str(template) if template else None,

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from assay.records.files import nameless_file, temporary_place
-from assay.run.family import Mark, end_leftovers
+from assay.run.family import Mark, end_leftovers, no_strays
 from assay.run.process import Launch, Process, stop_all
 
 _END_S = 20.0
@@ -24,8 +24,12 @@ _WAIT_S = 0.5
 _LAST_WORDS = 2000
 
 
-class ProcessFailed(RuntimeError):
+class ProcessFailed(Exception):
     """The process ended without a result."""
+
+
+class ProcessKilled(ProcessFailed):
+    """A signal ended it."""
 
 
 def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, str]) -> Any:
@@ -34,28 +38,34 @@ def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, 
     All that it starts must have a mark that begins with the token: it is ended with it.
     """
     result, said = (nameless_file(temporary_place()) for _ in range(2))
-    argv = [sys.executable, "-m", "assay.run.supervised"]
+    argv = [sys.executable, "-P", "-m", "assay.run.supervised"]
     launch = Launch(argv=argv, cwd="/", env=dict(env), stdout=result, stderr=said, talk=True)
     order = pickle.dumps((function, argument, token))
     try:
-        process = Process(launch, Mark(f"{token}.supervised"))
-        try:
-            process.write(len(order).to_bytes(8, "big") + order)
-            while not process.wait(_WAIT_S):
-                pass
-        finally:
-            _end(process, token)
+        with no_strays():
+            process = Process(launch, Mark(f"{token}.supervised"))
+            try:
+                process.write(len(order).to_bytes(8, "big") + order)
+                while not process.wait(_WAIT_S):
+                    pass
+            finally:
+                _end(process, token)
         if not os.fstat(result).st_size:
-            words = os.pread(said, _LAST_WORDS, max(0, os.fstat(said).st_size - _LAST_WORDS))
-            text = words.decode("utf-8", "replace").strip()
-            msg = f"the process of the trial ended with code {process.exit_code}: {text}"
-            raise ProcessFailed(msg)
+            raise _failed(process, said)
         with os.fdopen(result, "rb", closefd=False) as file:
             file.seek(0)
             return pickle.load(file)
     finally:
         os.close(result)
         os.close(said)
+
+
+def _failed(process: Process, said: int) -> ProcessFailed:
+    if process.signal_name:
+        return ProcessKilled(f"{process.signal_name} killed the process that ran the agent")
+    words = os.pread(said, _LAST_WORDS, max(0, os.fstat(said).st_size - _LAST_WORDS))
+    lines = words.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+    return ProcessFailed(f"the process that ran the agent ended too early: {lines[-1]}")
 
 
 def _end(process: Process, token: str) -> None:
@@ -76,7 +86,8 @@ def _main() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_end_with_caller, args=(token,), daemon=True).start()
     module, _, name = function.partition(":")
-    made = getattr(import_module(module), name)(argument, token)
+    with no_strays():
+        made = getattr(import_module(module), name)(argument, token)
     with os.fdopen(result, "wb") as file:
         pickle.dump(made, file)
 

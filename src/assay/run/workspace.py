@@ -131,14 +131,19 @@ def _owner(parent: Path, name: str) -> str:
         return ""
 
 
-def note_owner(workspace: Path, spec: TrialSpec | None) -> None:
-    """Note which run makes a workspace; None takes the note back."""
+def note_owner(workspace: Path, spec: TrialSpec) -> None:
+    """Note which run makes a workspace."""
     note = workspace.parent / _NOTES / workspace.name
-    if spec is None:
-        note.unlink(missing_ok=True)
-        return
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(spec.run_token)
+
+
+def remove_owned(parent: Path, token_start: str) -> None:
+    """Remove the workspaces in a folder whose notes begin with this, and the notes."""
+    for note in parent.glob(f"{_NOTES}/*"):
+        if _owner(parent, note.name).startswith(token_start):
+            remove_folder(str(parent / note.name), missing_ok=True)
+            note.unlink(missing_ok=True)
 
 
 def _fill(workspace: Path, spec: TrialSpec) -> None:
