@@ -1,6 +1,5 @@
 """Trials on a real Ray cluster of two nodes: the same rows, nothing lost, nothing left running."""
 
-import fcntl
 import json
 import os
 import signal
@@ -10,43 +9,21 @@ from typing import Any
 
 import psutil
 import pytest
-from ray.cluster_utils import Cluster
 
+from assay.executors.ray import RayExecutor
 from assay.records.raw_streams import kept_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-NODE = {"num_cpus": 4, "object_store_memory": 80 << 20, "include_dashboard": False}
-HEAD = {**NODE, "no_monitor": True, "include_log_monitor": False}
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 LIMIT_S = 300
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster for all tests of this file; those of other pytest workers wait for their turn."""
-    root = tmp_path_factory.getbasetemp()
-    lock = root.parent / "ray.lock" if "PYTEST_XDIST_WORKER" in os.environ else root / "ray.lock"
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        made = Cluster(initialize_head=True, head_node_args=HEAD)
-        yield made
-        made.shutdown()
-
-
 @pytest.fixture
-def cluster(nodes: Cluster) -> Cluster:
-    """The cluster with two nodes; the second one is new if an earlier test has killed it."""
-    if not nodes.worker_nodes:
-        nodes.second = nodes.add_node(**NODE)
-        nodes.wait_for_nodes()
-    return nodes
-
-
-@pytest.fixture
-def capture(assay: Callable[..., Any], shell_agent: Path, cluster: Cluster) -> Callable[..., Any]:
+def capture(assay: Callable[..., Any], shell_agent: Path, ray_cluster: Any) -> Callable[..., Any]:
     def run(prompts: Path, *words: Any, **more: Any) -> Any:
         return assay(
             *("capture", prompts, "-s", shell_agent, "-q", "-o", "out.jsonl", *words),
-            *("--executor", "ray", "--address", cluster.address),
+            *("--executor", "ray", "--address", ray_cluster.address),
             timeout=LIMIT_S,
             **more,
         )
@@ -54,12 +31,12 @@ def capture(assay: Callable[..., Any], shell_agent: Path, cluster: Cluster) -> C
     return run
 
 
-def kill_node(cluster: Cluster) -> None:
+def kill_node(ray_cluster: Any) -> None:
     """Kill the second node's raylet and its workers, as a machine that loses power would."""
-    raylet = psutil.Process(cluster.second.all_processes["raylet"][0].process.pid)
+    raylet = psutil.Process(ray_cluster.second.all_processes["raylet"][0].process.pid)
     for process in (raylet, *raylet.children()):
         process.kill()
-    cluster.remove_node(cluster.second, allow_graceful=False)
+    ray_cluster.remove_node(ray_cluster.second, allow_graceful=False)
 
 
 def streams(place: Path) -> dict[str, bytes]:
@@ -120,7 +97,7 @@ def test_rows_are_those_of_a_local_run(
 
 
 def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
-    cluster: Cluster,
+    ray_cluster: Any,
     start: Any,
     assay: Any,
     capture: Any,
@@ -135,7 +112,7 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
     # Each agent leaves a process behind that has left its session.
     file = prompts(*["setsid sleep 600 & sleep 0.3; R"] * n)
     words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
-    words += ("--retries", 2, "--executor", "ray", "--address", cluster.address)
+    words += ("--retries", 2, "--executor", "ray", "--address", ray_cluster.address)
     output = tmp_path / "out.jsonl"
 
     def n_rows() -> int:
@@ -144,7 +121,7 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
     driver = start(*words)
     assert eventually(lambda: n_rows() >= 20, 120), driver.stderr.read() if driver.poll() else ""
     before = n_rows()
-    cluster.remove_node(cluster.second, allow_graceful=False)
+    ray_cluster.remove_node(ray_cluster.second, allow_graceful=False)
     assert eventually(lambda: n_rows() >= before + 20, 120)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
@@ -158,7 +135,7 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
 
 
 def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
-    cluster: Cluster,
+    ray_cluster: Any,
     start: Any,
     shell_agent: Path,
     prompts: Any,
@@ -170,9 +147,9 @@ def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
     (tmp_path / "started").mkdir()
     file = prompts(*[f"touch {tmp_path}/started/$$; sleep 15; R"] * 8)
     words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
-    driver = start(*words, "--executor", "ray", "--address", cluster.address)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
     assert eventually(lambda: len(list((tmp_path / "started").iterdir())) == 8, 120)
-    kill_node(cluster)
+    kill_node(ray_cluster)
     assert driver.wait(120) in (0, 1)
     rows = read_rows(tmp_path / "out.jsonl")
     causes = [row.get("failure", {}).get("cause") for row in rows]
@@ -183,7 +160,7 @@ def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
 
 
 def test_ctrl_c_ends_the_agents_on_all_nodes(
-    cluster: Cluster,
+    ray_cluster: Any,
     start: Any,
     shell_agent: Path,
     prompts: Any,
@@ -192,7 +169,7 @@ def test_ctrl_c_ends_the_agents_on_all_nodes(
 ) -> None:
     file = prompts(*["setsid sleep 600 & sleep 600"] * 6)
     words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 6)
-    driver = start(*words, "--executor", "ray", "--address", cluster.address)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
     assert eventually(lambda: len(alive()) >= 6, 120)
     driver.send_signal(signal.SIGINT)
     assert driver.wait(60) == 130
@@ -208,20 +185,47 @@ def test_only_named_variables_travel(
     assert read_rows(tmp_path / "out.jsonl")[0]["output"] == "first none"
 
 
+@pytest.fixture
+def poor_node(ray_cluster: Any) -> Iterator[Callable[[dict[str, str]], None]]:
+    """Add a node that has these variables."""
+    added: list[Any] = []
+
+    def add(variables: dict[str, str]) -> None:
+        added.append(ray_cluster.add_node(**NODE, env_vars=variables))
+        ray_cluster.wait_for_nodes()
+
+    yield add
+    for node in added:
+        ray_cluster.remove_node(node, allow_graceful=False)
+
+
 def test_what_a_node_lacks_is_said_before_anything_runs(
-    capture: Any, cluster: Cluster, prompts: Any, tmp_path: Path
+    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
 ) -> None:
-    poor = cluster.add_node(**NODE, env_vars={"PATH": "/nowhere"})
-    cluster.wait_for_nodes()
+    poor_node({"PATH": "/nowhere"})
     done = capture(prompts("R"), "--isolate")
     assert done.code == 1
     assert "not every node can run the trials" in done.stderr
-    assert poor.unique_id is not None
     assert 'Executable not found in $PATH: "bash"' in done.stderr
+    assert not (tmp_path / "out.jsonl").exists() or not (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_a_node_without_this_assay_is_named(
+    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "other/assay").mkdir(parents=True)
+    (tmp_path / "other/assay/__init__.py").write_text("__version__ = '0.0.1'\n")
+    poor_node({"PYTHONPATH": str(tmp_path / "other")})
+    done = capture(prompts("R"), "--isolate")
+    assert done.code == 1
+    assert "Assay cannot run there: ModuleNotFoundError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_your_own_folder_is_on_no_other_machine(capture: Any, prompts: Any) -> None:
     in_place = capture(prompts("R"))
     assert in_place.code == 1
     assert "cannot work in your folder" in in_place.stderr
-    assert not (tmp_path / "out.jsonl").exists() or not (tmp_path / "out.jsonl").read_bytes()
 
 
 def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prompts: Any) -> None:
@@ -232,3 +236,121 @@ def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prom
     assert "Traceback" not in done.stderr
     done = assay(*words, "--address", "127.0.0.1:1")
     assert done.code == 2
+
+
+def test_what_a_prompt_brings_travels(
+    capture: Any, assay: Any, shell_agent: Path, tmp_path: Path, read_rows: Any
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "which.txt").write_text(name)
+    text = "say $(cat which.txt) $(cat more/f.txt) $(cat made)"
+    rows = [
+        {"id": name, "input": text, "workspace": name, "files": {"more/f.txt": "file"},
+         "setup": "echo set > made", "expect": {"contains": f"{name} file set", "file": "made"}}
+        for name in ("one", "two")
+    ]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    there = capture(tmp_path / "p.jsonl", "-j", 2)
+    assert there.code == 0, there.stderr
+    here = assay("capture", tmp_path / "p.jsonl", "-s", shell_agent, "-q", "-o", "here.jsonl")
+    assert here.code == 0, here.stderr
+    found = sorted(read_rows(tmp_path / "out.jsonl"), key=lambda row: row["id"])
+    assert [row["score"]["pass"] for row in found] == [True, True], found
+    local = sorted(read_rows(tmp_path / "here.jsonl"), key=lambda row: row["id"])
+    for ours, theirs in zip(found, local, strict=True):
+        assert differing(shown(ours), shown(theirs)) == []
+
+
+def test_a_workspace_comes_back_as_far_as_it_can(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path, tag: str
+) -> None:
+    # More than comes back of one workspace, although it takes no space on the disk.
+    made = "mkfifo pipe; ln -s / root; ln t.txt hard; truncate -s 2G huge; mkdir d; echo x > d/x"
+    file = prompts(f"echo t > t.txt; {made}; R")
+    done = capture(file, "--isolate")
+    assert done.code == 0, done.stderr
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    folder = Path(row["cwd"])
+    assert sorted(path.name for path in folder.iterdir()) == ["d", "hard", "root", "t.txt"]
+    assert (folder / "hard").read_text() == "t\n"
+    assert row["warnings"] == [f"left behind on the node: huge ({2 << 30} bytes: too large)"]
+
+
+def test_an_agent_that_kills_what_runs_it_has_failed(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path, alive: Any, eventually: Any
+) -> None:
+    file = prompts("setsid sleep 600 & kill -9 $PPID; sleep 600")
+    done = capture(file, "--isolate", "--retries", 1)
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert row["failure"]["cause"] == "agent_crash", row
+    assert "SIGKILL" in row["failure"]["message"]
+    assert "retried" not in row
+    assert done.code == 0, done.stderr
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_sigterm_saves_and_ends_everything(
+    ray_cluster: Any, start: Any, shell_agent: Path, prompts: Any, alive: Any, eventually: Any
+) -> None:
+    file = prompts(*["sleep 600"] * 2)
+    words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 2)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
+    assert eventually(lambda: len(alive()) >= 2, 120)
+    driver.terminate()
+    assert driver.wait(60) == 130
+    assert eventually(lambda: not alive(), 60)
+
+
+def test_a_rate_holds_for_the_whole_cluster(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path
+) -> None:
+    file = prompts(*["date +%s.%N; R"] * 4)
+    done = capture(file, "--isolate", "-j", 4, "--rate", 0.5)
+    assert done.code == 0, done.stderr
+    outputs = [streams(tmp_path / row["raw"])["1.out"] for row in read_rows(tmp_path / "out.jsonl")]
+    started = sorted(float(text.split(b"\n")[0]) for text in outputs)
+    # Two seconds between starts; how long a node takes to start an agent differs.
+    assert started[-1] - started[0] > 3.5
+
+
+def test_nothing_is_imported_from_the_folder_of_the_driver(
+    ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        cluster = RayExecutor(address=ray_cluster.address).connect()
+        found = cluster.call(eval, "__import__('sys').path", check=lambda: None)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        ray.shutdown()
+    assert str(tmp_path) not in found
+
+
+def test_an_experiment_runs_on_a_cluster(
+    ray_cluster: Any, assay: Any, shell_agent: Path, tmp_path: Path, read_rows: Any
+) -> None:
+    for name in ("plain", "better"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "answer.txt").write_text("yes" if name == "better" else "no")
+    rows = [
+        {"id": f"p{n}", "input": "say $(cat answer.txt) $(cat f.txt)", "hint": "yes file",
+         "files": {"f.txt": "file"}}
+        for n in range(3)
+    ]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("p.jsonl", "-s", shell_agent, "--workspace-template", "plain", "-g", "contains")
+    words += ("--with", "template=better", "-k", 2, "-j", 4, "--name", "answers")
+    done = assay(
+        "ab", *words, "--executor", "ray", "--address", ray_cluster.address, timeout=LIMIT_S
+    )
+    assert done.code == 0, done.stdout + done.stderr
+    found = {file.stem: read_rows(file) for file in tmp_path.glob("experiments/answers/*/*.jsonl")}
+    passed = {
+        name: [trial["pass"] for row in rows for trial in row["trials"]]
+        for name, rows in found.items()
+    }
+    assert passed == {"control": [False] * 6, "better": [True] * 6}

@@ -1,21 +1,25 @@
 """Call a function in a process that never outlives its caller, and that takes its agents along.
 
-Ray leaves what a worker started running when the worker or its raylet is killed. So a worker starts
-one process of ours for each trial: it watches a pipe from the worker, and when that closes, for
-whatever reason, it ends the trial's processes and itself.
+Ray leaves running what a worker's children have started: when a worker ends, these children are
+killed, and nothing below them. So two processes of ours run each trial. The outer one, the worker's
+child, waits for the inner one and kills all that it leaves behind. The inner one does the work. It
+watches a pipe from the worker; when that closes, for whatever reason, it ends the trial's processes
+and itself.
 """
 
+import contextlib
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from assay.records.files import nameless_file, temporary_place
-from assay.run.family import Mark, end_leftovers, no_strays
+from assay.run.family import Mark, end_leftovers, leave_orphans, no_strays
 from assay.run.process import Launch, Process, stop_all
 
 _END_S = 20.0
@@ -41,15 +45,15 @@ def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, 
     argv = [sys.executable, "-P", "-m", "assay.run.supervised"]
     launch = Launch(argv=argv, cwd="/", env=dict(env), stdout=result, stderr=said, talk=True)
     order = pickle.dumps((function, argument, token))
+    leave_orphans()  # as our child, the inner process would be killed with the outer one
     try:
-        with no_strays():
-            process = Process(launch, Mark(f"{token}.supervised"))
-            try:
-                process.write(len(order).to_bytes(8, "big") + order)
-                while not process.wait(_WAIT_S):
-                    pass
-            finally:
-                _end(process, token)
+        process = Process(launch, Mark(f"{token}.supervised"))
+        try:
+            process.write(len(order).to_bytes(8, "big") + order)
+            while not process.wait(_WAIT_S):
+                pass
+        finally:
+            _end(process, token)
         if not os.fstat(result).st_size:
             raise _failed(process, said)
         with os.fdopen(result, "rb", closefd=False) as file:
@@ -79,6 +83,8 @@ def _end(process: Process, token: str) -> None:
 
 
 def _main() -> None:
+    if inner := os.fork():
+        _wait_for(inner)
     size = int.from_bytes(sys.stdin.buffer.read(8), "big")
     function, argument, token = pickle.loads(sys.stdin.buffer.read(size))
     # The file for the result is our stdout; nothing else may write to it.
@@ -90,6 +96,18 @@ def _main() -> None:
         made = getattr(import_module(module), name)(argument, token)
     with os.fdopen(result, "wb") as file:
         pickle.dump(made, file)
+
+
+def _wait_for(inner: int) -> NoReturn:
+    """Wait for the inner process, kill what it leaves behind, and end as it did."""
+    with no_strays():
+        status = os.waitpid(inner, 0)[1]
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(abs(code))
 
 
 def _end_with_caller(token: str) -> None:
