@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -45,24 +46,44 @@ def main() -> None:
 
 def print_overhead(folder: Path, n: int) -> None:
     """Print wall time and CPU time of a trial of `true` here and on a cluster of this machine."""
-    prompts = write_prompts(folder / "prompts.jsonl", n)
-    few = write_prompts(folder / "few.jsonl", 1)
-    print("| where | s for one trial | ms a trial after it, -j 1 | -j 4 |")
-    print("|---|---|---|---|")
-    for executor in ("local", "ray"):
-        first_s = _capture(few, 1, executor)
-        more = [(_capture(prompts, jobs, executor) - first_s) / (n - 1) * 1000 for jobs in (1, 4)]
-        print(f"| {executor} | {first_s:.1f} | {more[0]:.0f} | {more[1]:.0f} |", flush=True)
+    from ray.cluster_utils import Cluster
+
+    prompts, few = (write_prompts(folder / f"{i}.jsonl", i) for i in (n + 1, 1))
+    node = {"num_cpus": 8, "object_store_memory": 80 << 20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    print("| where | s for one trial | ms for each more, -j 1 | -j 4 | CPU ms here | on the node |")
+    print("|---|---|---|---|---|---|")
+    for where in ((), ("--executor", "ray", "--address", cluster.address)):
+        _capture(few, 4, where)  # the first workers of a node take seconds to start
+        first_s, first_cpu_s = _capture(few, 1, where)
+        before_s = _cpu_of_workers(cluster)
+        one_by_one, cpu_s = _capture(prompts, 1, where)
+        added_s = _cpu_of_workers(cluster) - before_s
+        four, _ = _capture(prompts, 4, where)
+        ms = [(one_by_one - first_s) * 1000 / n, (four - first_s) * 1000 / n]
+        ms += [(cpu_s - first_cpu_s) * 1000 / n, added_s * 1000 / n]
+        name = "ray" if where else "local"
+        print(f"| {name} | {first_s:.1f} | {' | '.join(f'{x:.0f}' for x in ms)} |", flush=True)
+    cluster.shutdown()
 
 
-def _capture(prompts: Path, jobs: int, executor: str) -> float:
+def _capture(prompts: Path, jobs: int, where: tuple[str, ...]) -> tuple[float, float]:
+    """Return wall time and CPU time of a run; the agents of a local one are part of the latter."""
     program = str(Path(sys.executable).parent / "assay")
     out = tempfile.mkdtemp(dir=prompts.parent)
     words = [program, "capture", "-q", str(prompts), "--simple", "true {}", "-j", str(jobs)]
-    words += ["-o", f"{out}/out.jsonl", "--isolate", "--executor", executor]
     started_s = time.perf_counter()
-    subprocess.run(words, check=True, env=os.environ | {"RAY_ADDRESS": ""})
-    return time.perf_counter() - started_s
+    process = subprocess.Popen([*words, "-o", f"{out}/out.jsonl", "--isolate", *where])
+    _, process.returncode, usage = os.wait4(process.pid, 0)
+    if process.returncode:
+        sys.exit("assay failed")
+    return time.perf_counter() - started_s, usage.ru_utime + usage.ru_stime
+
+
+def _cpu_of_workers(cluster: Any) -> float:
+    """Return the CPU time of the node's living workers and of what they have started."""
+    raylet = psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid)
+    return sum(sum(process.cpu_times()[:4]) for process in raylet.children())
 
 
 def print_agents(folder: Path, modules: Path) -> None:

@@ -13,6 +13,8 @@ from assay.errors import AssayError, PluginError
 from assay.executors import LocalExecutor
 
 _WAIT_S = 0.2
+_WAIT_PER_TASK_S = 0.001
+_LONGEST_WAIT_S = 2.0
 _CONNECT_S = 10.0
 
 
@@ -89,6 +91,7 @@ class Cluster:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
         self._task = ray.remote(max_retries=0)(_call)  # Ray's own reruns would spend money twice
+        self._waiting: set[Any] = set()
 
     def call[R](
         self,
@@ -109,14 +112,22 @@ class Cluster:
             scheduling_strategy="SPREAD",
         )
         ref = task.remote(function, *arguments)
+        self._waiting.add(ref)
         try:
-            while not self._ray.wait([ref], timeout=_WAIT_S)[0]:
+            while not self._ray.wait([ref], timeout=self._wait_s)[0]:
                 check()
         except BaseException:
             self._ray.cancel(ref, force=True)
             raise
+        finally:
+            self._waiting.discard(ref)
         result: R = self._get(ref)
         return result
+
+    @property
+    def _wait_s(self) -> float:
+        """How long to wait before the next check: longer for many tasks, as each costs some CPU."""
+        return min(_LONGEST_WAIT_S, max(_WAIT_S, len(self._waiting) * _WAIT_PER_TASK_S))
 
     def share(self, value: Any) -> Any:
         """Put a value where all nodes can read it; as an argument of call it is the value again."""
