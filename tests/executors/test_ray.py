@@ -218,7 +218,7 @@ def test_a_node_without_this_assay_is_named(
     poor_node({"PYTHONPATH": str(tmp_path / "other")})
     done = capture(prompts("R"), "--isolate")
     assert done.code == 1
-    assert "Assay cannot run there: ModuleNotFoundError" in done.stderr
+    assert "Assay cannot run there: ModuleNotFoundError: No module named 'assay." in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -244,7 +244,7 @@ def test_what_a_prompt_brings_travels(
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "which.txt").write_text(name)
-    text = "say $(cat which.txt) $(cat more/f.txt) $(cat made)"
+    text = 'say "$(cat which.txt) $(cat more/f.txt) $(cat made)"'
     rows = [
         {"id": name, "input": text, "workspace": name, "files": {"more/f.txt": "file"},
          "setup": "echo set > made", "expect": {"contains": f"{name} file set", "file": "made"}}
@@ -337,7 +337,7 @@ def test_an_experiment_runs_on_a_cluster(
         (tmp_path / name).mkdir()
         (tmp_path / name / "answer.txt").write_text("yes" if name == "better" else "no")
     rows = [
-        {"id": f"p{n}", "input": "say $(cat answer.txt) $(cat f.txt)", "hint": "yes file",
+        {"id": f"p{n}", "input": "say \"$(cat answer.txt) $(cat f.txt)\"", "hint": "yes file",
          "files": {"f.txt": "file"}}
         for n in range(3)
     ]  # fmt: skip

@@ -271,8 +271,10 @@ def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]
 
 def _state(answer: NodeState | Exception) -> NodeState:
     if isinstance(answer, Exception):
-        what = f"Assay cannot run there: {type(answer).__name__}: {answer}"
-        return NodeState(problems=[what])
+        # Ray's own errors end with the last line of a traceback, which says what is missing.
+        *more, last = str(answer).strip().splitlines() or [""]
+        why = last if more else f"{type(answer).__name__}: {last}"
+        return NodeState(problems=[f"Assay cannot run there: {why}"])
     return answer
 
 
