@@ -306,7 +306,7 @@ def test_a_rate_holds_for_the_whole_cluster(
     capture: Any, prompts: Any, read_rows: Any, tmp_path: Path
 ) -> None:
     file = prompts(*["date +%s.%N; R"] * 4)
-    done = capture(file, "--isolate", "-j", 4, "--rate", 0.5)
+    done = capture(file, "--isolate", "-j", 4, "--rate", "0.5/s")
     assert done.code == 0, done.stderr
     outputs = [streams(tmp_path / row["raw"])["1.out"] for row in read_rows(tmp_path / "out.jsonl")]
     started = sorted(float(text.split(b"\n")[0]) for text in outputs)
