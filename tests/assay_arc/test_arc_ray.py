@@ -25,9 +25,12 @@ def test_games_on_other_nodes_are_proven(ray_cluster: Any, assay: Any, tmp_path:
     assert logs(remote.folder) == logs(local.folder)
     assert len(logs(remote.folder)) == 4
     assert scores(remote.folder) == scores(local.folder)
-    for row in map(json.loads, (remote.folder / "results.jsonl").read_text().splitlines()):
-        assert (remote.folder / row["metadata"]["evidence"]["log"]).is_file()
-        assert (remote.folder / row["raw"]).is_dir()
+    rows = map(json.loads, (remote.folder / "results.jsonl").read_text().splitlines())
+    trials = [trial for row in rows for trial in row["trials"]]
+    assert len(trials) == 4
+    for trial in trials:
+        assert (remote.folder / trial["metadata"]["evidence"]["log"]).is_file()
+        assert (remote.folder / trial["raw"]).is_dir()
     proven = assay("arc", "verify", remote.meta.run_id, timeout=LIMIT_S)
     assert proven.code == 0, proven.stdout + proven.stderr
 

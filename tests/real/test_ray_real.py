@@ -22,16 +22,40 @@ def opencode(url: str) -> dict[str, str]:
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "MOCK_API_KEY": KEY}
 
 
-@pytest.mark.parametrize(
-    ("agent", "variables", "model"),
-    [("claude", claude, "claude-sonnet-4-5"), ("opencode", opencode, "mock/mock-model")],
-)
-def test_real_agents_run_on_other_nodes(
-    live: Any, ray_cluster: Any, agent: str, variables: Variables, model: str
-) -> None:
+def gemini(url: str) -> dict[str, str]:
+    return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
+
+
+def codex(url: str) -> dict[str, str]:
+    return {"MOCK_API_KEY": KEY}
+
+
+def codex_arguments(url: str) -> list[str]:
+    provider = {"name": "mock", "base_url": f"{url}/v1", "wire_api": "responses"}
+    provider["env_key"] = "MOCK_API_KEY"
+    settings = [f'model_providers.mock.{key}="{value}"' for key, value in provider.items()]
+    every = ['model_provider="mock"', *settings]
+    return [f"--agent-arg={word}" for each in every for word in ("-c", each)]
+
+
+AGENTS: dict[str, tuple[Variables, str]] = {
+    "claude": (claude, "claude-sonnet-4-5"),
+    "codex": (codex, "gpt-5.5"),
+    "gemini": (gemini, "gemini-2.5-pro"),
+    "opencode": (opencode, "mock/mock-model"),
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str) -> None:
+    variables, model = AGENTS[agent]
     call = {"tool": "shell", "command": "echo made > made.txt && echo said-it"}
     steps = [{"calls": [call]}, {"text": "It is made."}]
-    given = ("--model", model, "-j", "2", "--executor", "ray", "--address", ray_cluster.address)
+
+    def given(url: str) -> list[str]:
+        where = ["-j", "2", "--executor", "ray", "--address", ray_cluster.address]
+        return ["--model", model, *where, *(codex_arguments(url) if agent == "codex" else ())]
+
     done = live(agent, {"steps": steps}, "One.", "Two.", env=variables, args=given)
     assert done.code == 0, done.stderr
     assert [row["output"] for row in done.rows] == ["It is made."] * 2, done.rows
