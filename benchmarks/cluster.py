@@ -7,6 +7,7 @@ provider.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -56,12 +57,11 @@ def print_overhead(folder: Path, n: int) -> None:
     for where in ((), ("--executor", "ray", "--address", cluster.address)):
         _capture(few, 4, where)  # the first workers of a node take seconds to start
         first_s, first_cpu_s = _capture(few, 1, where)
-        before_s = _cpu_of_workers(cluster)
-        one_by_one, cpu_s = _capture(prompts, 1, where)
-        added_s = _cpu_of_workers(cluster) - before_s
+        with _CpuOfWorkers(cluster) as workers:
+            one_by_one, cpu_s = _capture(prompts, 1, where)
         four, _ = _capture(prompts, 4, where)
         ms = [(one_by_one - first_s) * 1000 / n, (four - first_s) * 1000 / n]
-        ms += [(cpu_s - first_cpu_s) * 1000 / n, added_s * 1000 / n]
+        ms += [(cpu_s - first_cpu_s) * 1000 / n, workers.seconds * 1000 / n]
         name = "ray" if where else "local"
         print(f"| {name} | {first_s:.1f} | {' | '.join(f'{x:.0f}' for x in ms)} |", flush=True)
     cluster.shutdown()
@@ -80,10 +80,33 @@ def _capture(prompts: Path, jobs: int, where: tuple[str, ...]) -> tuple[float, f
     return time.perf_counter() - started_s, usage.ru_utime + usage.ru_stime
 
 
-def _cpu_of_workers(cluster: Any) -> float:
-    """Return the CPU time of the node's living workers and of what they have started."""
-    raylet = psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid)
-    return sum(sum(process.cpu_times()[:4]) for process in raylet.children())
+class _CpuOfWorkers:
+    """Adds up the CPU time of the node's workers and of what they start; they end with the run."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._raylet = psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid)
+        self._seen: dict[int, tuple[float, float]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> "_CpuOfWorkers":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        return sum(last - first for first, last in self._seen.values())
+
+    def _look(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            for process in self._raylet.children():
+                with contextlib.suppress(psutil.Error):
+                    now = sum(process.cpu_times()[:4])
+                    self._seen[process.pid] = self._seen.get(process.pid, (now, now))[0], now
 
 
 def print_agents(folder: Path, modules: Path) -> None:

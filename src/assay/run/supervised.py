@@ -79,7 +79,8 @@ def _end(process: Process, token: str) -> None:
         time.sleep(0.01)
     process.end(0)
     process.release()
-    end_leftovers(token)
+    if process.exit_code != 0:  # else it has ended all itself; looking at every process takes long
+        end_leftovers(token)
 
 
 def _main() -> None:
