@@ -131,6 +131,8 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
     rows = read_rows(output)
     assert sorted(row["id"] for row in rows) == sorted(f"p{i}" for i in range(n))
     assert all(row["output"] == "ok" and "failure" not in row for row in rows)
+    # What killed trials left in their workspaces on the nodes is gone.
+    assert {Path(row["cwd"]).name for row in rows} == {f"prompt-p{i}" for i in range(n)}
     assert eventually(lambda: not alive(), 30)
 
 
@@ -226,6 +228,12 @@ def test_your_own_folder_is_on_no_other_machine(capture: Any, prompts: Any) -> N
     in_place = capture(prompts("R"))
     assert in_place.code == 1
     assert "cannot work in your folder" in in_place.stderr
+
+
+def test_a_trial_that_fits_on_no_node_is_refused(capture: Any, prompts: Any) -> None:
+    done = capture(prompts("R"), "--isolate", "--cpus", 5)
+    assert done.code == 1
+    assert "no node of the cluster has the CPUs" in done.stderr
 
 
 def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prompts: Any) -> None:

@@ -140,12 +140,11 @@ class Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         refs = {}
-        for node in self._ray.nodes():
-            if node["Alive"] and node["Resources"].get("CPU", 0) > 0:
-                strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                task = self._task.options(num_cpus=0, scheduling_strategy=strategy)
-                name = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
-                refs[name] = task.remote(function, *arguments)
+        for node in self._working_nodes():
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = self._task.options(num_cpus=0, scheduling_strategy=strategy)
+            name = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
+            refs[name] = task.remote(function, *arguments)
         results: dict[str, R | Exception] = {}
         for name, ref in refs.items():
             try:
@@ -155,6 +154,16 @@ class Cluster:
             except Exception as error:  # noqa: BLE001 - whatever the function raises there
                 results[name] = error
         return results
+
+    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
+        """Whether any node is large enough for a call with these limits: else it would wait."""
+        most = [node["Resources"] for node in self._working_nodes()]
+        needed = {"CPU": 1 if cpus is None else cpus, "memory": memory_bytes or 0}
+        return any(all(has.get(kind, 0) >= n for kind, n in needed.items()) for has in most)
+
+    def _working_nodes(self) -> list[dict[str, Any]]:
+        nodes = self._ray.nodes()
+        return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
 
     def _get(self, ref: Any) -> Any:
         try:

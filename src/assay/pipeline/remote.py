@@ -80,6 +80,10 @@ class Cluster(Protocol):
         """Call a function once on every node."""
         ...
 
+    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
+        """Whether any node is large enough."""
+        ...
+
 
 class RemoteTrials:
     """Runs attempts at trials on a cluster; may be called by many threads."""
@@ -98,6 +102,10 @@ class RemoteTrials:
             template = spec.surroundings.workspace_template
             if template is not None and template not in self._templates:
                 self._templates[template] = self._cluster.share(_pack(Path(template))[0])
+        for limits in {spec.limits for spec in specs}:
+            if not self._cluster.has_room(limits.cpus, limits.memory_bytes):
+                msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
+                raise AssayError(msg, hint="lower --cpus and --memory, or add a larger node")
         agents = _by_agent(specs)
         places = {spec.surroundings.workspace_dir or "" for spec in specs}
         found = self._cluster.on_each_node(check_node, agents, run_token, sorted(places))
@@ -354,10 +362,13 @@ def run_here(order: Order, token: str) -> Delivery:
         spec = _local(order, token, Path(folder))
         if prepare := getattr(plugins.benchmark(spec.benchmark), "prepare_process", None):
             prepare()
-        captured = capture_attempt(spec)
+        try:
+            captured = capture_attempt(spec)
+            workspace, left = _pack(Path(captured.cwd)) if captured.cwd else (None, [])
+        finally:  # our caller does it too, but may be dead
+            remove_owned(Path(spec.surroundings.workspace_dir or ""), token)
         raw = captured.raw or ""
         streams = {one.name: one.read() for one in kept_streams(Path(folder, raw or "raw/none"))}
-        workspace, left = _pack(Path(captured.cwd)) if captured.cwd else (None, [])
     warnings = [*(captured.warnings or []), *map(_STAYED.format, left[:_MOST_NAMED])]
     captured = msgspec.structs.replace(
         captured, raw=msgspec.UNSET, warnings=warnings or msgspec.UNSET
