@@ -548,7 +548,9 @@ def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from ray.cluster_utils import Cluster  # late: it takes a second to load
 
     root = tmp_path_factory.getbasetemp()
-    with _locked((root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "ray.lock"):
+    lock = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "ray.lock"
+    with _locked(lock), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # else all other tests come first
         head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False}
         made = Cluster(initialize_head=True, head_node_args=head)
         yield made
