@@ -537,3 +537,30 @@ def _runtime(package: str) -> Path:
         if not folder.exists():
             _install(folder, [package])
     return folder
+
+
+RAY_NODE = {"num_cpus": 4, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+@pytest.fixture(scope="module")
+def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Ray cluster for the tests of one file; other files wait, because it takes much memory."""
+    from ray.cluster_utils import Cluster  # late: it takes a second to load
+
+    root = tmp_path_factory.getbasetemp()
+    lock = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "ray.lock"
+    with _locked(lock), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # else all other tests come first
+        head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def ray_cluster(ray_nodes: Any) -> Any:
+    """The cluster with two nodes; the second one is new if an earlier test has killed it."""
+    if not ray_nodes.worker_nodes:
+        ray_nodes.second = ray_nodes.add_node(**RAY_NODE)
+        ray_nodes.wait_for_nodes()
+    return ray_nodes

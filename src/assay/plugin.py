@@ -404,7 +404,8 @@ class Benchmark(Protocol):
 
     A benchmark may have `grades_failed_trials` too: if True, its graders also judge trials in
     which the agent crashed or ran out of time, by the world's evidence. Otherwise such a trial
-    counts against the agent and no grader is asked.
+    counts against the agent and no grader is asked. `prepare_process()` is called in the process
+    that runs a single trial on another machine, before it does.
     """
 
     def prompts(self) -> Iterable[PromptRow]:

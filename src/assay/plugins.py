@@ -53,7 +53,10 @@ BUILT_IN = {
         "arc": "assay_arc.benchmark:ArcGrader",
     },
     "assay.commands": {"arc": "assay_arc.commands:command"},
-    "assay.executors": {"local": "assay.executors:LocalExecutor"},
+    "assay.executors": {
+        "local": "assay.executors:LocalExecutor",
+        "ray": "assay.executors.ray:RayExecutor",
+    },
     "assay.benchmarks": {
         "prompts": "assay.benchmarks:PromptFile",
         "arc": "assay_arc.benchmark:ArcBenchmark",

@@ -24,7 +24,10 @@ from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import Limits, Shows
 from assay_arc.online import read_online_run
-from assay_arc.world import GameWorld, write_launchers
+from assay_arc.world import GameWorld, hide_process, write_launchers
+
+KEPT_LOG = "game.jsonl"
+"""What a log is called that is kept with the raw streams."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class ArcBenchmark:
     """Prefix of a log's name in the rows of the output."""
     log_names: Mapping[str, str] = MappingProxyType({})
     """What a trial's log is called, by prompt id. Default: as its folders, which players see."""
+
+    def prepare_process(self) -> None:
+        """Hide the process of a trial, which knows the game, from the player."""
+        hide_process(always=True)
 
     def prompts(self) -> Iterable[PromptRow]:
         """Yield a prompt for each game; its metadata pins the game's version and the limits."""
@@ -153,7 +160,7 @@ class ArcBenchmark:
 
     def _log_path(self, spec: TrialSpec) -> tuple[Path | None, str]:
         if self.logs_dir is None:
-            return None, "game.jsonl"
+            return None, KEPT_LOG
         readable = self.log_names.get(spec.prompt.id, spec.folder)
         name = f"{spec.raw_folder.replace(spec.folder, readable, 1)}.jsonl"
         return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"

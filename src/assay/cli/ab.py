@@ -13,6 +13,7 @@ from assay.cli.group import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
+    executor_options,
     grader_options,
     leave_out,
     run_options,
@@ -143,7 +144,7 @@ _OF_EXPERIMENT = {
 )
 @margin_option
 @seed_option
-@with_options(leave_out(run_options, *_IN_PLACE))
+@with_options(leave_out(run_options, *_IN_PLACE), executor_options)
 @help_option
 @click.pass_context
 def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> None:

@@ -102,10 +102,11 @@ class CommandBatch:
             resume=self.mode == "resume",
             workers=options.concurrency,
             max_cost=options.max_cost,
+            executor=options.executor_ref,
             rate_per_s=options.rate,
         )
         if not self.batch.resume:  # before an output is made or emptied
-            check_startable(self.batch.specs, self.batch.workers)
+            check_startable(self.batch.specs, self.batch.workers, here=self.batch.is_local)
 
     def _read(self, benchmark: PluginRef) -> tuple[str, list[PromptRow]]:
         """Return where the prompts come from, and the prompts."""

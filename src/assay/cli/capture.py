@@ -10,6 +10,7 @@ from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
+    executor_options,
     grader_options,
     output_options,
     regrade_options,
@@ -35,7 +36,7 @@ from assay.pipeline.batch import run_batch
 @click.argument("prompts", nargs=-1, metavar="PROMPTS [PROGRAM ARGS...]")
 @with_options(agent_options, text_agent_options, output_options, grader_options, regrade_options)
 @stdin_option
-@with_options(benchmark_options, run_options)
+@with_options(benchmark_options, run_options, executor_options)
 @help_option
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:

@@ -142,7 +142,8 @@ class _Run:
         self._earlier_s = _earlier_seconds(self.folder)
         self._n_smoke = 0
         """How many smoke trials were started by this command."""
-        check_startable(self._specs, how.base.concurrency)
+        is_local = how.base.executor == "local"
+        check_startable(self._specs, how.base.concurrency, here=is_local)
 
     def _placed(self, ready: ReadyArm, rows: list[PromptRow]) -> ReadyArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""

@@ -102,6 +102,13 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     debug: bool
     login: bool = False
     """Whether an isolated agent gets a copy of the user's login; no option of capture or trials."""
+    executor: str = "local"
+    address: str | None = None
+
+    @property
+    def executor_ref(self) -> PluginRef:
+        """Where the trials run."""
+        return executor_ref(self.executor, self.address)
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
@@ -112,6 +119,14 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+
+
+def executor_ref(executor: str, address: str | None) -> PluginRef:
+    """Where work is done, from executor_options."""
+    if address and executor == "local":
+        msg = "--address needs --executor ray."
+        raise click.UsageError(msg)
+    return PluginRef(name=executor, options={"address": address} if address else {})
 
 
 agent_options: list[Decorator] = [
@@ -221,6 +236,21 @@ benchmark_options: list[Decorator] = [
         help="Run the prompts of an installed benchmark, with its world and its graders, instead "
         "of a prompt file. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object. By default, the "
         "prompts come from PROMPTS.",
+    ),
+]
+executor_options: list[Decorator] = [
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        help="Where trials run: on this machine, or on a Ray cluster. Each trial then reserves "
+        "--cpus (default: 1) and --memory there. Default: local.",
+    ),
+    click.option(
+        "--address",
+        metavar="HOST:PORT",
+        help="With --executor ray, the cluster to use. Default: RAY_ADDRESS, the cluster that runs "
+        "on this machine, or else a new one that ends with this command.",
     ),
 ]
 confinement_options: list[Decorator] = [
@@ -538,7 +568,8 @@ def setting(
     surroundings = _surroundings(options, token, keep_raw=keep_raw)
     wanted = (getattr(plugins.grader(ref), "wants_snapshot", False) for ref in graders)
     surroundings = msgspec.structs.replace(surroundings, snapshot=any(wanted))
-    check_confinement(surroundings, limits)
+    if options.executor == "local":
+        check_confinement(surroundings, limits)
     template = options.workspace_template
     return Setting(
         agent=findable(agent, surroundings),

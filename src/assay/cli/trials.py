@@ -12,6 +12,7 @@ from assay.cli.options import (
     CaptureOptions,
     agent_options,
     benchmark_options,
+    executor_options,
     grader_options,
     output_options,
     regrade_options,
@@ -88,7 +89,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     "prompts equally often.",
 )
 @stdin_option
-@with_options(benchmark_options, run_options)
+@with_options(benchmark_options, run_options, executor_options)
 @help_option
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> None:

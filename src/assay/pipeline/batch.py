@@ -39,6 +39,12 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """In dollars; once they are spent, no other trial is started."""
     rate_per_s: float | None = None
     """Most trials of one provider and model that are started in a second."""
+    executor: PluginRef = PluginRef(name="local")
+    """Where the trials run."""
+
+    @property
+    def is_local(self) -> bool:
+        return self.executor.name == "local"
 
 
 class Work[R](Protocol):
@@ -138,9 +144,11 @@ def run_batch[R, S: BatchProgress](
         if stopper is not None:
             missing = stopper.begin(missing)
         workers = max(1, min(batch.workers, len(missing)))
-        check_startable(missing, workers)
+        check_startable(missing, workers, here=batch.is_local)
         with (progress := show(missing)):
-            executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
+            executor = _executor(batch, workers)
+            if (connect := getattr(executor, "connect", None)) is not None:
+                work = _elsewhere(work, connect(), missing, batch.run_token)
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
             stopping = _Stopping(work, stopper)
@@ -159,11 +167,29 @@ def run_batch[R, S: BatchProgress](
     return progress
 
 
-def check_startable(specs: Sequence[TrialSpec], workers: int) -> None:
-    """Refuse trials that cannot be run here, before the first of them and before any row."""
+def _executor(batch: Batch, workers: int) -> Executor:
+    options = {**batch.executor.options, "workers": workers}
+    return plugins.executor(PluginRef(name=batch.executor.name, options=options))
+
+
+def _elsewhere(work: Any, cluster: Any, missing: list[TrialSpec], run_token: str) -> Any:
+    """Return work that runs its trials on other machines, once these are known to be fit."""
+    from assay.pipeline.remote import RemoteTrials  # late: few runs need it
+
+    remote = RemoteTrials(cluster)
+    remote.prepare(missing, run_token)
+    return msgspec.structs.replace(work, elsewhere=remote.attempt)
+
+
+def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
+    """Refuse trials that cannot be run, before the first of them and before any row.
+
+    If they do not run here, the other machines are asked later for the agent's program.
+    """
     allow_open_files(min(workers, max(1, len(specs))))
     for spec in _by_agent(specs):
-        check_program(spec)
+        if here:
+            check_program(spec)
         if check := getattr(plugins.adapter(spec.agent), "check_trials", None):
             check([each for each in specs if each.agent is spec.agent])
 

@@ -39,13 +39,13 @@ def identify(
     template: Path | None = None,
 ) -> Identity:
     """Read everything that makes trials comparable, before the first of them starts."""
-    content: str | None = getattr(plugins.adapter(agent), "content_hash", None)
-    options = dict(agent.options) if content is None else {}
+    has_content = getattr(plugins.adapter(agent), "content_hash", None) is not None
+    options = {} if has_content else dict(agent.options)
     mcp = options.pop("mcp", None)
     model = options.pop("model", None)
     return Identity(
         adapter=agent.name,
-        program=content or _program_version(agent, surroundings, machine),
+        program=program_version(agent, surroundings, machine),
         model=model or "",
         agent=short_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
         mcp=short_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
@@ -176,8 +176,11 @@ def _files(folder: Path) -> list[Path]:
     return listed[:_MOST_FILES]
 
 
-def _program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
+def program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
     """Find out which version of the agent will be started; empty when that cannot be known."""
+    content: str | None = getattr(plugins.adapter(agent), "content_hash", None)
+    if content is not None:
+        return content
     try:
         argv = plugins.adapter(agent).command(Ask(text="", cwd=around.cwd)).argv
     except AssayError:

@@ -33,7 +33,7 @@ from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
 from assay.run.trial import lost_trial, recorded
-from assay.run.turn import Trace, Until
+from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import our_secrets
 
 type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
@@ -51,6 +51,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
     until: Callable[[TrialSpec], Until] | None = None
     """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
+    elsewhere: Callable[[TrialSpec], Capture] | None = None
+    """Runs one attempt on another machine."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -65,18 +67,20 @@ class CaptureTrial(msgspec.Struct, frozen=True):
             if on_attempt_step is not None:
                 on_attempt_step(None)
             began_s = time.monotonic()
-            until = self.until(attempt) if self.until is not None else None
-            with recorded(attempt, on_attempt_step, self.trace, until) as recording:
-                captured = _read(attempt, recording)
+            if self.elsewhere is not None:
+                captured = self.elsewhere(attempt)
+            else:
+                until = self.until(attempt) if self.until is not None else None
+                captured = capture_attempt(attempt, on_attempt_step, self.trace, until)
             failure = captured.failure or None
             self.limiter.note(attempt, failure, began_s)
-            attempt = _next_attempt(attempt, failure, self.retries, recording.raw)
+            attempt = _next_attempt(attempt, failure, self.retries, captured.raw or None)
         graded = self.graders or spec.graders
         return grade_capture(spec, captured, self.graders) if graded else captured
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""
-        return _read(spec, lost_trial(why))
+        return read_recording(spec, lost_trial(why))
 
     def cost_usd(self, result: Capture) -> float | None:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
@@ -119,7 +123,7 @@ class RunTrial(msgspec.Struct, frozen=True):
         failed = recording.turns and recording.turns[-1].end.exit_code
         if not (self.retries or self.priced or failed):
             return recording.failure
-        captured = _read(spec, recording)
+        captured = read_recording(spec, recording)
         self._costs[spec.prompt.id] = _known_cost(captured)
         return captured.failure or None
 
@@ -154,6 +158,17 @@ def _next_attempt(
         pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
     failure = msgspec.structs.replace(failure, raw=raw or "")
     return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
+
+
+def capture_attempt(
+    spec: TrialSpec,
+    on_step: OnStep | None = None,
+    trace: Trace | None = None,
+    until: Until | None = None,
+) -> Capture:
+    """Run one attempt at a trial here and read what the agent did."""
+    with recorded(spec, on_step, trace, until) as recording:
+        return read_recording(spec, recording)
 
 
 def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
@@ -236,7 +251,8 @@ def _grades_failed_trials(spec: TrialSpec) -> bool:
     return getattr(plugins.benchmark(spec.benchmark), "grades_failed_trials", False)
 
 
-def _read(spec: TrialSpec, recording: Recording) -> Capture:
+def read_recording(spec: TrialSpec, recording: Recording) -> Capture:
+    """Read what an agent did; an adapter that fails is the failure of the trial."""
     adapter = plugins.adapter(spec.agent)
     try:
         captured = extract(spec.prompt, recording, adapter)
@@ -314,7 +330,7 @@ class AskingHost(LocalHost):
                 folder=f"ask-{uuid.uuid4().hex}",
             )
             with recorded(spec) as recording:
-                captured = _read(spec, recording)
+                captured = read_recording(spec, recording)
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"

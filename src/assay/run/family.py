@@ -55,6 +55,13 @@ def adopt_orphans() -> None:
         _adopting = True
 
 
+def leave_orphans() -> None:
+    """Let orphans go to init as usual, also when processes are started later."""
+    adopt_orphans()
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
 def can_die_with_parent() -> bool:
     """Whether die_with works here."""
     adopt_orphans()

@@ -92,24 +92,32 @@ def make_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     if around.workspace_dir is None:
         return Path(around.cwd)
-    parent = Path(around.workspace_dir)
-    number, name = 1, spec.folder
+    workspace = Path(around.workspace_dir, spec.folder)
     try:
-        # Nothing is put into a folder that is not ours.
-        while (workspace := parent / name).exists() and (
-            (owner := _owner(parent, name)) or spec.prompt.needs_workspace
-        ):
-            if owner == spec.run_token and (around.replace or spec.retried):
-                remove_folder(str(workspace))
-                break
-            number += 1
-            name = f"{spec.folder}.{number}"
+        workspace = new_workspace(spec)
         if not workspace.exists():
-            _fill(workspace, parent / _NOTES / name, spec)
+            _fill(workspace, spec)
     except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
+
+
+def new_workspace(spec: TrialSpec) -> Path:
+    """Return where the workspace of a trial may be made; what it replaces is removed."""
+    around = spec.surroundings
+    parent = Path(around.workspace_dir or around.cwd)
+    number, name = 1, spec.folder
+    # Nothing is put into a folder that is not ours.
+    while (workspace := parent / name).exists() and (
+        (owner := _owner(parent, name)) or spec.prompt.needs_workspace
+    ):
+        if owner == spec.run_token and (around.replace or spec.retried):
+            remove_folder(str(workspace))
+            break
+        number += 1
+        name = f"{spec.folder}.{number}"
+    return workspace
 
 
 _NOTES = ".assay"
@@ -123,10 +131,24 @@ def _owner(parent: Path, name: str) -> str:
         return ""
 
 
-def _fill(workspace: Path, note: Path, spec: TrialSpec) -> None:
-    # The note comes first: a folder that a kill left half made is then known as ours.
+def note_owner(workspace: Path, spec: TrialSpec) -> None:
+    """Note which run makes a workspace."""
+    note = workspace.parent / _NOTES / workspace.name
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(spec.run_token)
+
+
+def remove_owned(parent: Path, token_start: str) -> None:
+    """Remove the workspaces in a folder whose notes begin with this, and the notes."""
+    for note in parent.glob(f"{_NOTES}/*"):
+        if _owner(parent, note.name).startswith(token_start):
+            remove_folder(str(parent / note.name), missing_ok=True)
+            note.unlink(missing_ok=True)
+
+
+def _fill(workspace: Path, spec: TrialSpec) -> None:
+    # The note comes first: a folder that a kill left half made is then known as ours.
+    note_owner(workspace, spec)
     template = spec.surroundings.workspace_template
     if template is None:
         workspace.mkdir(parents=True)

@@ -24,6 +24,8 @@ from assay.cli.options import (
     agent_ref,
     check_confinement,
     confinement_options,
+    executor_options,
+    executor_ref,
     with_options,
 )
 from assay.cli.parameters import (
@@ -48,7 +50,7 @@ from assay.records.live import LiveFile
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
-from assay_arc.benchmark import run_tools
+from assay_arc.benchmark import KEPT_LOG, run_tools
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.catalog import GameInfo, choose_from, choose_games
 from assay_arc.commands.online import (
@@ -136,6 +138,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     retries: int
     max_cost: float | None
     rate: float | None
+    executor: str
+    address: str | None
     resume: str | None
     progress: bool
     quiet: bool
@@ -228,6 +232,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "each as much as the dearest so far, at first an even share. Default: no limit.",
 )
 @rate_option
+@with_options(executor_options)
 @click.option(
     "--resume",
     metavar="RUN",
@@ -243,6 +248,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
     writes an event log, and scores are computed from that log alone.
     """
     options = RunOptions(**values)
+    executor_ref(options.executor, options.address)  # refuses an address alone
     if bool(agents) == bool(options.resume):
         msg = "Give either agents, as in: assay arc run random --games ky01, or --resume RUN."
         raise click.UsageError(msg)
@@ -274,7 +280,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
 
 
 CHANGEABLE = {"resume", "root", "concurrency", "retries", "max_cost", "rate"}
-CHANGEABLE |= {"progress", "quiet", "debug"}
+CHANGEABLE |= {"progress", "quiet", "debug", "executor", "address"}
 """What may be given with --resume; the run has kept everything else."""
 
 
@@ -486,14 +492,17 @@ class ArcRun:
         self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
         self._names: dict[str, str] = {}
         """What the folders of each trial are called in the folder of the run."""
+        self._executor = PluginRef(name="local")
         self.nothing_measured = ""
         """What to say when no trial measured the agent."""
 
     def play(self, options: RunOptions) -> Scorecard:
         """Run what is missing, then write the scores and the metadata."""
         began_s = time.monotonic()
+        self._executor = executor_ref(options.executor, options.address)
         shared = self._setting()
-        check_confinement(shared.surroundings, shared.limits)
+        if self._is_local:
+            check_confinement(shared.surroundings, shared.limits)
         work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
         batch = Batch(
             specs=self._specs(),
@@ -502,6 +511,7 @@ class ArcRun:
             workers=options.concurrency,
             max_cost=options.max_cost,
             rate_per_s=options.rate,
+            executor=self._executor,
         )
         hide_process()
         with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
@@ -589,9 +599,14 @@ class ArcRun:
             identity=identify(agent, surroundings, limits, graders, local_machine()),
         )
 
+    @property
+    def _is_local(self) -> bool:
+        return self._executor.name == "local"
+
     def _benchmark(self) -> PluginRef:
         logs: dict[str, Any] = {"logs_prefix": f"{LOGS}/", "log_names": self._names}
-        logs["logs_dir"] = str((self.folder / LOGS).resolve())
+        # On another machine a log is kept with the raw streams, and comes back with them.
+        logs["logs_dir"] = str((self.folder / LOGS).resolve()) if self._is_local else None
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
     @contextlib.contextmanager
@@ -640,6 +655,8 @@ class _MovedRows:
             if moved is not None and own == [name]:
                 raw = f"{RAW}/{moved.name}"
         metadata = dict(captured.metadata)
+        if raw and (evidence := metadata.get("evidence")) and evidence.get("log") == KEPT_LOG:
+            metadata["evidence"] = {**evidence, "log": self._move_log(raw)}
         if worked_in := metadata.pop("workspaceDir", None):
             place = spec.surroundings.workspace_dir
             workspace = self._move(spec, place, WORK, Path(worked_in).name)
@@ -649,6 +666,13 @@ class _MovedRows:
         moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
         self._sink.add(spec, moved_row)
         shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
+
+    def _move_log(self, raw: str) -> str:
+        """Move a log that was kept with the raw streams to the others; return its name."""
+        name = f"{LOGS}/{Path(raw).name}.jsonl"
+        (self._target / LOGS).mkdir(exist_ok=True)
+        shutil.move(self._target / raw / KEPT_LOG, self._target / name)
+        return name
 
     def _move(self, spec: TrialSpec, place: str | None, kind: str, name: str) -> Path | None:
         """Move a folder of a trial, and name it after the game again."""

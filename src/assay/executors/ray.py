@@ -1,0 +1,180 @@
+"""Do the work of this process's threads on a Ray cluster.
+
+The threads stay here and wait: budgets, limits and retries, the graders and the one writer of the
+output are the same as without a cluster.
+"""
+
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from assay.errors import AssayError, PluginError
+from assay.executors import LocalExecutor
+
+_WAIT_S = 0.2
+_WAIT_PER_TASK_S = 0.001
+_LONGEST_WAIT_S = 2.0
+_CONNECT_S = 10.0
+
+
+class RayExecutor(LocalExecutor, frozen=True):
+    """Fields are the options a user may set."""
+
+    address: str = ""
+    """Of the cluster, as HOST:PORT. Empty is RAY_ADDRESS, a cluster that runs on this machine, or
+    else one that is started here and ended with us."""
+
+    def connect(self) -> "Cluster":
+        """Join the cluster, or start one."""
+        try:
+            import ray  # late: an extra, and slow to load
+        except ImportError as error:
+            msg = f"--executor ray needs {error.name}"
+            hint = "in a checkout of Assay: pip install '.[ray]'"
+            raise PluginError(msg, hint=hint) from error
+        if not ray.is_initialized():
+            _keep_stdout_clean(ray)
+            _join(ray, self.address)
+        return Cluster(ray)
+
+
+def _keep_stdout_clean(ray: Any) -> None:
+    # Ray prints to stdout, where our rows may go, that a node has died; a lost trial says so too.
+    ray._private.worker.print_to_stdstream = lambda *arguments, **more: None
+
+
+def _join(ray: Any, address: str) -> None:
+    # Lines that workers print are the agents' and ours, and have their places already.
+    more = {"log_to_driver": False, "configure_logging": False, "job_config": _job_config(ray)}
+    on_term = signal.getsignal(signal.SIGTERM)
+    try:
+        if address:
+            _require_answer(address)
+            ray.init(address=address, **more)
+            return
+        try:
+            ray.init(address="auto", **more)
+        except ConnectionError:
+            ray.init(include_dashboard=False, **more)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        msg = f"cannot join the Ray cluster {address or 'of this machine'}: {error}"
+        hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
+        raise AssayError(msg, hint=hint) from error
+    finally:
+        signal.signal(signal.SIGTERM, on_term)  # which Ray replaces
+
+
+def _job_config(ray: Any) -> Any:
+    """Return a configuration without our folder, which workers would import modules from."""
+    config = ray.job_config.JobConfig()
+    config._runtime_env_has_working_dir = lambda: True
+    return config
+
+
+def _require_answer(address: str) -> None:
+    """Raise OSError soon if nobody listens there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        msg = "write it as HOST:PORT"
+        raise ValueError(msg)
+    socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+
+
+class WorkerDied(Exception):
+    """A worker or its node died before the work was done."""
+
+
+class Cluster:
+    """A connected cluster. Knows nothing of trials."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._task = ray.remote(max_retries=0)(_call)  # Ray's own reruns would spend money twice
+        self._waiting: set[Any] = set()
+
+    def call[R](
+        self,
+        function: Callable[..., R],
+        *arguments: Any,
+        check: Callable[[], None],
+        cpus: float | None = None,
+        memory_bytes: int | None = None,
+    ) -> R:
+        """Call a function of a module on some node and wait for it.
+
+        check is called meanwhile; if it raises, the work is ended. Raises what the function raises,
+        and WorkerDied.
+        """
+        task = self._task.options(
+            num_cpus=1 if cpus is None else cpus,
+            memory=memory_bytes,
+            scheduling_strategy="SPREAD",
+        )
+        ref = task.remote(function, *arguments)
+        self._waiting.add(ref)
+        try:
+            while not self._ray.wait([ref], timeout=self._wait_s)[0]:
+                check()
+        except BaseException:
+            self._ray.cancel(ref, force=True)
+            raise
+        finally:
+            self._waiting.discard(ref)
+        result: R = self._get(ref)
+        return result
+
+    @property
+    def _wait_s(self) -> float:
+        """How long to wait before the next check: longer for many tasks, as each costs some CPU."""
+        return min(_LONGEST_WAIT_S, max(_WAIT_S, len(self._waiting) * _WAIT_PER_TASK_S))
+
+    def share(self, value: Any) -> Any:
+        """Put a value where all nodes can read it; as an argument of call it is the value again."""
+        return self._ray.put(value)
+
+    def on_each_node[R](
+        self, function: Callable[..., R], *arguments: Any
+    ) -> dict[str, R | Exception]:
+        """Call a function once on every node that runs tasks; return results or errors by node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        refs = {}
+        for node in self._working_nodes():
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = self._task.options(num_cpus=0, scheduling_strategy=strategy)
+            name = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
+            refs[name] = task.remote(function, *arguments)
+        results: dict[str, R | Exception] = {}
+        for name, ref in refs.items():
+            try:
+                results[name] = self._get(ref)
+            except WorkerDied:
+                continue  # the node has died; that takes Ray some seconds to notice
+            except Exception as error:  # noqa: BLE001 - whatever the function raises there
+                results[name] = error
+        return results
+
+    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
+        """Whether any node is large enough for a call with these limits: else it would wait."""
+        most = [node["Resources"] for node in self._working_nodes()]
+        needed = {"CPU": 1 if cpus is None else cpus, "memory": memory_bytes or 0}
+        return any(all(has.get(kind, 0) >= n for kind, n in needed.items()) for has in most)
+
+    def _working_nodes(self) -> list[dict[str, Any]]:
+        nodes = self._ray.nodes()
+        return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
+
+    def _get(self, ref: Any) -> Any:
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # without Ray's own traceback in the message
+        except self._ray.exceptions.RayError as error:
+            line = (str(error).strip() or "the worker died").splitlines()[0]
+            msg = f"{type(error).__name__}: {line}"
+            raise WorkerDied(msg) from error
+
+
+def _call[R](function: Callable[..., R], *arguments: Any) -> R:
+    return function(*arguments)

@@ -1,0 +1,398 @@
+"""Trials on other machines: the specification travels there, and everything they made comes back.
+
+On a node, a trial runs in a process of its own (run/supervised.py). It works under the same paths
+as it would here; its workspace is packed when it has ended and unpacked here, where the graders
+look at it, and its raw streams are kept here.
+"""
+
+import io
+import os
+import tarfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from assay import __version__, plugins
+from assay.errors import AssayError, InputError, Interrupted, OutputError
+from assay.pipeline.identity import program_version
+from assay.pipeline.stages import capture_attempt, read_recording
+from assay.plugin import Ask
+from assay.records.capture import Capture, Cause, Failure
+from assay.records.files import temporary_folder
+from assay.records.raw_streams import kept_streams, segment_of
+from assay.records.recording import Recording
+from assay.records.spec import TrialSpec
+from assay.run.family import end_leftovers
+from assay.run.host import LocalHost
+from assay.run.process import raise_if_stopping
+from assay.run.raw import RawStreams
+from assay.run.supervised import ProcessKilled, call_supervised
+from assay.run.trial import check_program, lost_trial
+from assay.run.workspace import new_workspace, note_owner, remove_owned
+
+_RUN = "assay.pipeline.remote:run_here"
+_MOST_BYTES = 1 << 30
+"""Most that comes back of a workspace."""
+_STAYED = "left behind on the node: {}"
+_MOST_NAMED = 20
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs to run one attempt at a trial."""
+
+    spec: TrialSpec
+    env: dict[str, str]
+    """Variables of this machine that the agent is to have; nothing else of our environment."""
+    template: bytes | None = None
+    """The workspace template, packed."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes back."""
+
+    captured: bytes
+    """The capture as JSON: a record that was pickled would not be encoded as the original is, and
+    neither would its hash be the same."""
+    streams: dict[str, bytes] = {}
+    is_small: bool = True
+    """Whether the streams may be packed with those of other trials."""
+    workspace: bytes | None = None
+    """The folder that the agent worked in, packed."""
+
+
+class Cluster(Protocol):
+    """Other machines, as executors/ray.py connects them."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
+        """Call a function somewhere and wait for it."""
+        ...
+
+    def share(self, value: Any) -> Any:
+        """Put a value where all nodes can read it."""
+        ...
+
+    def on_each_node(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Call a function once on every node."""
+        ...
+
+    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
+        """Whether any node is large enough."""
+        ...
+
+
+class RemoteTrials:
+    """Runs attempts at trials on a cluster; may be called by many threads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._templates: dict[str, Any] = {}
+
+    def prepare(self, specs: Sequence[TrialSpec], run_token: str) -> None:
+        """Refuse what cannot run everywhere; end what a killed run left behind on any node.
+
+        Call it before there are threads, and when the templates are in their places.
+        """
+        for spec in specs:
+            _require_workspace(spec)
+            template = spec.surroundings.workspace_template
+            if template is not None and template not in self._templates:
+                self._templates[template] = self._cluster.share(_pack(Path(template))[0])
+        for limits in {spec.limits for spec in specs}:
+            if not self._cluster.has_room(limits.cpus, limits.memory_bytes):
+                msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
+                raise AssayError(msg, hint="lower --cpus and --memory, or add a larger node")
+        agents = _by_agent(specs)
+        places = {spec.surroundings.workspace_dir or "" for spec in specs}
+        found = self._cluster.on_each_node(check_node, agents, run_token, sorted(places))
+        states = {node: _state(found[node]) for node in sorted(found)}
+        _require_fit(states)
+        _require_alike({"this machine": _expected(agents), **states})
+
+    def attempt(self, spec: TrialSpec) -> Capture:
+        """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
+        order = Order(spec=spec, env=_named_variables(spec))
+        template = self._templates.get(spec.surroundings.workspace_template or "")
+        try:
+            delivery: Delivery = self._cluster.call(
+                run_order,
+                order,
+                template,
+                check=raise_if_stopping,
+                cpus=spec.limits.cpus,
+                memory_bytes=spec.limits.memory_bytes,
+            )
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
+            return read_recording(spec, lost_trial(str(error) or type(error).__name__))
+        return _received(spec, delivery)
+
+
+def _by_agent(specs: Sequence[TrialSpec]) -> list[TrialSpec]:
+    """Return one trial of each agent and kind of confinement."""
+    found: dict[bytes, TrialSpec] = {}
+    for spec in specs:
+        around = spec.surroundings
+        key = (spec.agent, around.sandbox, around.container, spec.limits.memory_bytes is None)
+        found.setdefault(msgspec.json.encode((key, spec.limits.cpus is None)), spec)
+    return list(found.values())
+
+
+def _require_workspace(spec: TrialSpec) -> None:
+    if spec.surroundings.workspace_dir is None:
+        msg = "on other machines the agent cannot work in your folder"
+        hint = "use --workspace-template, --isolate, --sandbox, --container or --workspace-dir"
+        raise InputError(msg, hint=hint)
+
+
+def _named_variables(spec: TrialSpec) -> dict[str, str]:
+    """Return our variables that the user or the adapter names: no other ones travel."""
+    around = spec.surroundings
+    ask = Ask(text="", cwd=around.cwd, home=around.cwd, scratch=around.cwd)
+    try:
+        passed = plugins.adapter(spec.agent).command(ask).pass_env
+    except AssayError:
+        passed = ()
+    names = {*passed, *around.env_names}
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def _received(spec: TrialSpec, delivery: Delivery) -> Capture:
+    """Put workspace and raw streams in their places here; return the capture that names them."""
+    around, captured = spec.surroundings, msgspec.json.decode(delivery.captured, type=Capture)
+    captured = msgspec.structs.replace(
+        captured, spec_hash=spec.hash, identity=spec.identity or msgspec.UNSET
+    )
+    if delivery.workspace is not None:
+        workspace = str(_unpacked(spec, delivery.workspace))
+        about = {**captured.metadata, "workspaceDir": workspace}
+        captured = msgspec.structs.replace(captured, cwd=workspace, metadata=about)
+    if around.raw_dir is None:
+        return captured
+    with RawStreams(around.raw_dir, spec.run_token if delivery.is_small else None) as raw:
+        for name, data in delivery.streams.items():
+            raw.write(name, data)
+        kept, _, warnings = raw.keep(spec.raw_folder)
+    warned = [*(captured.warnings or []), *warnings]
+    return msgspec.structs.replace(
+        captured, raw=f"{around.raw_prefix}/{kept}", warnings=warned or msgspec.UNSET
+    )
+
+
+def _unpacked(spec: TrialSpec, packed: bytes) -> Path:
+    workspace = new_workspace(spec)
+    try:
+        note_owner(workspace, spec)
+        workspace.mkdir(parents=True)
+        _unpack(packed, workspace)
+    except OSError as error:
+        msg = f"cannot make the workspace {workspace}: {error}"
+        raise OutputError(msg) from error
+    return workspace
+
+
+def _unpack(packed: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="tar")  # which lets nothing out of the folder
+
+
+def _pack(folder: Path) -> tuple[bytes, list[str]]:
+    """Pack the files, folders and links in a folder; also return what stays behind, and why.
+
+    What an agent leaves must not keep its trial from being measured: a file that nobody may read,
+    or one of any size.
+    """
+    data, left, n_bytes = io.BytesIO(), [], 0
+    with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
+        for path, name in _entries(folder):
+            try:
+                about = _entry(archive, path, name)
+                if about is None:
+                    continue
+                if n_bytes + about.size > _MOST_BYTES:
+                    left.append(f"{name} ({about.size} bytes: too large)")
+                    continue
+                with Path(path).open("rb") if about.isreg() else nullcontext() as file:
+                    archive.addfile(about, file)
+                n_bytes += about.size
+            except OSError as error:
+                left.append(f"{name} ({error.strerror or error})")
+    return data.getvalue(), left
+
+
+def _entry(archive: tarfile.TarFile, path: str, name: str) -> tarfile.TarInfo | None:
+    """Describe a file, folder or link for an archive; nothing else belongs into one."""
+    about = archive.gettarinfo(path, name)
+    if about is not None and about.islnk():  # a hard link becomes a file of its own
+        about.type, about.size, about.linkname = tarfile.REGTYPE, os.lstat(path).st_size, ""
+    if about is None or not (about.isreg() or about.isdir() or about.issym()):
+        return None
+    about.uid = about.gid = 0
+    about.uname = about.gname = ""
+    return about
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and name of everything below a folder; links are not followed."""
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted((*folders, *files)):
+            whole = f"{path}/{name}"
+            yield whole, os.path.relpath(whole, folder)
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself before any work."""
+
+    problems: list[str]
+    versions: list[tuple[str, str]] = []
+    """Of Assay and of each agent, by their names."""
+
+
+def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]) -> NodeState:
+    """On a node: say what is missing for these agents, and which versions there are.
+
+    What a killed run has left there is ended and removed, also in these places of workspaces.
+    """
+    end_leftovers(run_token)
+    for place in places:
+        remove_owned(Path(place), f"{run_token}.")
+    problems: list[str] = []
+    versions = [("assay", __version__)]
+    for spec in specs:
+        name = spec.agent.name
+        try:
+            name = plugins.adapter(spec.agent).name
+            plugins.benchmark(spec.benchmark)
+            check_program(spec)
+            _check_confinement(spec)
+            versions.append((name, program_version(spec.agent, spec.surroundings, LocalHost())))
+        except AssayError as error:
+            problems.append(f"{name}: {error.message}")
+    return NodeState(problems=problems, versions=versions)
+
+
+def _state(answer: NodeState | Exception) -> NodeState:
+    if isinstance(answer, Exception):
+        # Ray's own errors end with the last line of a traceback, which says what is missing.
+        *more, last = str(answer).strip().splitlines() or [""]
+        why = last if more else f"{type(answer).__name__}: {last}"
+        return NodeState(problems=[f"Assay cannot run there: {why}"])
+    return answer
+
+
+def _check_confinement(spec: TrialSpec) -> None:
+    if spec.is_confined:
+        from assay.run.confinement import check_confinement  # late, as in run/trial.py
+
+        check_confinement(spec.surroundings, spec.limits)
+
+
+def _expected(specs: Sequence[TrialSpec]) -> NodeState:
+    """Return the versions that the identity of the trials tells of."""
+    versions = [("assay", __version__)]
+    for spec in specs:
+        program = spec.identity.program if spec.identity is not None else ""
+        versions.append((plugins.adapter(spec.agent).name, program))
+    return NodeState(problems=[], versions=versions)
+
+
+def _require_fit(states: dict[str, NodeState]) -> None:
+    if not states:
+        msg = "the cluster has no node that runs tasks"
+        raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
+    lines = [f"{node}: {what}" for node, state in states.items() for what in state.problems]
+    if lines:
+        msg = "not every node can run the trials:\n  " + "\n  ".join(lines)
+        hint = "install what is missing there, or start those nodes with --num-cpus 0"
+        raise AssayError(msg, hint=hint)
+
+
+def _require_alike(states: dict[str, NodeState]) -> None:
+    """Refuse different versions; one that is not known on a machine is no difference."""
+    known: dict[int, tuple[str, str]] = {}
+    for node, state in states.items():
+        for number, (name, version) in enumerate(state.versions):
+            where, other = known.setdefault(number, (node, version)) if version else ("", "")
+            if version != other:
+                msg = f"{where} has {name} {other}, but {node} has {version}"
+                hint = "their trials would not be comparable; install the same version"
+                raise AssayError(msg, hint=hint)
+
+
+def run_order(order: Order, template: bytes | None) -> Delivery:
+    """On a node, in a worker of Ray: run the attempt in a process that dies with this one."""
+    token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
+    order = msgspec.structs.replace(order, template=template)
+    try:
+        delivery: Delivery = call_supervised(_RUN, order, token, {**_node_env(), **order.env})
+    except ProcessKilled as error:
+        # Nobody but the agent has a reason to kill it: that must not count as not measured.
+        now_ms = round(time.time() * 1000)
+        failure = Failure(cause=Cause.AGENT_CRASH, message=str(error))
+        recording = Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
+        return Delivery(captured=msgspec.json.encode(read_recording(order.spec, recording)))
+    finally:
+        remove_owned(Path(order.spec.surroundings.workspace_dir or ""), token)
+    return delivery
+
+
+def _node_env() -> dict[str, str]:
+    """Return the environment of the node without what Ray adds to that of its workers."""
+    try:
+        started_with = Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    except OSError:
+        started_with = b""
+    names = {os.fsdecode(entry.partition(b"=")[0]) for entry in started_with.split(b"\0")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") and (name in names or not started_with)
+    }
+
+
+def run_here(order: Order, token: str) -> Delivery:
+    """In that process: run the attempt, and pack what it made."""
+    with temporary_folder("assay-node-") as folder:
+        spec = _local(order, token, Path(folder))
+        if prepare := getattr(plugins.benchmark(spec.benchmark), "prepare_process", None):
+            prepare()
+        try:
+            captured = capture_attempt(spec)
+            workspace, left = _pack(Path(captured.cwd)) if captured.cwd else (None, [])
+        finally:  # our caller does it too, but may be dead
+            remove_owned(Path(spec.surroundings.workspace_dir or ""), token)
+        raw = captured.raw or ""
+        streams = {one.name: one.read() for one in kept_streams(Path(folder, raw or "raw/none"))}
+    warnings = [*(captured.warnings or []), *map(_STAYED.format, left[:_MOST_NAMED])]
+    captured = msgspec.structs.replace(
+        captured, raw=msgspec.UNSET, warnings=warnings or msgspec.UNSET
+    )
+    return Delivery(
+        captured=msgspec.json.encode(captured),
+        streams=streams,
+        is_small=segment_of(Path(raw).name) is not None,
+        workspace=workspace,
+    )
+
+
+def _local(order: Order, token: str, folder: Path) -> TrialSpec:
+    """Return the specification with this node's own folders for raw streams and template."""
+    template = None
+    if order.template is not None:
+        template = folder / "template"
+        template.mkdir()
+        _unpack(order.template, template)
+    around = msgspec.structs.replace(
+        order.spec.surroundings,
+        workspace_template=str(template) if template else None,
+        raw_dir=str(folder / "raw"),
+        raw_prefix="raw",
+        cwd=str(folder),
+    )
+    return msgspec.structs.replace(order.spec, surroundings=around, run_token=token)

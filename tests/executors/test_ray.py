@@ -1,0 +1,364 @@
+"""Trials on a real Ray cluster of two nodes: the same rows, nothing lost, nothing left running."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from assay.executors.ray import RayExecutor
+from assay.records.raw_streams import kept_streams
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+LIMIT_S = 300
+
+
+@pytest.fixture
+def capture(assay: Callable[..., Any], shell_agent: Path, ray_cluster: Any) -> Callable[..., Any]:
+    def run(prompts: Path, *words: Any, **more: Any) -> Any:
+        return assay(
+            *("capture", prompts, "-s", shell_agent, "-q", "-o", "out.jsonl", *words),
+            *("--executor", "ray", "--address", ray_cluster.address),
+            timeout=LIMIT_S,
+            **more,
+        )
+
+    return run
+
+
+def kill_node(ray_cluster: Any) -> None:
+    """Kill the second node's raylet and its workers, as a machine that loses power would."""
+    raylet = psutil.Process(ray_cluster.second.all_processes["raylet"][0].process.pid)
+    for process in (raylet, *raylet.children()):
+        process.kill()
+    ray_cluster.remove_node(ray_cluster.second, allow_graceful=False)
+
+
+def streams(place: Path) -> dict[str, bytes]:
+    return {stream.name: stream.read() for stream in kept_streams(place)}
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without times, sizes that depend on them, and places."""
+    row = json.loads(json.dumps(row).replace(str(row.get("cwd")), "WORKSPACE"))
+    for name in ("timing", "raw"):
+        row.pop(name)
+    for step in row["trajectory"]:
+        step.pop("timestamp")
+    return row
+
+
+def differing(one: Any, other: Any, where: str = "") -> list[str]:
+    """Name each field that differs, with both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted(one.keys() | other.keys())
+        found = [differing(one.get(name), other.get(name), f"{where}.{name}") for name in names]
+        return [text for texts in found for text in texts]
+    return [] if one == other else [f"{where}: {one!r} != {other!r}"]
+
+
+def test_rows_are_those_of_a_local_run(
+    capture: Any, assay: Any, shell_agent: Path, prompts: Any, read_rows: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "template").mkdir()
+    (tmp_path / "template/t.txt").write_text("template")
+    (tmp_path / "template/run.sh").write_text("echo")
+    (tmp_path / "template/run.sh").chmod(0o755)
+    (tmp_path / "g.py").write_text(
+        "from pathlib import Path\n"
+        "def grade(output, cwd):\n"
+        "    found = Path(cwd, 'made').exists() and Path(cwd, 'link').is_symlink()\n"
+        "    return {'pass': found, 'score': 1.0 if found else 0.0}\n"
+    )
+    texts = [
+        "cat t.txt; echo; printf x > made; ln -s /etc/hosts link; R",
+        "exit 3",
+        "say later >&2; R",
+    ]
+    file = prompts(*texts)
+    given = ("--workspace-template", "template", "-g", "g.py", "-j", 4)
+    there = capture(file, *given)
+    assert there.code == 0, there.stderr
+    here = assay("capture", file, "-s", shell_agent, "-q", "-o", "here.jsonl", *given)
+    assert here.code == 0, here.stderr
+    remote = sorted(read_rows(tmp_path / "out.jsonl"), key=lambda row: row["id"])
+    local = sorted(read_rows(tmp_path / "here.jsonl"), key=lambda row: row["id"])
+    for ours, theirs in zip(remote, local, strict=True):
+        assert differing(shown(ours), shown(theirs)) == []
+    assert remote[0]["score"]["pass"] is True
+    assert Path(remote[0]["cwd"], "run.sh").stat().st_mode & 0o111
+    for ours, theirs in zip(remote, local, strict=True):
+        assert streams(tmp_path / ours["raw"]) == streams(tmp_path / theirs["raw"])
+
+
+def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
+    ray_cluster: Any,
+    start: Any,
+    assay: Any,
+    capture: Any,
+    shell_agent: Path,
+    prompts: Any,
+    read_rows: Any,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+    tmp_path: Path,
+) -> None:
+    n = 200
+    # Each agent leaves a process behind that has left its session.
+    file = prompts(*["setsid sleep 600 & sleep 0.3; R"] * n)
+    words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
+    words += ("--retries", 2, "--executor", "ray", "--address", ray_cluster.address)
+    output = tmp_path / "out.jsonl"
+
+    def n_rows() -> int:
+        return output.read_bytes().count(b"\n") if output.exists() else 0
+
+    driver = start(*words)
+    assert eventually(lambda: n_rows() >= 20, 120), driver.stderr.read() if driver.poll() else ""
+    before = n_rows()
+    ray_cluster.remove_node(ray_cluster.second, allow_graceful=False)
+    assert eventually(lambda: n_rows() >= before + 20, 120)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert eventually(lambda: not alive(), 60), "agents outlived their driver"
+    again = capture(file, "--isolate", "-j", 8, "--retries", 2, "--resume")
+    assert again.code == 0, again.stderr
+    rows = read_rows(output)
+    assert sorted(row["id"] for row in rows) == sorted(f"p{i}" for i in range(n))
+    assert all(row["output"] == "ok" and "failure" not in row for row in rows)
+    # What killed trials left in their workspaces on the nodes is gone.
+    assert {Path(row["cwd"]).name for row in rows} == {f"prompt-p{i}" for i in range(n)}
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
+    ray_cluster: Any,
+    start: Any,
+    shell_agent: Path,
+    prompts: Any,
+    read_rows: Any,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "started").mkdir()
+    file = prompts(*[f"touch {tmp_path}/started/$$; sleep 15; R"] * 8)
+    words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
+    assert eventually(lambda: len(list((tmp_path / "started").iterdir())) == 8, 120)
+    kill_node(ray_cluster)
+    assert driver.wait(120) in (0, 1)
+    rows = read_rows(tmp_path / "out.jsonl")
+    causes = [row.get("failure", {}).get("cause") for row in rows]
+    assert len(rows) == 8
+    assert 0 < causes.count("worker_lost") < 8
+    assert causes.count(None) + causes.count("worker_lost") == 8
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_ctrl_c_ends_the_agents_on_all_nodes(
+    ray_cluster: Any,
+    start: Any,
+    shell_agent: Path,
+    prompts: Any,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+) -> None:
+    file = prompts(*["setsid sleep 600 & sleep 600"] * 6)
+    words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 6)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
+    assert eventually(lambda: len(alive()) >= 6, 120)
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(60) == 130
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_only_named_variables_travel(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path
+) -> None:
+    file = prompts('say "${ONE:-none} ${TWO:-none}"')
+    done = capture(file, "--isolate", "--env", "ONE", env={"ONE": "first", "TWO": "second"})
+    assert done.code == 0, done.stderr
+    assert read_rows(tmp_path / "out.jsonl")[0]["output"] == "first none"
+
+
+@pytest.fixture
+def poor_node(ray_cluster: Any) -> Iterator[Callable[[dict[str, str]], None]]:
+    """Add a node that has these variables."""
+    added: list[Any] = []
+
+    def add(variables: dict[str, str]) -> None:
+        added.append(ray_cluster.add_node(**NODE, env_vars=variables))
+        ray_cluster.wait_for_nodes()
+
+    yield add
+    for node in added:
+        ray_cluster.remove_node(node, allow_graceful=False)
+
+
+def test_what_a_node_lacks_is_said_before_anything_runs(
+    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
+) -> None:
+    poor_node({"PATH": "/nowhere"})
+    done = capture(prompts("R"), "--isolate")
+    assert done.code == 1
+    assert "not every node can run the trials" in done.stderr
+    assert 'Executable not found in $PATH: "bash"' in done.stderr
+    assert not (tmp_path / "out.jsonl").exists() or not (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_a_node_without_this_assay_is_named(
+    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "other/assay").mkdir(parents=True)
+    (tmp_path / "other/assay/__init__.py").write_text("__version__ = '0.0.1'\n")
+    poor_node({"PYTHONPATH": str(tmp_path / "other")})
+    done = capture(prompts("R"), "--isolate")
+    assert done.code == 1
+    assert "Assay cannot run there: ModuleNotFoundError: No module named 'assay." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_your_own_folder_is_on_no_other_machine(capture: Any, prompts: Any) -> None:
+    in_place = capture(prompts("R"))
+    assert in_place.code == 1
+    assert "cannot work in your folder" in in_place.stderr
+
+
+def test_a_trial_that_fits_on_no_node_is_refused(capture: Any, prompts: Any) -> None:
+    done = capture(prompts("R"), "--isolate", "--cpus", 5)
+    assert done.code == 1
+    assert "no node of the cluster has the CPUs" in done.stderr
+
+
+def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prompts: Any) -> None:
+    words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q")
+    done = assay(*words, "--executor", "ray", "--address", "127.0.0.1:1", timeout=LIMIT_S)
+    assert done.code == 1
+    assert "cannot join the Ray cluster 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = assay(*words, "--address", "127.0.0.1:1")
+    assert done.code == 2
+
+
+def test_what_a_prompt_brings_travels(
+    capture: Any, assay: Any, shell_agent: Path, tmp_path: Path, read_rows: Any
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "which.txt").write_text(name)
+    text = 'say "$(cat which.txt) $(cat more/f.txt) $(cat made)"'
+    rows = [
+        {"id": name, "input": text, "workspace": name, "files": {"more/f.txt": "file"},
+         "setup": "echo set > made", "expect": {"contains": f"{name} file set", "file": "made"}}
+        for name in ("one", "two")
+    ]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    there = capture(tmp_path / "p.jsonl", "-j", 2)
+    assert there.code == 0, there.stderr
+    here = assay("capture", tmp_path / "p.jsonl", "-s", shell_agent, "-q", "-o", "here.jsonl")
+    assert here.code == 0, here.stderr
+    found = sorted(read_rows(tmp_path / "out.jsonl"), key=lambda row: row["id"])
+    assert [row["score"]["pass"] for row in found] == [True, True], found
+    local = sorted(read_rows(tmp_path / "here.jsonl"), key=lambda row: row["id"])
+    for ours, theirs in zip(found, local, strict=True):
+        assert differing(shown(ours), shown(theirs)) == []
+
+
+def test_a_workspace_comes_back_as_far_as_it_can(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path, tag: str
+) -> None:
+    # More than comes back of one workspace, although it takes no space on the disk.
+    made = "mkfifo pipe; ln -s / root; ln t.txt hard; truncate -s 2G huge; mkdir d; echo x > d/x"
+    file = prompts(f"echo t > t.txt; {made}; R")
+    done = capture(file, "--isolate")
+    assert done.code == 0, done.stderr
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    folder = Path(row["cwd"])
+    assert sorted(path.name for path in folder.iterdir()) == ["d", "hard", "root", "t.txt"]
+    assert (folder / "hard").read_text() == "t\n"
+    assert row["warnings"] == [f"left behind on the node: huge ({2 << 30} bytes: too large)"]
+
+
+def test_an_agent_that_kills_what_runs_it_has_failed(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path, alive: Any, eventually: Any
+) -> None:
+    file = prompts("setsid sleep 600 & kill -9 $PPID; sleep 600")
+    done = capture(file, "--isolate", "--retries", 1)
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert row["failure"]["cause"] == "agent_crash", row
+    assert "SIGKILL" in row["failure"]["message"]
+    assert "retried" not in row
+    assert done.code == 0, done.stderr
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_sigterm_saves_and_ends_everything(
+    ray_cluster: Any, start: Any, shell_agent: Path, prompts: Any, alive: Any, eventually: Any
+) -> None:
+    file = prompts(*["sleep 600"] * 2)
+    words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 2)
+    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
+    assert eventually(lambda: len(alive()) >= 2, 120)
+    driver.terminate()
+    assert driver.wait(60) == 130
+    assert eventually(lambda: not alive(), 60)
+
+
+def test_a_rate_holds_for_the_whole_cluster(
+    capture: Any, prompts: Any, read_rows: Any, tmp_path: Path
+) -> None:
+    file = prompts(*["date +%s.%N; R"] * 4)
+    done = capture(file, "--isolate", "-j", 4, "--rate", "0.5/s")
+    assert done.code == 0, done.stderr
+    outputs = [streams(tmp_path / row["raw"])["1.out"] for row in read_rows(tmp_path / "out.jsonl")]
+    started = sorted(float(text.split(b"\n")[0]) for text in outputs)
+    # Two seconds between starts; how long a node takes to start an agent differs.
+    assert started[-1] - started[0] > 3.5
+
+
+def test_nothing_is_imported_from_the_folder_of_the_driver(
+    ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        cluster = RayExecutor(address=ray_cluster.address).connect()
+        found = cluster.call(eval, "__import__('sys').path", check=lambda: None)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        ray.shutdown()
+    assert str(tmp_path) not in found
+
+
+def test_an_experiment_runs_on_a_cluster(
+    ray_cluster: Any, assay: Any, shell_agent: Path, tmp_path: Path, read_rows: Any
+) -> None:
+    for name in ("plain", "better"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "answer.txt").write_text("yes" if name == "better" else "no")
+    rows = [
+        {"id": f"p{n}", "input": "say \"$(cat answer.txt) $(cat f.txt)\"", "hint": "yes file",
+         "files": {"f.txt": "file"}}
+        for n in range(3)
+    ]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("p.jsonl", "-s", shell_agent, "--workspace-template", "plain", "-g", "contains")
+    words += ("--with", "template=better", "-k", 2, "-j", 4, "--name", "answers")
+    done = assay(
+        "ab", *words, "--executor", "ray", "--address", ray_cluster.address, timeout=LIMIT_S
+    )
+    assert done.code == 0, done.stdout + done.stderr
+    found = {file.stem: read_rows(file) for file in tmp_path.glob("experiments/answers/*/*.jsonl")}
+    passed = {
+        name: [trial["pass"] for row in rows for trial in row["trials"]]
+        for name, rows in found.items()
+    }
+    assert passed == {"control": [False] * 6, "better": [True] * 6}

@@ -1,0 +1,71 @@
+"""Real agents on a Ray cluster of two nodes, against the scripted model."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
+KEY = "sk-live-0123456789abcdef"
+Variables = Callable[[str], dict[str, str]]
+
+
+def claude(url: str) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
+
+
+def opencode(url: str) -> dict[str, str]:
+    options = {"baseURL": f"{url}/v1", "apiKey": "{env:MOCK_API_KEY}"}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Mock", "options": options}
+    config = {"provider": {"mock": {**provider, "models": {"mock-model": {"name": "Mock"}}}}}
+    return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "MOCK_API_KEY": KEY}
+
+
+def gemini(url: str) -> dict[str, str]:
+    return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
+
+
+def codex(url: str) -> dict[str, str]:
+    return {"MOCK_API_KEY": KEY}
+
+
+def codex_arguments(url: str) -> list[str]:
+    provider = {"name": "mock", "base_url": f"{url}/v1", "wire_api": "responses"}
+    provider["env_key"] = "MOCK_API_KEY"
+    settings = [f'model_providers.mock.{key}="{value}"' for key, value in provider.items()]
+    every = ['model_provider="mock"', *settings]
+    return [f"--agent-arg={word}" for each in every for word in ("-c", each)]
+
+
+AGENTS: dict[str, tuple[Variables, str]] = {
+    "claude": (claude, "claude-sonnet-4-5"),
+    "codex": (codex, "gpt-5.5"),
+    "gemini": (gemini, "gemini-2.5-pro"),
+    "opencode": (opencode, "mock/mock-model"),
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str) -> None:
+    variables, model = AGENTS[agent]
+    call = {"tool": "shell", "command": "echo made > made.txt && echo said-it"}
+    steps = [{"calls": [call]}, {"text": "It is made."}]
+
+    def given(url: str) -> list[str]:
+        where = ["-j", "2", "--executor", "ray", "--address", ray_cluster.address]
+        return ["--model", model, *where, *(codex_arguments(url) if agent == "codex" else ())]
+
+    done = live(agent, {"steps": steps}, "One.", "Two.", env=variables, args=given)
+    assert done.code == 0, done.stderr
+    assert [row["output"] for row in done.rows] == ["It is made."] * 2, done.rows
+    for row in done.rows:
+        assert [step["type"] for step in row["trajectory"]][-1] == "message"
+        (call_step,) = [step for step in row["trajectory"] if step["type"] == "tool_call"]
+        assert "said-it" in str(call_step["output"])
+        assert row["usage"]["inputTokens"] > 0
+        assert row["sessionId"]
+    # The workspaces came back, and the key is in nothing that was kept.
+    assert len(list(done.folder.glob("workspaces/*/made.txt"))) == 2
+    assert done.holds(KEY) == []
+    assert done.alive() == []
