@@ -134,11 +134,11 @@ class Task:
         return recipe
 
     def _outside(self, path: str) -> bool:
-        return not path.startswith(f"{self.workdir}/")
+        return not path.startswith(f"{self.workdir.rstrip('/')}/")
 
     @cached_property
     def workdir(self) -> str:
-        """The folder in which agent and verifier work; empty if it is not known. NeedsImage."""
+        """The folder in which agent and verifier work; empty if it is not known."""
         given = self.config.environment.workdir
         return given or (last_workdir(self._dockerfile) if self._dockerfile else "")
 
@@ -210,19 +210,23 @@ def _unsupported(task: Task) -> Iterator[str]:
         yield "it needs a GPU or TPU"
     if any(name in task.environment for name in _COMPOSE):
         yield "it needs several containers (docker compose)"
+    yield from _unsupported_roles(config)
+
+
+def _unsupported_roles(config: TaskFile) -> Iterator[str]:
+    environment, verifier = config.environment, config.verifier
     if environment.healthcheck is not None:
         yield "it needs a healthcheck of its environment"
     if environment.skills_dir is not None:
         yield "it brings skills (skills_dir)"
     if any(server.transport != "stdio" or not server.command for server in environment.mcp_servers):
         yield "it needs an MCP server that is reached by network"
-    modes = (config.agent.network_mode, config.verifier.network_mode, environment.network_mode)
+    modes = (config.agent.network_mode, verifier.network_mode, environment.network_mode)
     if "allowlist" in modes:
         yield "it allows the network to some hosts only"
-    users = {config.agent.user, config.verifier.user} - {None, "root", 0}
+    users = {config.agent.user, verifier.user} - {None, "root", 0}
     if users:
         yield f"it runs as another user ({', '.join(map(str, users))})"
-    verifier = config.verifier
     if verifier.environment_mode == "separate" or verifier.environment or verifier.collect:
         yield "its verifier needs an environment of its own"
 
@@ -265,15 +269,13 @@ def _misfits_image(task: Task, image: str) -> Iterator[str]:
 
 
 def _needs_image(task: Task) -> Iterator[str]:
+    top = task.workdir.strip("/").partition("/")[0]
     try:
-        top = task.workdir.strip("/").partition("/")[0]
-        if not top:
-            msg = "its Dockerfile names no working folder (WORKDIR)"
-            raise NeedsImage(msg)
-        if top in _OF_SYSTEM:
-            msg = f"its working folder is {task.workdir}"
-            raise NeedsImage(msg)
         _ = task.recipe
+        if top in ("", *_OF_SYSTEM):
+            where = f"is {task.workdir}" if top else "is not named by its Dockerfile (WORKDIR)"
+            msg = f"its working folder {where}"
+            raise NeedsImage(msg)
     except NeedsImage as reason:
         yield f"it needs an image: {reason}. Build it from environment/ and use --container IMAGE"
 

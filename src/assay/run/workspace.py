@@ -208,9 +208,7 @@ def child_env(
     return isolated_env(home, (*pass_env, *spec.surroundings.env_names), declared)
 
 
-def isolated_env(
-    home: str, pass_env: Iterable[str], declared: Mapping[str, str]
-) -> dict[str, str]:
+def isolated_env(home: str, pass_env: Iterable[str], declared: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program with a HOME of its own."""
     names = {*_ALWAYS_PASSED, *pass_env}
     passed = {name: os.environ[name] for name in names if name in os.environ}
