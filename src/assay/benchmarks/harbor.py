@@ -3,6 +3,7 @@
 import math
 import os
 import posixpath
+import shutil
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from assay.plugin import (
     TrialSpec,
     TurnEnd,
 )
-from assay.records.files import copy_folder, temporary_folder
+from assay.records.files import temporary_folder
 
 _TAIL_CHARS = 1500
 _MOST_REWARD_BYTES = 1024 * 1024
@@ -155,7 +156,8 @@ class _Workdirs:
         with self._lock:
             if key not in self._copies:
                 self._copies[key] = self._take_out(task, around, host)
-        copy_folder(f"{self._copies[key].name}/files", str(workspace))
+        source = f"{self._copies[key].name}/files"
+        shutil.copytree(source, workspace, symlinks=True, dirs_exist_ok=True)
 
     def _take_out(self, task: Task, around: Surroundings, host: Machine) -> Any:
         from tempfile import TemporaryDirectory  # late: few runs need it
