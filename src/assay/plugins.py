@@ -61,6 +61,7 @@ BUILT_IN = {
         "prompts": "assay.benchmarks:PromptFile",
         "arc": "assay_arc.benchmark:ArcBenchmark",
         "harbor": "assay.benchmarks.harbor:HarborBenchmark",
+        "inspect-log": "assay.benchmarks.inspect_log:InspectLog",
     },
 }
 """A copy of the entry points in pyproject.toml (a test keeps them equal). Looking a name up here
