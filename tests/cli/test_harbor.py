@@ -1,7 +1,12 @@
 """--benchmark harbor:PATH: task folders in Harbor's format, on the host under --sandbox."""
 
+import fcntl
 import json
+import os
 import resource
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.benchmarks.harbor_task import Task
 
 DOCKERFILE = "FROM ubuntu:24.04\nWORKDIR /app\nCOPY data.txt ./\nENV GREETING=hello\n"
 TEST = """#!/bin/bash
@@ -328,3 +335,106 @@ def test_a_task_costs_less_than_50_ms_of_cpu_time(run: Any, task: Any) -> None:
     used_s(2)  # loads what later runs find in memory
     each_ms = (used_s(22) - used_s(2)) / 20 * 1000
     assert each_ms < 50, f"{each_ms:.0f} ms"
+
+
+HARBOR = "harbor==0.25.0"
+READ_TRAJECTORIES = """
+import json, sys
+from harbor.models.trajectories import Trajectory
+from harbor.models.verifier.result import VerifierResult
+for line in open(sys.argv[1]):
+    read = Trajectory.model_validate_json(line)
+    result = VerifierResult.model_validate({"rewards": read.extra["rewards"]})
+    calls = [call.function_name for step in read.steps for call in step.tool_calls or ()]
+    print(json.dumps([read.extra["task"], read.agent.name, len(read.steps), result.rewards, calls]))
+"""
+READ_TASK = """
+import json, sys
+from harbor.models.task.config import TaskConfig
+read = TaskConfig.model_validate_toml(open(sys.argv[1]).read())
+print(json.dumps([read.agent.timeout_sec, read.verifier.timeout_sec, read.environment.memory_mb,
+    read.environment.cpus, read.environment.network_mode.value == "no-network", read.metadata]))
+"""
+
+
+@pytest.fixture(scope="session")
+def harbor() -> Callable[..., list[Any]]:
+    """Run a program with Harbor's own models; give the JSON of each line that it prints."""
+    root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
+    folder = root / HARBOR.replace("==", "-")
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            # Its models need pydantic, which is here, and toml; the rest of it needs much more.
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
+            done = subprocess.run([*pip, HARBOR, "toml"], capture_output=True, text=True)
+            if done.returncode:
+                unavailable(f"NOTHING IS CHECKED WITH HARBOR'S MODELS: {done.stderr[-1500:]}")
+            (folder / "complete").touch()
+
+    def read(program: str, path: Path) -> list[Any]:
+        env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "ignore"}
+        words = [sys.executable, "-c", program, str(path)]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return read
+
+
+def unavailable(why: str) -> None:
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
+
+
+def test_harbors_models_read_the_export_of_a_run(
+    run: Any, task: Any, assay: Callable[..., Any], tmp_path: Path, harbor: Any
+) -> None:
+    task("one")
+    task("two", test='#!/bin/sh\necho \'{"a": 1, "b": 0.5}\' > /logs/verifier/reward.json\n')
+    run("oracle", "-o", "out.jsonl")
+    run("demo", "-o", "demo.jsonl")
+    run("nop", "-o", "nop.jsonl")
+    results = ("out.jsonl", "demo.jsonl", "nop.jsonl")
+    done = assay("export", "atif", *results, "-o", "atif.jsonl")
+    assert done.code == 0, done.stderr
+    read = harbor(READ_TRAJECTORIES, tmp_path / "atif.jsonl")
+    assert [each[:2] for each in read[:2]] == [["one", "oracle"], ["two", "oracle"]]
+    assert [each[3] for each in read] == [
+        {"reward": 1},
+        {"a": 1, "b": 0.5},
+        {"reward": 1},
+        {"a": 1, "b": 0.5},
+        {"reward": 0},
+        {"a": 1, "b": 0.5},
+    ]
+    assert [each[4] for each in read[2:4]] == [["Write"], ["Write"]]
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "",
+        "[agent]\ntimeout_sec = 12.5\n[verifier]\ntimeout_sec = 7\n",
+        '[environment]\nmemory = "2G"\ncpus = 1.5\nallow_internet = false\n',
+        '[environment]\nmemory_mb = 300\nnetwork_mode = "no-network"\nunknown = 1\n',
+        '[metadata]\ndifficulty = "hard"\ntags = ["a"]\n',
+    ],
+)
+def test_a_task_file_means_what_harbors_models_say(task: Any, harbor: Any, toml: str) -> None:
+    folder = task(toml=toml)
+    [told] = harbor(READ_TASK, folder / "task.toml")
+    read = Task(folder)
+    memory = read.memory_bytes // 1024**2 if read.memory_bytes else None
+    config = read.config
+    assert told == [
+        config.agent.timeout_sec,
+        config.verifier.timeout_sec,
+        memory,
+        config.environment.cpus,
+        read.needs_no_network,
+        config.metadata,
+    ]
