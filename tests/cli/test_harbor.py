@@ -102,6 +102,34 @@ def test_an_agent_sees_its_files_and_not_the_tests_nor_the_solution(
     assert row["score"]["pass"] is False  # what it wrote as its reward is not read
 
 
+def test_no_task_is_seen_where_the_sandbox_shows_the_folders_around_it(
+    assay: Callable[..., Any], task: Any, shell_agent: Path
+) -> None:
+    task(instruction="ls -a /opt/assay-test-tasks > seen 2>&1; R")
+    folder = task("other").parent
+    place = Path("/opt/assay-test-tasks")
+    try:
+        shutil.copytree(folder, place)
+    except OSError:
+        pytest.skip("no right to write to a folder of the system")
+    try:
+        words = ("capture", "--benchmark", f"harbor:{place}", "--filter", "hello", "--sandbox")
+        row = only(assay(*words, "-s", shell_agent, "--workspace-dir", "w"))
+    finally:
+        shutil.rmtree(place)
+    assert Path(row["cwd"], "seen").read_text().split() == [".", ".."]
+
+
+def test_results_can_be_graded_again(run: Any, task: Any, assay: Callable[..., Any]) -> None:
+    task()
+    run("oracle", "-o", "out.jsonl")
+    [row] = assay("grade", "out.jsonl", "-g", "harbor:tasks").rows
+    assert row["grades"]["harbor"]["pass"] is True
+    Path(row["cwd"], "hello.txt").unlink()
+    [row] = assay("grade", "out.jsonl", "-g", "harbor:tasks").rows
+    assert row["grades"]["harbor"]["pass"] is False
+
+
 def test_work_is_judged_in_the_place_of_the_workspace(
     run: Any, task: Any, shell_agent: Path
 ) -> None:

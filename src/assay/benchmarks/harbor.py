@@ -133,7 +133,8 @@ class HarborBenchmark:
                 write_files(Path(name, "solution"), task.solution)
                 mounts["/solution"] = f"{name}/solution"
                 env |= resolved(task.config.solution.env)
-            yield HarborWorld(env, _servers(task), mounts, (str(task.folder),), _seen(task, around))
+            hidden = (str(Path(self.path).resolve()),)  # with the tests of all tasks
+            yield HarborWorld(env, _servers(task), mounts, hidden, _seen(around))
 
     def graders(self) -> Sequence[PluginRef]:
         """Name the grader that runs a task's verifier."""
@@ -202,7 +203,7 @@ def _servers(task: Task) -> dict[str, dict[str, Any]]:
     return {each.name: {"command": each.command, "args": each.args, "env": {}} for each in found}
 
 
-def _seen(task: Task, around: Surroundings) -> dict[str, Any]:
+def _seen(around: Surroundings) -> dict[str, Any]:
     place = {"sandbox": around.sandbox, "container": around.container}
     return {"benchmark": "harbor", **{name: value for name, value in place.items() if value}}
 
