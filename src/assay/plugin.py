@@ -272,6 +272,22 @@ class Machine(Protocol):
         """Run a program to its end; nothing of it is left alive."""
         ...
 
+    def run_confined(
+        self,
+        argv: Sequence[str],
+        around: Surroundings,
+        *,
+        mounts: Mapping[str, str],
+        env: Mapping[str, str],
+        timeout_s: float,
+    ) -> Finished:
+        """Run a program to its end as confined as an agent with these surroundings.
+
+        It works in around.cwd, in the sandbox or container that around names, with a HOME of its
+        own and no variables of ours but those of env. mounts are as in World.
+        """
+        ...
+
     def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> Served:
         """Return this thread's running copy of a program; start it when there is none.
 
@@ -380,9 +396,10 @@ class World(Protocol):
     mcp_servers: dict[str, dict[str, Any]]
     """Servers the agent is offered; see Ask.
 
-    A world may have three more attributes. `visible`: files and folders that a sandboxed agent
-    sees, read-only. `hidden_env`: names of variables that the agent does not inherit from us.
-    `repetitive`: see Ask.
+    A world may have five more attributes. `visible`: files and folders that a sandboxed agent
+    sees, read-only. `mounts`: places in the sandbox or container, and the folders of ours that the
+    agent finds there and may write to. `hidden`: folders that a sandbox shows in no case.
+    `hidden_env`: names of variables that the agent does not inherit from us. `repetitive`: see Ask.
     """
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
@@ -404,8 +421,11 @@ class Benchmark(Protocol):
 
     A benchmark may have `grades_failed_trials` too: if True, its graders also judge trials in
     which the agent crashed or ran out of time, by the world's evidence. Otherwise such a trial
-    counts against the agent and no grader is asked. `prepare_process()` is called in the process
-    that runs a single trial on another machine, before it does.
+    counts against the agent and no grader is asked.
+
+    prepare_process() is called in the process that runs a single trial on another machine, before
+    it does. fit_trials(specs) is called before anything runs. It returns the trials, with limits
+    that their tasks ask for, or raises InputError for trials that cannot be run here.
     """
 
     def prompts(self) -> Iterable[PromptRow]:

@@ -32,6 +32,8 @@ BUILT_IN = {
         "codex": "assay.adapters.codex:CodexAdapter",
         "gemini": "assay.adapters.gemini:GeminiAdapter",
         "opencode": "assay.adapters.opencode:OpenCodeAdapter",
+        "oracle": "assay.adapters.text:OracleAgent",
+        "nop": "assay.adapters.text:NopAgent",
     },
     "assay.graders": {
         "executable": "assay.graders.program:ExecutableGrader",
@@ -51,6 +53,7 @@ BUILT_IN = {
         "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
         "arc": "assay_arc.benchmark:ArcGrader",
+        "harbor": "assay.benchmarks.harbor:HarborGrader",
     },
     "assay.commands": {"arc": "assay_arc.commands:command"},
     "assay.executors": {
@@ -60,6 +63,8 @@ BUILT_IN = {
     "assay.benchmarks": {
         "prompts": "assay.benchmarks:PromptFile",
         "arc": "assay_arc.benchmark:ArcBenchmark",
+        "harbor": "assay.benchmarks.harbor:HarborBenchmark",
+        "inspect-log": "assay.benchmarks.inspect_log:InspectLog",
     },
 }
 """A copy of the entry points in pyproject.toml (a test keeps them equal). Looking a name up here

@@ -103,7 +103,11 @@ def test_trials_of_a_benchmark_resume(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--benchmark", "nope"], 1, "no benchmark called 'nope'\n  installed: arc, ledger"),
+        (
+            ["--benchmark", "nope"],
+            1,
+            "no benchmark called 'nope'\n  installed: arc, harbor, inspect-log, ledger",
+        ),
         (
             ["--benchmark", "ledger:size=3"],
             1,

@@ -19,7 +19,7 @@ from assay.run.container import Container
 from assay.run.sandbox import View
 
 INSTALL = "apt-get update && apt-get install -y podman runc"
-PROGRAMS = ("sh", "cat", "ls", "sleep", "id", "kill", "head", "tr", "python3")
+PROGRAMS = ("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3")
 IMAGE = "assay-test:1"
 CONFIG = """\
 [containers]
@@ -262,3 +262,69 @@ def test_the_shipped_image_has_the_versions_that_are_tested() -> None:
         assert f"ARG {agent.name.upper()}={agent.tested[0]}\n" in text
         assert f"@${{{agent.name.upper()}}}" in text
     assert "\nUSER agent\n" in text
+
+
+TASK = {
+    "task.toml": '[environment]\nmemory_mb = 200\n[environment.env]\nWORD = "hello"\n',
+    "instruction.md": "cat made; ls -d /tests /solution; echo $WORD > /app/hello.txt",
+    "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\nCOPY data.txt .\n"
+    "RUN cp data.txt made && echo tool > /bin/tool\n",
+    "environment/data.txt": "data",
+    "tests/test.sh": '#!/bin/sh\nif test "$(cat hello.txt made /bin/tool)" = "$(cat /tests/want)"\n'
+    "then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+    "tests/want": "hello\ndatatool\n",
+    "solution/solve.sh": "#!/bin/sh\necho hello > /app/hello.txt\n",
+}
+
+
+def test_a_harbor_task_that_needs_an_image_runs_in_one(
+    assay: Callable, agent: Callable, podman: dict[str, str], tmp_path: Path
+) -> None:
+    for name, text in TASK.items():
+        path = tmp_path / "tasks/made" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    build = [
+        "podman",
+        "build",
+        "--network",
+        "host",
+        "-t",
+        "task:1",
+        tmp_path / "tasks/made/environment",
+    ]
+    done = subprocess.run(
+        build, env=os.environ | podman, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    schema = agent(command=["/bin/sh", "-c", AGENT, "agent", "tag"])
+    words = ("capture", "--benchmark", "harbor:tasks", "--workspace-dir", "w")
+    host = assay(*words, "-s", schema, "--sandbox", env=podman)
+    assert host.code == 1
+    assert "it needs an image: its base image is" in host.stderr
+    container = ("--container", "task:1")
+    solved, idle, worked = (
+        assay(*words, "-s", name, *container, env=podman).rows[0]
+        for name in ("oracle", "nop", schema)
+    )
+    assert solved["score"]["pass"] is True, solved
+    assert (idle["score"]["pass"], idle["score"]["score"]) == (False, 0), idle
+    assert worked["score"]["pass"] is True, worked
+    assert worked["output"].startswith("data"), worked
+    assert worked["output"].count("No such file") == 2
+    assert worked["metadata"]["limits"]["memoryBytes"] == 200 << 20
+    assert containers(podman) == ""
+
+
+def test_a_container_has_one_image_for_all_harbor_tasks_of_a_run(
+    assay: Callable, podman: dict[str, str], tmp_path: Path
+) -> None:
+    for task in ("one", "two"):
+        for name, text in TASK.items():
+            path = tmp_path / "tasks" / task / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.replace("made", task))
+    words = ("capture", "--benchmark", "harbor:tasks", "-s", "nop", "--container", IMAGE)
+    done = assay(*words, env=podman)
+    assert done.code == 1
+    assert "different images" in done.stderr

@@ -22,6 +22,7 @@ SHAPES = {
     "dpo": "DpoExample",
     "kto": "KtoExample",
     "sharegpt": "ShareGptExample",
+    "atif": "AtifExample",
     "table": "TableRow",
 }
 
@@ -186,6 +187,23 @@ def test_single_verdicts(export):
     assert len(examples[0]["completion"]) == 5
     assert summary["leftOut"]["several turns"] == 1
     assert summary["leftOut"]["not graded"] == 1
+
+
+def test_atif_has_a_step_for_each_message_and_results_with_their_calls(export):
+    examples, summary = export("atif", "--thoughts", "field")
+    [work] = [one for one in examples if one["extra"]["task"] == "work"]
+    assert [step["step_id"] for step in work["steps"]] == [*range(1, len(work["steps"]) + 1)]
+    assert work["steps"][0]["source"] == "user"
+    calls = [step for step in work["steps"] if "tool_calls" in step]
+    assert calls
+    for step in calls:
+        [call], [result] = step["tool_calls"], step["observation"]["results"]
+        assert call["tool_call_id"] == result["source_call_id"]
+    graded = [one["extra"] for one in examples if "rewards" in one["extra"]]
+    assert graded
+    assert all(0 <= extra["rewards"]["reward"] <= 1 for extra in graded)
+    left_out = sum(summary["leftOut"].values())
+    assert len(examples) == summary["written"] == summary["trials"] - left_out
 
 
 def test_sharegpt_alternates(export):

@@ -106,6 +106,20 @@ class ShellAdapter(TextAdapter):
         return not self.history
 
 
+class OracleAgent(ShellAdapter):
+    """Runs the solution that a task brings along, to show that the task can be solved."""
+
+    def __init__(self) -> None:
+        super().__init__("exec /solution/solve.sh", name="oracle")
+
+
+class NopAgent(ShellAdapter):
+    """Does nothing, to show that a task is not solved from the beginning."""
+
+    def __init__(self) -> None:
+        super().__init__(":", name="nop")
+
+
 _CODE_FLAGS = {
     **dict.fromkeys(("sh", "bash", "zsh", "dash", "ksh", "fish"), r"-[a-zA-Z]*c"),
     **dict.fromkeys(("python", "pypy"), r"-[a-zA-Z]*c"),

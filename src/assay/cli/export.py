@@ -28,7 +28,7 @@ from assay.records.trials import HINT
 from assay.report.messages import Thoughts
 from assay.report.table import SUFFIXES, check_parquet, write_table
 
-_FORMATS = ("sft", "dpo", "kto", "sharegpt", "table")
+_FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")
 
 
@@ -54,7 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay export table before.jsonl after.jsonl -o trials.csv",
     ),
 )
-@click.argument("kind", type=click.Choice(_FORMATS), metavar="sft|dpo|kto|sharegpt|table")
+@click.argument("kind", type=click.Choice(_FORMATS), metavar="sft|dpo|kto|sharegpt|atif|table")
 @click.argument("files", nargs=-1, type=InFile())
 @output_option
 @overwrite_option
@@ -99,6 +99,7 @@ def command(**given: Any) -> None:
       dpo       a passed and a failed trial of one prompt: {"prompt", "chosen", "rejected"}
       kto       single trials with a verdict: {"prompt", "completion", "label"}
       sharegpt  conversations as {"from", "value"} pairs
+      atif      whole trajectories with their rewards, for Harbor's tools (ATIF)
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was

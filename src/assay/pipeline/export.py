@@ -10,6 +10,7 @@ from assay.records.reports import ExportSummary
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import Prompt
 from assay.records.trials import FinishedTrialRow, trial_at, trials_of
+from assay.report.atif import trajectory
 from assay.report.messages import (
     ChatMessage,
     Thoughts,
@@ -21,7 +22,7 @@ from assay.report.messages import (
 from assay.report.table import TableRow, table_row
 from assay.run.workspace import our_secrets
 
-type Format = Literal["sft", "dpo", "kto", "sharegpt", "table"]
+type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "table"]
 type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
@@ -71,6 +72,7 @@ class Export:
         make: dict[str, Callable[[], Iterator[Example]]] = {
             "sft": self._sft,
             "sharegpt": self._sharegpt,
+            "atif": self._atif,
             "kto": self._kto,
             "dpo": self._dpo,
         }
@@ -98,6 +100,15 @@ class Export:
                 described = [tool["function"] for tool in example["tools"]]
                 example["tools"] = msgspec.json.encode(described).decode()
             yield example
+
+    def _atif(self) -> Iterator[Example]:
+        """Yield all trials that measured the agent, also those without an answer."""
+        for _, _, trial in self._trials():
+            if why := _unmeasured(trial):
+                self._leave_out(why)
+                continue
+            self._note(trial)
+            yield trajectory(trial, self._conversation(trial))
 
     def _kto(self) -> Iterator[Example]:
         for trial, messages in self._conversations(single=True, graded=True):

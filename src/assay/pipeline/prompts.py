@@ -117,7 +117,7 @@ def plan(
     setting_of gives the setting of a prompt whose row asks for more (see RowSettings).
     """
     allotted = {id_: given.trials for id_, given in (allocation or {}).items()}
-    return [
+    specs = [
         spec
         for prompt, extra in rows
         for spec in _trials_of(
@@ -128,6 +128,24 @@ def plan(
             allotted.get(prompt.id, k),
         )
     ]
+    return _fitted(specs, setting)
+
+
+def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
+    """Let the benchmark set the limits of its trials; refuse those that cannot be run here."""
+    fit: Callable[[list[TrialSpec]], list[TrialSpec]] | None
+    fit = getattr(plugins.benchmark(setting.benchmark), "fit_trials", None)
+    if fit is None:
+        return specs
+    specs, checked = fit(specs), {(setting.limits.memory_bytes, setting.limits.cpus)}
+    for spec in specs:
+        limits = spec.limits
+        if (limits.memory_bytes, limits.cpus) not in checked:
+            from assay.run.confinement import check_confinement  # late, as in run/trial.py
+
+            check_confinement(spec.surroundings, limits)
+            checked.add((limits.memory_bytes, limits.cpus))
+    return specs
 
 
 def _trials_of(

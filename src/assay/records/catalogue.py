@@ -10,6 +10,7 @@ from assay.records.capture import AnyStep, Capture, FinishedTrial, Grade, TrialE
 from assay.records.recording import RawOutput
 from assay.records.reports import (
     AgentStatus,
+    AtifExample,
     BalanceAnalysis,
     CalibrationSample,
     DoctorFinding,
@@ -129,6 +130,7 @@ RECORDS: dict[str, Any] = {
     "DpoExample": DpoExample,
     "KtoExample": KtoExample,
     "ShareGptExample": ShareGptExample,
+    "AtifExample": AtifExample,
     "TableRow": TableRow,
     "McpServerConfig": (StdioServer, HttpServer),
     "Session": Session,

@@ -289,6 +289,30 @@ class ShareGptExample(msgspec.Struct, kw_only=True):
     trial: int
 
 
+class AtifStep(msgspec.Struct, kw_only=True):
+    """What was asked, said or done, with what came of it."""
+
+    step_id: int
+    source: Literal["user", "agent"]
+    message: str
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[dict[str, Any]] | UnsetType = UNSET
+    observation: dict[str, Any] | UnsetType = UNSET
+
+
+class AtifExample(msgspec.Struct, kw_only=True):
+    """A trajectory of the Agent Trajectory Interchange Format, as export atif writes it."""
+
+    schema_version: str
+    session_id: str | UnsetType = UNSET
+    trajectory_id: str
+    agent: dict[str, str]
+    steps: list[AtifStep]
+    final_metrics: dict[str, Any]
+    extra: dict[str, Any]
+    """The task, which trial of it, whether it passed, and the rewards."""
+
+
 class TableRow(msgspec.Struct, kw_only=True):
     """A trial as one flat row, as export table writes it; null is unknown."""
 

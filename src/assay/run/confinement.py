@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 import assay
-from assay.plugin import Command
+from assay.plugin import Command, Finished
 from assay.records.capture import Cause, Failure
+from assay.records.files import temporary_folder
 from assay.records.recording import TurnEnd
 from assay.records.spec import Limits, Surroundings, TrialSpec
 from assay.run.container import (
@@ -30,6 +31,7 @@ from assay.run.gateway import HELPER, Gateway
 from assay.run.host import LocalHost
 from assay.run.quota import Quota, check_quota, open_quota
 from assay.run.sandbox import View, check_sandbox, copy_etc, sandboxed
+from assay.run.workspace import isolated_env
 
 _MOST_STATUS = 4096
 _SHORTEST_SECRET = 16
@@ -52,6 +54,10 @@ class Confinement:
     def __init__(
         self, spec: TrialSpec, workspace: str, home: str | None, visible: Sequence[str]
     ) -> None:
+        self.mounts: Mapping[str, str] = {}
+        """As in View."""
+        self.hidden: Sequence[str] = ()
+        """Folders that the agent must not see, besides those of the run."""
         self._spec = spec
         self._workspace = workspace
         self._home = home
@@ -96,7 +102,9 @@ class Confinement:
             env = {**env, **gateway.env}
             visible.append(os.path.dirname(gateway.path))  # noqa: PTH120
             argv = ("python3", "-IS", "-c", HELPER, *gateway.arguments, *argv)
-        view = View(workspace=self._workspace, home=home, visible=visible, etc="")
+        view = View(
+            workspace=self._workspace, home=home, visible=visible, etc="", mounts=self.mounts
+        )
         token = self._spec.run_token
         self._container = new_container(_engine(), around.container, token)
         words = self._container.run(
@@ -123,8 +131,9 @@ class Confinement:
             workspace=self._workspace,
             home=home,
             visible=visible,
-            hidden=_hidden(self._spec.surroundings, self._workspace),
+            hidden=[*_hidden(self._spec.surroundings, self._workspace), *self.hidden],
             etc=_etc(),
+            mounts=self.mounts,
         )
         words = sandboxed(command.argv, env, view, network=network, helper=helper)
         self._status = list(os.pipe())
@@ -221,6 +230,34 @@ class Confinement:
                 path.touch(mode=0o600)
                 path.write_bytes(data)
                 self.secrets |= _secrets_in(data)
+
+
+def run_confined(
+    argv: Sequence[str],
+    around: Surroundings,
+    mounts: Mapping[str, str],
+    env: Mapping[str, str],
+    timeout_s: float,
+) -> Finished:
+    """Run a program to its end where an agent with these surroundings would be confined.
+
+    around.cwd is its workspace.
+    """
+    host, network = LocalHost(), around.sandbox != "no-network"
+    with temporary_folder("assay-home-") as home:
+        env = isolated_env(home, (), dict(env))
+        hidden = [] if around.container else _own_packages()
+        etc = "" if around.container else _etc()
+        view = View(workspace=around.cwd, home=home, hidden=hidden, etc=etc, mounts=mounts)
+        if not around.container:
+            words = sandboxed(argv, env, view, network=network)
+            return host.run(words, cwd=around.cwd, env=env, timeout_s=timeout_s)
+        container = new_container(_engine(), around.container, "program")
+        words = container.run(argv, env, view, network=network, talk=False, limits=Limits())
+        done = host.run(words, cwd=around.cwd, env=client_env(env), timeout_s=timeout_s)
+        if done.timed_out:  # only its client has ended
+            container.remove(host)
+        return done
 
 
 def check_confinement(around: Surroundings, limits: Limits) -> None:

@@ -59,6 +59,8 @@ class Container(msgspec.Struct, frozen=True):
         for place in (view.workspace, view.home):
             words += ["--volume", f"{place}:{place}"]
         words += ["--volume", f"{view.home}/tmp:/tmp"]
+        for place, folder in view.mounts.items():
+            words += ["--volume", f"{folder}:{place}"]
         for place in view.visible:
             path = Path(place).expanduser()
             words += ["--volume", f"{path}:{path}:ro"] if path.exists() else []

@@ -54,6 +54,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Folders that are covered where they lie in something visible."""
     etc: str
     """A copy of what programs need of /etc."""
+    mounts: Mapping[str, str] = {}
+    """Places in the sandbox, and the folders that are shown there, to be written to as well."""
 
 
 def sandboxed(
@@ -85,6 +87,8 @@ def sandboxed(
     for folder in (view.workspace, view.home):
         words += ["--bind", folder, folder]
     words += shown.cover([view.workspace])
+    for place, folder in view.mounts.items():
+        words += ["--bind", folder, place]
     return [*words, "--remount-ro", "/", "--chdir", view.workspace, "--", *helper, *argv]
 
 

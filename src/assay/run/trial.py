@@ -262,6 +262,7 @@ def _confinement(spec: TrialSpec, places: Places, world: World) -> Iterator["Con
 
     visible = (*getattr(world, "visible", ()), places.scratch)
     made = Confinement(spec, places.workspace, places.home, visible)
+    made.mounts, made.hidden = getattr(world, "mounts", {}), getattr(world, "hidden", ())
     try:
         yield made
     finally:

@@ -227,7 +227,12 @@ def child_env(
     """Return the agent's environment: all of ours, or when isolated only what was declared."""
     if home is None:
         return {**our_env(), **declared}
-    names = {*_ALWAYS_PASSED, *pass_env, *spec.surroundings.env_names}
+    return isolated_env(home, (*pass_env, *spec.surroundings.env_names), declared)
+
+
+def isolated_env(home: str, pass_env: Iterable[str], declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program with a HOME of its own."""
+    names = {*_ALWAYS_PASSED, *pass_env}
     passed = {name: os.environ[name] for name in names if name in os.environ}
     Path(home, "tmp").mkdir(exist_ok=True)
     places = {
