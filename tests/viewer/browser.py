@@ -50,6 +50,8 @@ class Browser:
 
     def __init__(self, base: str, session: str) -> None:
         self._base = f"{base}/session/{session}"
+        self.n_clicks = 0
+        """Since the page was last drawn anew."""
 
     def open(self, url: str) -> None:
         self._call("POST", "/url", {"url": url})
@@ -58,6 +60,7 @@ class Browser:
         """Open an address anew and wait until the page has drawn itself."""
         self.open("about:blank")
         self.open(url)
+        self.n_clicks = 0
         self.wait("return document.getElementById('main')?.dataset.drawn")
 
     def run(self, script: str, *args: Any) -> Any:
@@ -93,6 +96,7 @@ class Browser:
             found.scrollIntoView({ block: "center" }); return found"""
         element = self.run(script, selector, text)[_ELEMENT]
         self._call("POST", f"/element/{element}/click", {})
+        self.n_clicks += 1
 
     def choose(self, selector: str, value: str) -> None:
         script = """const one = document.querySelector(arguments[0]); one.value = arguments[1];

@@ -85,11 +85,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "after.jsonl", rows(40, seed=2, rate=0.8, agent="after", slow=0.7))
     write(folder / "flaky.jsonl", samples.trial_rows(12, 4, seed=3, rate=0.5, agent="flaky"))
     write(folder / "steady.jsonl", samples.trial_rows(12, 4, seed=4, rate=0.8, agent="steady"))
-    game = folder / "arc"
-    (game / "logs").mkdir(parents=True)
-    (game / "logs" / "game.jsonl").write_text("".join(_log_lines()))
-    write(game / "results.jsonl", iter([_played()]))
+    _write_game(folder / "arc" / "results.jsonl")
     return folder
+
+
+@pytest.fixture(scope="session")
+def games(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two agents' results on the same game: one needs four moves, the other six."""
+    folder = tmp_path_factory.mktemp("games")
+    _write_game(folder / "a" / "quick.jsonl", n_moves=4)
+    _write_game(folder / "b" / "slow.jsonl", n_moves=6)
+    return folder / "a" / "quick.jsonl", folder / "b" / "slow.jsonl"
+
+
+def _write_game(results: Path, n_moves: int = 4) -> None:
+    """Write the results of one played game, and its log beside them."""
+    (results.parent / "logs").mkdir(parents=True)
+    (results.parent / "logs" / "game.jsonl").write_text("".join(_log_lines(n_moves)))
+    samples.write(results, iter([_played(n_moves)]))
 
 
 @pytest.fixture(scope="session")
@@ -136,16 +149,16 @@ def _make_report(target: Path, *files: Any) -> Path:
     return target
 
 
-def _log_lines() -> Iterator[str]:
-    """A game of four moves: a square that goes from left to right."""
+def _log_lines(n_moves: int) -> Iterator[str]:
+    """A square that goes from left to right."""
     yield json.dumps({"type": "header", "schema": "assay-arc-log/1", "gameId": "sq01", "title": "Square"}) + "\n"  # fmt: skip # noqa: E501
-    for n in range(4):
+    for n in range(n_moves):
         frame = bytearray([5]) * 4096
         for y in range(8):
             frame[y * 64 + n * 8 : y * 64 + n * 8 + 8] = bytes([9]) * 8
         answer = {
-            "state": "WIN" if n == 3 else "NOT_FINISHED",
-            "levelsCompleted": int(n == 3),
+            "state": "WIN" if n == n_moves - 1 else "NOT_FINISHED",
+            "levelsCompleted": int(n == n_moves - 1),
             "winLevels": 1,
             "frames": base64.b64encode(zlib.compress(bytes(frame))).decode(),
         }
@@ -153,10 +166,10 @@ def _log_lines() -> Iterator[str]:
         yield json.dumps({"type": "event", "seq": n, "at": at, "received": {"op": "start" if not n else "act"}, "outcome": "executed", "action": "RESET" if not n else f"ACTION{n}", "answer": answer, "counters": {"steps": n, "resets": 0}}) + "\n"  # fmt: skip # noqa: E501
 
 
-def _played() -> dict[str, Any]:
+def _played(n_moves: int) -> dict[str, Any]:
     start = 1_790_000_000_000  # 2026-09-21T14:13:20Z
     steps: list[dict[str, Any]] = []
-    for n in range(1, 4):
+    for n in range(1, n_moves):
         steps.append(
             {"type": "thought", "content": f"I try move {n}.", "timestamp": n * 1000 - 300}
         )

@@ -81,6 +81,7 @@ def test_report_and_viewer_show_labels_and_lead_to_the_disagreements(
         browser.click(".labels summary", "2 disagreements")
         browser.click(".labels a", "all in the table")
         browser.see("[role=status]", "2 prompts")
+        assert browser.n_clicks == 2
         assert browser.run(ROWS) == ["p4\nq", "p5\nq"]
         browser.see("td a.mark", "✗ ≠")
         browser.choose("select[aria-label=Label]", "ambiguous")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-CLICKS = "return document.getElementById('main').innerText"
+TEXT = "return document.getElementById('main').innerText"
 COLOUR = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
 
 
@@ -124,6 +124,9 @@ def test_a_regressed_prompt_leads_to_its_parting_step_in_one_click(browser: Any,
     browser.see(".change .parting", "They part")
     browser.click(".change .beside-link")
     browser.see(".pair.parts.current", "rm a.txt b.txt")
+    assert browser.n_clicks == 1
+    browser.see(".heads", "the file is there")
+    browser.see(".heads", "the file is missing")
     top = browser.run("return document.querySelector('.pair.parts').getBoundingClientRect().top")
     assert 0 <= top <= browser.run("return innerHeight")
     browser.draw(page)
@@ -261,7 +264,7 @@ def test_long_output_starts_with_eight_lines(
 def test_what_would_mislead_is_said(browser: Any, page: str) -> None:
     browser.draw(page)
     browser.see(".card dd", "known for 4 of 5 trials")
-    text = browser.run(CLICKS)
+    text = browser.run(TEXT)
     assert "mixes agents" not in text
     for slug in ("agent_timeout", "not-enough-data", "not_enough"):
         assert slug not in text
@@ -272,7 +275,7 @@ def test_what_would_mislead_is_said(browser: Any, page: str) -> None:
     browser.see(".health", "2 permission denials")
     browser.click("nav a", "Prompts")
     browser.see("tbody", "ran out of time")
-    assert "agent_timeout" not in browser.run(CLICKS)
+    assert "agent_timeout" not in browser.run(TEXT)
     browser.draw(f"{page}#/run/codex/prompt/same/trial/1")
     browser.see(".health", 'MCP server "files" failed to start')
     browser.draw(f"{page}#/run/codex/prompt/gone/trial/1")
@@ -453,3 +456,42 @@ def test_games_show_score_levels_baselines_and_curves(
     browser.see(".change", "→")
     browser.click(".levels a", "g1")
     browser.see(".trial-head .facts", "8.00 / 100 official · levels 1 · actions 40")
+
+
+def test_the_failing_step_of_what_regressed_is_two_clicks_away(browser: Any, page: str) -> None:
+    browser.draw(page)
+    browser.click(".change a.mark.fail[href*='hangs']")
+    browser.click(".troubles button")
+    browser.wait("return document.querySelector('.step.current')")
+    assert browser.n_clicks == 2
+
+
+def test_a_command_is_one_search_away(browser: Any, page: str) -> None:
+    browser.draw(page)
+    browser.press("s")
+    browser.wait("return document.activeElement?.id === 'search'")
+    browser.press("rm")
+    browser.see(".hit mark", "rm")
+    assert browser.n_clicks == 0
+    browser.click(".hit a")
+    browser.see(".step.current", "rm a.txt b.txt")
+    assert browser.n_clicks == 1
+
+
+def test_two_agents_replay_a_game_in_step_to_the_end_of_the_longer(
+    browser: Any, games: tuple[Path, Path], view: Callable[..., str]
+) -> None:
+    browser.draw(view(*games))
+    browser.click("nav a", "Prompts")
+    browser.click("a.delta")
+    browser.see(".game h2", "Games in step")
+    browser.see(".replay .move", "RESET")
+    assert browser.n_clicks == 2
+    moves = "return [...document.querySelectorAll('.replay .move')].map((one) => one.innerText)"
+    browser.click("button[title='Next move']")
+    browser.wait(f"return ({moves.removeprefix('return ')}).every((one) => one.includes('I try move 1.'))")  # fmt: skip # noqa: E501
+    browser.click("button[title='Last move']")
+    browser.see(".replay .move", "I try move 5.")
+    quick, slow = browser.run(moves)
+    assert "I try move 3." in quick
+    assert "I try move 5." in slow

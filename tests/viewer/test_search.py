@@ -231,8 +231,7 @@ def test_search_in_the_viewer_and_in_the_report_leads_to_the_step(
     for page in (address, f"file://{report}"):
         browser.draw(page)
         browser.press("s")
-        browser.wait("return document.activeElement && document.getElementById('search')")
-        browser.press("/")
+        browser.wait("return document.activeElement.id === 'search'")
         browser.press("tool:Bash pytest")
         browser.see("[role=status]", "place")
         browser.see(".hit mark", "pytest")

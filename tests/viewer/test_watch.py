@@ -132,10 +132,12 @@ def test_the_list_is_a_leaderboard(
     assert "q=before" in browser.run("return location.hash")
     browser.run("document.getElementById('search').value = ''")
     browser.press(" ")
+    before = browser.n_clicks
     for name in ("before", "after"):
         browser.click(f"input[aria-label='Choose {name}']")
     browser.click("button", "Compare the 2 chosen runs")
     browser.see(".verdict", "after")
+    assert browser.n_clicks - before == 3
     live.close()
 
 

@@ -71,6 +71,7 @@ async function draw() {
     replaceContent(main, known ? await PAGES[route.page](route) : notice("There is no such page."));
     main.dataset.page = route.page;
     if (!route.step) scrollTo(0, 0);
+    if (route.page === "search" && !route.query.get("q")) focusSearch();
   } catch (error) {
     showError(error);
   }
@@ -142,12 +143,10 @@ function goUp() {
   else goTo(page === "prompt" ? "#/prompts" : "#/");
 }
 
-async function focusSearch() {
-  if (!document.getElementById("search")) {
-    goTo("#/search");
-    await new Promise((done) => setTimeout(done, 50)); // until that page is drawn
-  }
-  document.getElementById("search")?.focus();
+function focusSearch() {
+  const box = document.getElementById("search");
+  if (box) box.focus();
+  else goTo("#/search"); // which focuses its box
 }
 
 /** Follows a run that is still being written: the strip, counts and tables change as it grows. */

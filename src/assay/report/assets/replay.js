@@ -51,15 +51,13 @@ export function gamesBeside(source, id, sides) {
       sides.map(async ({ run, n, trial }) => readGame(await source.game(run, id, n), trial)),
     );
     if (players.some((player) => !player)) return;
-    const [first, second] = players;
-    // One drives: its buttons, its slider and its keys move both.
-    first.onMove = (number) => second.show(number);
-    await Promise.all([first.show(0), second.show(0)]);
-    replaceContent(
-      box,
-      h("h2", {}, "Games in step"),
-      h("div", { class: "halves" }, first.view(), second.view({ controls: false })),
-    );
+    // The longer game drives: its buttons, its slider and its keys move both.
+    const driver = players.reduce((one, other) => (other.length > one.length ? other : one));
+    driver.onMove = (number) =>
+      players.filter((player) => player !== driver).map((player) => player.show(number));
+    await Promise.all(players.map((player) => player.show(0)));
+    const views = players.map((player) => player.view({ controls: player === driver }));
+    replaceContent(box, h("h2", {}, "Games in step"), h("div", { class: "halves" }, views));
   };
   show().catch((error) => {
     replaceContent(box, h("p", { class: "notice" }, `The games cannot be shown: ${error.message}`));
@@ -98,8 +96,12 @@ class ReplayPlayer {
     this.#playButton.addEventListener("click", () => this.#toggle());
   }
 
+  get length() {
+    return this.#moves.length;
+  }
+
   view({ controls: withControls = true } = {}) {
-    const last = this.#moves.length - 1;
+    const last = this.length - 1;
     const controls = [
       this.#button("|◀", "First move", () => 0),
       this.#button("◀", "Previous move", () => this.#current - 1),
