@@ -11,69 +11,14 @@ from assay.cli.batch import prompt_file
 from assay.cli.options import CaptureOptions, agent_ref, findable, grader_refs, setting
 from assay.cli.parameters import Size
 from assay.errors import InputError
-from assay.pipeline.arms import entries_in
 from assay.pipeline.experiment import Arm, Experiment
-from assay.pipeline.identity import identity_in
-from assay.pipeline.material import Material, compose, read_skill, skill_body
+from assay.pipeline.experiment_run import ReadyArm, skill_bodies
+from assay.pipeline.material import Material, compose, read_skill
 from assay.pipeline.prompts import Setting, choose, read_prompts
-from assay.pipeline.proof import Piece, read_piece, skills_in
+from assay.pipeline.proof import read_piece
 from assay.pipeline.row_settings import RowSettings, prompt_folder
 from assay.plugin import PromptRow
-from assay.records.capture import Identity, TrialEntry
-from assay.records.spec import PluginRef, TrialSpec
-
-
-class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm whose agent and material were found."""
-
-    name: str
-    arm: Arm
-    setting: Setting
-    template: Path
-    """The composed template, copied into the workspace of each trial."""
-    rows: list[PromptRow]
-    """The prompts, with the arm's material in the workspaces that they bring."""
-    own: RowSettings
-    """What the rows of the prompts ask for."""
-    pieces: dict[str, Piece]
-    """What the arm names, as it was when its template was made."""
-    bodies: dict[str, str]
-    """Hash of the body of each skill that its agent can read, by the hash of its folder."""
-    output: Path = Path()
-    specs: list[TrialSpec] = []
-
-    @property
-    def identities(self) -> dict[str, Identity | None]:
-        """Of prompts whose rows ask for something of their own."""
-        made = {prompt.id: self.own.of(prompt).identity for prompt, _ in self.rows}
-        return {id_: one for id_, one in made.items() if one is not self.setting.identity}
-
-    def identities_after(self) -> dict[str, Identity]:
-        """Of prompts that put files into the workspace, or run a set-up there: what was there.
-
-        It is read from the workspaces that trials have left.
-        """
-        found: dict[str, Identity] = {}
-        for spec in self.specs:
-            prompt, around = spec.prompt, spec.surroundings
-            place = Path(around.workspace_dir or "", spec.folder)
-            if not (prompt.files or prompt.setup) or prompt.id in found or not place.is_dir():
-                continue
-            identity = self.own.of(prompt).identity
-            if identity is not None:
-                found[prompt.id] = identity_in(identity, spec.agent, around, place)
-                self.bodies.update(_bodies_in(place, found[prompt.id]))
-        return found
-
-    @property
-    def servers(self) -> list[str]:
-        given = self.setting.agent.options.get("mcp") or {}
-        return list(given.get("mcpServers", given))
-
-    @property
-    def entries(self) -> list[TrialEntry]:
-        """All trials that are on disk."""
-        return [entry for _, entry in entries_in(self.output)]
+from assay.records.spec import PluginRef
 
 
 def benchmark_of(experiment: Experiment) -> PluginRef:
@@ -113,9 +58,9 @@ def check_graded(
 
 def row_settings(
     shared: Setting,
+    rows: Sequence[PromptRow],
     experiment: Experiment,
     graders: Sequence[PluginRef],
-    rows: Sequence[PromptRow],
 ) -> RowSettings:
     """Read what the rows of the prompts ask for."""
     own = RowSettings(shared, graders, experiment.grader_timeout, findable)
@@ -162,7 +107,7 @@ def ready_arms(
         options = msgspec.structs.replace(options, workspace_template=template)
         shared = setting(options, agent, benchmark, graders, keep_raw=False)
         own_rows = _with_material(rows, agent, material, prompt_folder(benchmark), template)
-        settings = row_settings(shared, experiment, graders, own_rows)
+        settings = row_settings(shared, own_rows, experiment, graders)
         named = [*arm.skills, arm.template, arm.instructions]
         found.append(
             ReadyArm(
@@ -189,15 +134,8 @@ def _bodies(
             places[folder / prompt.workspace] = own.of(prompt).identity
     found: dict[str, str] = {}
     for place, identity in places.items():
-        found |= _bodies_in(place, identity)
+        found |= skill_bodies(place, identity)
     return found
-
-
-def _bodies_in(place: Path, identity: Identity | None) -> dict[str, str]:
-    skills = skills_in(identity) if identity else ()
-    return {
-        value: skill_body((place / Path(path).expanduser()).parent) for path, _, value in skills
-    }
 
 
 def _size(text: str) -> int:

@@ -1,23 +1,18 @@
 """Run an experiment: prepare its arms, try one trial of each, run the rest, and give a verdict."""
 
 import datetime
-import hashlib
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from msgspec import UNSET
 
 from assay import __version__
 from assay.cli.arms import (
-    ReadyArm,
     benchmark_of,
     check_graded,
     graders_of,
@@ -30,32 +25,22 @@ from assay.cli.options import CaptureOptions
 from assay.cli.output import echo_folded, open_sink, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
-from assay.pipeline.arms import (
-    REUSED,
-    VERDICT,
-    ArmRows,
-    EarlierTrials,
-    arm_key,
-    entries_in,
-    interleave,
-    is_invalid,
-)
+from assay.pipeline.arms import VERDICT, ArmRows, EarlierTrials, arm_key
 from assay.pipeline.batch import Batch, check_startable, run_batch
-from assay.pipeline.experiment import (
-    Experiment,
-    differences,
-    files_of_grader,
-    hash_inputs,
-    hash_path,
+from assay.pipeline.experiment import Experiment, differences, hash_inputs
+from assay.pipeline.experiment_run import (
+    Decisions,
+    ExperimentRun,
+    ReadyArm,
+    all_ungraded,
+    files_named_by,
+    run_folder,
+    run_id,
 )
-from assay.pipeline.prompts import folder_names, plan
-from assay.pipeline.proof import ArmFacts, gather, prove
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.pipeline.trials import TrialRows
-from assay.plugin import PromptRow
-from assay.records.capture import TrialEntry
-from assay.records.files import short_hash, temporary_folder
+from assay.records.files import temporary_folder
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun, visible_line
@@ -68,14 +53,11 @@ from assay.report.experiment import (
     span,
     verdict_code,
 )
-from assay.run.workspace import frozen_template, private_root
 
 if TYPE_CHECKING:
-    from assay.pipeline.until import UntilAllDecided, UntilDecided
+    from assay.pipeline.until import UntilAllDecided
     from assay.stats.sequential import SequentialDecision
 
-type Decisions = "dict[str, SequentialDecision]"
-"""What a sequential rule decided about each arm, by name; nothing if all trials were run."""
 RESOLVED, REPORT = "resolved.json", "report.html"
 _INVALID = 4
 _DEFAULT_K = 5
@@ -109,81 +91,55 @@ def run_experiment(experiment: Experiment, how: HowToRun) -> int:
     """Run all that is missing; return the exit code."""
     try:
         with temporary_folder("assay-arms-") as scratch:
-            return _Run(experiment, how, Path(scratch)).execute()
+            return _Command(experiment, how, Path(scratch)).execute()
     except (KeyboardInterrupt, Interrupted):
         click.echo("Interrupted. Every finished trial is saved; run the same command again to "
                    "go on.", err=True)  # fmt: skip
         return 130
 
 
-class _Run:
-    """One run of an experiment, in a folder of its own."""
+class _Command:
+    """Runs an experiment and says what becomes of it."""
 
     def __init__(self, experiment: Experiment, how: HowToRun, scratch: Path) -> None:
         self._experiment, self._how = experiment, how
-        self._began_s = time.monotonic()
         # Before anything is read: an edit from now on makes the verdict stale, never wrong.
         self._inputs = hash_inputs(experiment)
         benchmark = benchmark_of(experiment)
         self._graders = graders_of(experiment, benchmark)
         rows = prompts_of(experiment, benchmark)
-        self._inputs |= _named_by(rows, Path(experiment.prompts or "").parent)
+        self._inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
         self._k = experiment.k or _DEFAULT_K
         ready = ready_arms(experiment, how.base, rows, self._graders, scratch)
         check_graded(experiment, rows, self._graders)
-        self.folder = _folder(how, experiment, _run_id(experiment, self._k, ready, rows))
-        self._token = _token(self.folder)
-        self.arms = [self._placed(arm, rows) for arm in ready]
-        self._pieces = {path: piece for arm in ready for path, piece in arm.pieces.items()}
-        self._by_key = {arm_key(arm.specs[0]): arm for arm in self.arms}
-        self._specs = interleave([arm.specs for arm in self.arms], experiment.seed)
+        named = run_id(experiment, self._k, ready, rows)
+        self._folder = run_folder(how.root / experiment.name, named, fresh=how.fresh)
+        self._run = ExperimentRun(
+            experiment,
+            self._k,
+            ready,
+            rows,
+            partial(row_settings, experiment=experiment, graders=self._graders),
+            self._folder,
+        )
         self._n_reused: dict[str, int] = {}
-        self._n_before = sum(len(arm.entries) for arm in self.arms)
-        self._earlier_s = _earlier_seconds(self.folder)
         self._n_smoke = 0
         """How many smoke trials were started by this command."""
         is_local = how.base.executor == "local"
-        check_startable(self._specs, how.base.concurrency, here=is_local)
-
-    def _placed(self, ready: ReadyArm, rows: list[PromptRow]) -> ReadyArm:
-        """Say where an arm works and writes. Its agent must not learn from a path which it is."""
-        output = self.folder / f"{ready.name}.jsonl"
-        own, raw = _token(output), output.with_suffix(".raw")
-        root = private_root()
-        around = msgspec.structs.replace(
-            ready.setting.surroundings,
-            workspace_dir=str(root / own),
-            workspace_template=str(root / f"template-{own}"),
-            replace=True,
-            raw_dir=str(raw.resolve()),
-            raw_prefix=raw.name,
-            ours=(str(self.folder.resolve()),),
-        )
-        shared = msgspec.structs.replace(ready.setting, surroundings=around, run_token=self._token)
-        # Templates of rows are copied under the token of the arm, processes marked by the run's.
-        mine = msgspec.structs.replace(shared, run_token=own)
-        settings = row_settings(mine, self._experiment, self._graders, ready.rows)
-        names = folder_names(prompt.id for prompt, _ in rows)
-        specs = [
-            msgspec.structs.replace(spec, run_token=self._token)
-            for spec in plan(rows, names, shared, self._k, settings.of)
-        ]
-        return msgspec.structs.replace(
-            ready, setting=shared, own=settings, output=output, specs=specs
-        )
+        check_startable(self._run.specs, how.base.concurrency, here=is_local)
 
     def execute(self) -> int:
         """Check, run, judge and write; return the exit code."""
-        freeze([*self._graders, *self.arms[0].own.graders])
+        freeze([*self._graders, *self._run.arms[0].own.graders])
         self._write_resolved()
         self._say_plan()
-        if known := self._decided_earlier():
-            return self._conclude(self._proof(), known)
-        proof = self._proof()
-        if not proof.valid and not any(arm.entries for arm in self.arms):
+        if known := self._run.decided_earlier():
+            return self._conclude(self._run.proof(), known)
+        proof = self._run.proof()
+        if not proof.valid and not any(arm.entries for arm in self._run.arms):
             return self._refuse(proof)
-        self._run(self._specs[: len(self.arms)], "smoke")
-        proof = self._proof()
+        self._run_trials(self._run.specs[: len(self._run.arms)], "smoke")
+        proof = self._run.proof()
         self._check_smoke()
         if not proof.valid:
             return self._conclude(proof, {})
@@ -192,7 +148,7 @@ class _Run:
             self._say_smoke(proof)
             return 0
         decisions = self._run_all()
-        return self._conclude(self._proof(), decisions)
+        return self._conclude(self._run.proof(), decisions)
 
     def _say_smoke(self, proof: ArmsProof) -> None:
         went = "The smoke trials went well."
@@ -206,94 +162,55 @@ class _Run:
         elif self._how.talks:
             echo_folded(f"{'; '.join(proof.words)}. {went}")
 
-    def _run_all(self) -> "Decisions":
+    def _run_all(self) -> Decisions:
         """Run the rest, or until it is decided; return what was decided about each arm."""
         if not self._is_sequential():
-            self._run(self._specs, "all")
+            self._run_trials(self._run.specs, "all")
             return {}
         from assay.pipeline.until import UntilAllDecided  # late: numpy
 
-        rules = {key: self._rule(key) for key in list(self._by_key)[1:]}
-        self._run(self._specs, "all", UntilAllDecided(rules, arm_key))
-        return {self._by_key[key].name: rule.finish() for key, rule in rules.items()}
+        rules = {key: self._run.rule(key) for key in list(self._run.by_key)[1:]}
+        self._run_trials(self._run.specs, "all", UntilAllDecided(rules, arm_key))
+        return {self._run.by_key[key].name: rule.finish() for key, rule in rules.items()}
 
     def _is_sequential(self) -> bool:
         from assay.stats.sequential import FEWEST_UNITS  # late: numpy
 
         if self._how.factors or self._how.leaderboard:
             return False  # effects and ranks rest on all arms alike
-        wanted, n_prompts = self._experiment.is_sequential, len(self.arms[0].specs) // self._k
+        wanted, n_prompts = self._experiment.is_sequential, len(self._run.arms[0].specs) // self._k
         if wanted and n_prompts < FEWEST_UNITS:
             few = counted_noun(n_prompts, "prompt")
             self._say(f"{few}: fewer than {FEWEST_UNITS} decide nothing early, so all trials run.")
             return False
         return wanted
 
-    def _rule(self, key: str) -> "UntilDecided":
-        """The comparison of one arm with the control."""
-        from assay.pipeline.until import UntilDecided, has_passed  # late: numpy
-        from assay.stats.sequential import decide_effect
-
-        def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
-            effect, n_judged = self._experiment.effect, len(self.arms) - 1
-            return decide_effect(
-                seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
-            )
-
-        def earlier() -> Iterator[tuple[int, str, int, bool | None]]:
-            for number, arm in enumerate((self.arms[0], self._by_key[key])):
-                for prompt_id, entry in entries_in(arm.output):
-                    yield number, prompt_id, entry.trial_num, has_passed(entry)
-
-        def arm_of(spec: TrialSpec) -> int:
-            return int(arm_key(spec) == key)
-
-        own = (next(iter(self._by_key)), key)
-        specs = [spec for spec in self._specs if arm_key(spec) in own]
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, keep_order=True)
-
-    def _decided_earlier(self) -> "Decisions":
-        """What an earlier run of this command decided; a second look at the same trials must not
-        change it."""
-        if not self._experiment.is_sequential:
-            return {}
-        from assay.stats.sequential import SequentialDecision  # late: numpy
-
-        kind = dict[str, SequentialDecision]
-        try:
-            known = msgspec.json.decode((self.folder / VERDICT).read_bytes())
-            found = msgspec.convert(known.get("decisions", {}), kind)
-        except (OSError, msgspec.MsgspecError):
-            return {}
-        same = known.get("effect") == self._experiment.effect
-        return found if found and same and all(d.is_decided for d in found.values()) else {}
-
     def _say_plan(self) -> None:
-        control, *others = self.arms
+        control, *others = self._run.arms
         for arm in others:
-            names = {path: piece.name for path, piece in self._pieces.items()}
+            names = {path: piece.name for path, piece in self._run.pieces.items()}
             asked = ", ".join(one.words for one in differences(control.arm, arm.arm, names))
             self._say(f"{arm.name} against {control.name}: {asked or 'no difference'}")
-        n_prompts = len(self.arms[0].specs) // self._k
+        n_prompts = len(self._run.arms[0].specs) // self._k
         each = f"{counted_noun(n_prompts, 'prompt')} x {counted_noun(self._k, 'trial')}"
-        each += f" x {len(self.arms)} arms"
-        self._say(f"{each} = {len(self._specs)} trials, in {self.folder}")
+        each += f" x {len(self._run.arms)} arms"
+        self._say(f"{each} = {len(self._run.specs)} trials, in {self._folder}")
 
     def _say(self, text: str) -> None:
         if self._how.talks:
             echo_folded(visible_line(text), err=True)
 
-    def _run(
+    def _run_trials(
         self, specs: list[TrialSpec], what: str, stopper: "UntilAllDecided | None" = None
     ) -> None:
         """Run those of some trials that are missing; stopper may end it early."""
         base = self._how.base
-        earlier = None if self._how.fresh else EarlierTrials(self._how.root, self.folder)
+        earlier = None if self._how.fresh else EarlierTrials(self._how.root, self._folder)
         work = CaptureTrial(self._graders, self._experiment.retries, debug_trace(base))
         resume = Resume(k=self._k, graders=self._graders)
         with ExitStack() as stack:
             rows = {}
-            for key, arm in self._by_key.items():
+            for key, arm in self._run.by_key.items():
                 sink = stack.enter_context(
                     open_sink(arm.output, "resume", kind="trials", resume=resume)
                 )
@@ -301,51 +218,18 @@ class _Run:
             into = ArmRows(rows, earlier)
             batch = Batch(
                 specs=specs,
-                run_token=self._token,
+                run_token=self._run.token,
                 resume=True,
                 workers=base.concurrency,
-                max_cost=self._budget_left(),
+                max_cost=self._run.budget_left(),
                 rate_per_s=base.rate,
             )
             show = partial(self._show, what=what)
-            run_batch(batch, work, into, show, self._place(), stopper)
+            run_batch(batch, work, into, show, self._run.templates(), stopper)
             for each in rows.values():
                 each.settle()
             for source, n in into.n_reused.items():
                 self._n_reused[source] = self._n_reused.get(source, 0) + n
-
-    def _budget_left(self) -> float | None:
-        budget = self._experiment.budget
-        if budget is None:
-            return None
-        costs = [_spent(entry) for entry in self._own_entries]
-        unknown = costs.count(None) * self._bound(budget)
-        return max(0.0, budget - sum(filter(None, costs)) - unknown)
-
-    def _bound(self, budget: float) -> float:
-        """What a trial of unknown cost counts as: the dearest so far, or an even share."""
-        known = [cost for cost in map(_spent, self._own_entries) if cost is not None]
-        return max(known, default=budget / len(self._specs))
-
-    @property
-    def _own_entries(self) -> list[TrialEntry]:
-        """The trials that this run made itself."""
-        return [entry for arm in self.arms for entry in arm.entries if not _is_reused(entry)]
-
-    def _cost(self) -> float | None:
-        """What the trials of this run cost; None if no agent says it."""
-        known = [cost for cost in map(_spent, self._own_entries) if cost]
-        return sum(known) if known else None
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Freeze the templates of all arms for as long as trials run."""
-        with ExitStack() as stack:
-            for arm in self.arms:
-                copy = arm.setting.surroundings.workspace_template or ""
-                stack.enter_context(frozen_template(str(arm.template), copy))
-                stack.enter_context(arm.own.templates())
-            yield
 
     def _show(self, missing: list[TrialSpec], what: str) -> Progress:
         base = self._how.base
@@ -358,31 +242,9 @@ class _Run:
             self._say(f"Smoke: {counted_noun(len(missing), 'trial')}, which {count}.")
         return shown
 
-    def _facts(self) -> list[ArmFacts]:
-        found = []
-        for arm in self.arms:
-            identity = arm.setting.identity
-            assert identity is not None
-            facts = ArmFacts(
-                name=arm.name,
-                arm=arm.arm,
-                identity=identity,
-                by_prompt={id_: one for id_, one in arm.identities.items() if one is not None},
-                servers=frozenset(arm.servers),
-                pieces=self._pieces,
-                bodies=arm.bodies,
-                after=arm.identities_after(),
-            )
-            found.append(gather(facts, entries_in(arm.output)))
-        return found
-
-    def _proof(self) -> ArmsProof:
-        control, *others = self._facts()
-        return prove(control, others)
-
     def _check_smoke(self) -> None:
         """Stop before money is spent on arms that cannot measure anything."""
-        for arm in self.arms:
+        for arm in self._run.arms:
             entries = arm.entries
             failures = [entry.failure for entry in entries if entry.failure]
             if not entries:
@@ -393,46 +255,33 @@ class _Run:
                 first = broken[0]
                 msg = f"arm {arm.name}: {first.cause}: {first.message}"
                 raise InputError(msg, hint=_remedy(str(first.cause), arm))
-
-            if ungraded := _all_ungraded(entries):
+            if ungraded := all_ungraded(entries):
                 grader, why = ungraded
                 msg = f"arm {arm.name}: the grader {grader} failed: {why}"
                 raise InputError(msg, hint="nothing more was started; mend it and run this again")
-        for line in self._failures():
+        for line in self._run.failures():
             self._say(f"Warning: {line}")
-
-    def _failures(self) -> Iterator[str]:
-        """Say of each arm if half of its trials or more failed, or could not be graded."""
-        for arm in self.arms:
-            entries = arm.entries
-            failed = [f"{e.failure.cause.words}: {e.failure.message}" for e in entries if e.failure]
-            graders = [next(iter(e.grader_failures.items())) for e in entries if e.grader_failures]
-            failed += [f"the grader {name} failed: {why}" for name, why in graders]
-            if failed and 2 * len(failed) >= len(entries):
-                common = max(failed, key=failed.count)
-                n = f"{len(failed)} of {counted_noun(len(entries), 'trial')}"
-                yield f"{n} of {arm.name} failed ({common})"
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
         cost, seconds = 0.0, 0.0
         known = True
-        for arm in self.arms:
+        for arm in self._run.arms:
             entries = arm.entries
             n_left = len(arm.specs) - len(entries)
             costs = [e.usage.cost_usd for e in entries if e.usage and e.usage.cost_usd]
             known = known and bool(costs)
             cost += n_left * (sum(costs) / len(costs) if costs else 0.0)
             seconds += n_left * sum(e.duration for e in entries) / max(len(entries), 1) / 1000
-        n_left = len(self._specs) - sum(len(arm.entries) for arm in self.arms)
+        n_left = len(self._run.specs) - sum(len(arm.entries) for arm in self._run.arms)
         if not n_left:
             return
         price = f"about {money(cost)}" if known else "cost unknown"
         left = span(seconds / self._how.base.concurrency)
         self._say(f"Estimate for {counted_noun(n_left, 'more trial')}: {price}, about {left}.")
-        budget = self._budget_left()
+        budget = self._run.budget_left()
         if budget is not None and not known:
-            share = money(self._bound(self._experiment.budget or 0.0))
+            share = money(self._run.cost_bound(self._experiment.budget or 0.0))
             self._say(
                 f"Not all agents say what a trial costs. Where one does not, {share} is counted: "
                 "the dearest trial so far, or an even share of the budget."
@@ -454,24 +303,26 @@ class _Run:
 
     def _refuse(self, proof: ArmsProof) -> int:
         """End before the first trial, because no trial could make the verdict valid."""
-        told = _Told(proof=proof, pairs=[], spent=self._effort(), decisions={}, margin=0.0)
+        spent = self._run.effort(self._how.base.concurrency)
+        told = _Told(proof=proof, pairs=[], spent=spent, decisions={}, margin=0.0)
         self._write_verdict(told)
-        with whole_output(self.folder / "verdict.md", overwrite=True) as out:
+        with whole_output(self._folder / "verdict.md", overwrite=True) as out:
             out.write(f"{proof.verdict}\n".encode())
         self._say_verdict(told)
         return _INVALID
 
-    def _conclude(self, proof: ArmsProof, decisions: "Decisions") -> int:
+    def _conclude(self, proof: ArmsProof, decisions: Decisions) -> int:
         """Compare the arms, write verdict and report, print the sentence."""
         from assay.cli.verdict import effect_lines, judge_arms, rank_lines  # late: numpy
 
-        spent, named = self._effort(), [(arm.name, arm.output) for arm in self.arms]
+        spent = self._run.effort(self._how.base.concurrency)
+        named = [(arm.name, arm.output) for arm in self._run.arms]
         pairs = judge_arms(
             named,
             proof,
             margin=self._experiment.margin,
             seed=self._experiment.seed,
-            folder=self.folder,
+            folder=self._folder,
             title=self._experiment.name,
             decisions=decisions,
         )
@@ -492,22 +343,6 @@ class _Run:
         self._say_verdict(told)
         return 0 if proof.valid else _INVALID
 
-    def _effort(self) -> Effort:
-        entries = [entry for arm in self.arms for entry in arm.entries]
-        n_reused = sum(map(_is_reused, entries))
-        seconds = time.monotonic() - self._began_s
-        if earlier_s := self._earlier_s:
-            seconds = earlier_s + seconds if len(entries) > self._n_before else earlier_s
-        own_s = sum(e.duration for e in entries if not _is_reused(e)) / 1000
-        return Effort(
-            n_trials=len(entries),
-            n_planned=len(self._specs),
-            n_reused=n_reused,
-            cost_usd=self._cost(),
-            # A run that was interrupted took longer than this process.
-            seconds=max(seconds, own_s / self._how.base.concurrency),
-        )
-
     def _say_verdict(self, told: "_Told") -> None:
         proof, spent = told.proof, told.spent
         if not self._how.talks:
@@ -525,14 +360,14 @@ class _Run:
             if not spent.n_trials:
                 click.echo("No trial was run.")
                 return
-            echo_folded(f"{effort_words(spent)}. Report: {self.folder / REPORT}")
+            echo_folded(f"{effort_words(spent)}. Report: {self._folder / REPORT}")
             self._say(
                 "These trials are not used again. When the cause is mended, run the same command."
             )
             return
-        for words in (*told.sentences, *self._failures()):
+        for words in (*told.sentences, *self._run.failures()):
             echo_folded(visible_line(words))
-        echo_folded(f"Report: {self.folder / REPORT}")
+        echo_folded(f"Report: {self._folder / REPORT}")
         echo_folded(visible_line(look_first(told.pairs, proof.reasons)))
         undecided = not told.decisions or not all(d.is_decided for d in told.decisions.values())
         if spent.n_trials < spent.n_planned and undecided:
@@ -546,14 +381,15 @@ class _Run:
             "experiment": experiment,
             "file": str(self._how.file) if self._how.file else None,
             "arms": {
-                arm.name: {"setup": arm.arm, "identity": arm.setting.identity} for arm in self.arms
+                arm.name: {"setup": arm.arm, "identity": arm.setting.identity}
+                for arm in self._run.arms
             },
             "inputs": self._inputs,
         }
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"cannot make {self.folder}: {error.strerror}"
+            msg = f"cannot make {self._folder}: {error.strerror}"
             raise OutputError(msg, hint="choose another folder with -o") from error
         self._write(RESOLVED, resolved)
 
@@ -563,9 +399,9 @@ class _Run:
             "name": self._experiment.name,
             "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
             "valid": proof.valid,
-            "verdicts": told.codes or {arm.name: "invalid" for arm in self.arms[1:]},
+            "verdicts": told.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
             "sentences": told.sentences if proof.valid else [proof.verdict],
-            "failures": list(self._failures()),
+            "failures": list(self._run.failures()),
             "proof": proof,
             "effort": told.spent,
             "reused": self._n_reused,
@@ -573,7 +409,7 @@ class _Run:
             "decisions": told.decisions,
             "pairs": told.pairs,
             "file": str(self._how.file) if self._how.file else None,
-            "folder": Path(os.path.relpath(Path.cwd(), self.folder)).as_posix(),
+            "folder": Path(os.path.relpath(Path.cwd(), self._folder)).as_posix(),
             "experiment": self._how.digest,
             "inputs": self._inputs,
         }
@@ -583,7 +419,7 @@ class _Run:
 
     def _write(self, name: str, content: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
-        with whole_output(self.folder / name, overwrite=True) as out:
+        with whole_output(self._folder / name, overwrite=True) as out:
             out.write(text + b"\n")
 
 
@@ -594,7 +430,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[dict[str, Any]]
     """The comparison of each arm with the control, as in the report."""
     spent: Effort
-    decisions: "Decisions"
+    decisions: Decisions
     margin: float
     instead: list[str] = []
     """What is said in place of a sentence about each arm."""
@@ -615,23 +451,6 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
         return self.decisions.get(pair["runB"])
 
 
-def _all_ungraded(entries: Sequence[TrialEntry]) -> tuple[str, str] | None:
-    """Return a grader and its error if no trial could be graded."""
-    errors = [e.grader_failures or {} for e in entries if not e.failure and e.pass_ is UNSET]
-    named = [next(iter(each.items())) for each in errors if each]
-    return named[0] if named and len(named) == len(entries) else None
-
-
-def _spent(entry: TrialEntry) -> float | None:
-    """What a trial cost in dollars; None if its agent does not say it."""
-    usage = entry.usage or None
-    return None if usage is None or usage.cost_usd is UNSET else usage.spent_usd
-
-
-def _is_reused(entry: TrialEntry) -> bool:
-    return REUSED in (entry.metadata or {})
-
-
 def _remedy(cause: str, arm: ReadyArm) -> str:
     from assay.adapters.vendor import known_agent  # late: only for a failure
 
@@ -642,60 +461,3 @@ def _remedy(cause: str, arm: ReadyArm) -> str:
     if cause == "spawn" and known:
         return known.install
     return "nothing more was started; run the same command again when it is mended"
-
-
-def _named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
-    """Hash the user's files that prompts name."""
-    found: list[Path] = []
-    for prompt, _ in rows:
-        found += [folder / prompt.workspace] if prompt.workspace else []
-        for grader in prompt.graders:
-            found += files_of_grader(grader, folder)
-        if prompt.expect is not None and prompt.expect.command:
-            found += files_of_grader(f"command:{prompt.expect.command}", folder)
-    named = {str(path): hash_path(path) for path in sorted(set(found))}
-    return {path: value for path, value in named.items() if value}
-
-
-def _run_id(
-    experiment: Experiment, k: int, arms: Sequence[ReadyArm], rows: Sequence[PromptRow]
-) -> str:
-    """Name a run by what it measures: another budget continues it, another skill does not."""
-    made_of = (
-        experiment.control,
-        k,
-        experiment.seed,
-        {arm.name: (arm.setting.identity, arm.identities) for arm in arms},
-        [prompt for prompt, _ in rows],
-    )
-    return short_hash(msgspec.json.encode(made_of, order="deterministic"))[:8]
-
-
-def _folder(how: HowToRun, experiment: Experiment, run_id: str) -> Path:
-    """Return the folder of the run that this command continues, or of a new one."""
-    root = how.root / experiment.name
-    earlier = sorted(path for path in root.glob(f"*-{run_id}*") if path.is_dir())
-    unfinished = [path for path in earlier if not (path / VERDICT).exists()]
-    if unfinished:
-        return unfinished[-1]
-    # One that was invalid is left as it is: the cause may be mended, but its trials had it.
-    spoiled = earlier and is_invalid(earlier[-1]) and any(earlier[-1].glob("*.jsonl*"))
-    if earlier and not how.fresh and not spoiled:
-        return earlier[-1]
-    today = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
-    again = f"-{len(earlier) + 1}" if earlier else ""
-    return root / f"{today}-{run_id}{again}"
-
-
-def _earlier_seconds(folder: Path) -> float:
-    """How long it took to come to the verdict that is there; nothing if there is none."""
-    try:
-        known = msgspec.json.decode((folder / VERDICT).read_bytes())
-        return float(known["effort"]["seconds"])
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
-        return 0.0
-
-
-def _token(path: Path) -> str:
-    # The same for the same run: one that goes on finds the agents that a killed one left behind.
-    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
