@@ -755,6 +755,7 @@ def study_recipe(settings: Settings) -> Iterator[Study]:
             margin=margin,
             difference=0.1,
             n_repeats=size,
+            seed=int(settings.rng.integers(1 << 32)),
         )
         key = (n, margin, builds, round(found.good_trials), round(found.bad_trials))
         red.points[key] = 1.0 - found.good_passes
