@@ -178,6 +178,16 @@ def _tasks_at(path: str) -> Mapping[str, Task]:
     return {each.name: Task(each) for each in found}
 
 
+def files_at(path: str) -> list[Path]:
+    """Return all files of the tasks of a folder: what another machine needs to run them."""
+    found: list[Path] = []
+    for task in tasks_at(path).values():
+        parts = zip(_FOLDERS, (task.environment, task.tests, task.solution), strict=True)
+        found += [task.folder / "task.toml", task.folder / "instruction.md"]
+        found += [task.folder / part / name for part, files in parts for name in files]
+    return [file for file in found if file.is_symlink() or file.is_file()]
+
+
 def why_not(task: Task, spec: TrialSpec) -> Iterator[str]:
     """Say what keeps a trial of a task from running here, if anything does."""
     around = spec.surroundings
