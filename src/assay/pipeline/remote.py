@@ -52,8 +52,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of this machine that the agent is to have; nothing else of our environment."""
     template: bytes | None = None
     """The workspace template, packed."""
-    benchmark: bytes | None = None
-    """The files of the benchmark, packed."""
+    benchmark: tuple[str, bytes] | None = None
+    """Where the files of the benchmark are on our machine, and these, packed."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,8 @@ class RemoteTrials:
         path = str(benchmark.options.get("path"))
         files = getattr(plugins.benchmark(benchmark), "files", None)
         if files is not None and path not in self._benchmarks:
-            self._benchmarks[path] = self._cluster.share(pack_files(sorted(map(str, files))))
+            packed = pack_files(sorted(map(str, files)))
+            self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
 
     def attempt(self, spec: TrialSpec) -> Capture:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
@@ -360,7 +361,9 @@ def require_alike(states: dict[str, NodeState]) -> None:
                 raise AssayError(msg, hint=hint)
 
 
-def run_order(order: Order, template: bytes | None, benchmark: bytes | None) -> Delivery:
+def run_order(
+    order: Order, template: bytes | None, benchmark: tuple[str, bytes] | None
+) -> Delivery:
     """On a node, in a worker of Ray: run the attempt in a process that dies with this one."""
     token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
     order = msgspec.structs.replace(order, template=template, benchmark=benchmark)
@@ -433,8 +436,8 @@ def _local(order: Order, token: str, folder: Path) -> TrialSpec:
     spec = msgspec.structs.replace(order.spec, surroundings=around, run_token=token)
     if order.benchmark is None:
         return spec
-    unpack(order.benchmark, folder / "benchmark")
-    options = dict(spec.benchmark.options)
-    options["path"] = f"{folder}/benchmark{os.path.realpath(options['path'])}"
+    path, packed = order.benchmark
+    unpack(packed, folder / "benchmark")
+    options = {**spec.benchmark.options, "path": f"{folder}/benchmark{path}"}
     moved = msgspec.structs.replace(spec.benchmark, options=options)
     return msgspec.structs.replace(spec, benchmark=moved)

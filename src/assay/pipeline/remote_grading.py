@@ -77,7 +77,7 @@ class RemoteGraders:
         freeze(self._graders)  # which finds out what they use
         files = sorted({file for ref in self._graders for file in _files_of(ref)})
         self._paths = {str(path) for file in files for path in (file, *Path(file).parents)}
-        self._parcel = Parcel(
+        self.parcel = Parcel(
             graders=tuple(map(self._travelling, self._graders)),
             cwd=str(Path.cwd()),
             files=pack_files(files),
@@ -90,7 +90,7 @@ class RemoteGraders:
         if not cluster.has_room(None, None):
             msg = "no node of the cluster has a CPU for grading"
             raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
-        self._shared = cluster.share(self._parcel)
+        self._shared = cluster.share(self.parcel)
         found = cluster.on_each_node(check_graders, self._shared)
         states = {node: node_state(found[node]) for node in sorted(found)}
         require_fit(states, "grade")
