@@ -178,8 +178,10 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         with _Batch(sink) as batch:
             waits, n_workers = rows_wait(options.rows), options.concurrency
             for row in grade_all(lines, graders, n_workers, waits, own, elsewhere):
-                # From a pipe that is slower than the graders, each row is written at once.
-                batch.add(row.line, at_once=waits is not None and not waits())
+                # From a pipe that is slower than the graders, each row is written at once; from
+                # other machines too, where the next one may take long.
+                is_slow = elsewhere is not None or (waits is not None and not waits())
+                batch.add(row.line, at_once=is_slow)
                 tally.add(row)
                 for shown in _shown(row) if options.progress else ():
                     click.echo(shown, err=True)
