@@ -3,13 +3,17 @@
 import json
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from assay.errors import AssayError
 from assay.executors.ray import RayExecutor
 from assay.records.raw_streams import kept_streams
 
@@ -311,17 +315,61 @@ def test_a_trial_that_fits_on_no_node_is_refused(capture: Any, prompts: Any) -> 
     assert "no node of the cluster has the CPUs" in done.stderr
 
 
-def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prompts: Any) -> None:
-    words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q")
-    done = assay(*words, "--executor", "ray", "--address", "127.0.0.1:1", timeout=LIMIT_S)
-    assert done.code == 1
-    assert "cannot join the Ray cluster 127.0.0.1:1" in done.stderr
-    assert "Traceback" not in done.stderr
-    done = assay(*words, "--address", "127.0.0.1:1")
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """The address of something that is no Ray cluster."""
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: Connection refused"),
+        ("127.0.0.1", "--address 127.0.0.1 is not the address of a Ray cluster"),
+        ("127.0.0.1:65536", "--address 127.0.0.1:65536 is not the address of a Ray cluster"),
+        ("ray://127.0.0.1:1", "--address ray://127.0.0.1:1 is not the address of a Ray cluster"),
+        ("", "what answers at 127.0.0.1:{port} is not a Ray cluster"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_said(web_server: str, address: str, why: str) -> None:
+    with pytest.raises(AssayError) as refused:
+        RayExecutor(address=address or web_server).connect()
+    assert refused.value.message == why.format(port=web_server.partition(":")[2])
+
+
+def test_options_of_a_cluster_need_one(assay: Any, shell_agent: Path, prompts: Any) -> None:
+    done = assay("capture", prompts("R"), "-s", shell_agent, "--address", "127.0.0.1:1")
     assert done.code == 2
     for option in (("--address", "127.0.0.1:1"), ("--env", "NAME")):
         done = assay("grade", "-g", "contains", *option, stdin="{}")
         assert (done.code, "needs --executor ray" in done.stderr) == (2, True), done.stderr
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(AssayError) as refused:
+        RayExecutor().connect()
+    assert refused.value.message == "--executor ray needs ray"
+    assert "pip install" in refused.value.hint
+
+
+def test_another_python_is_refused(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: ("2.60.0", "3.10.1"))
+    try:
+        with pytest.raises(AssayError) as refused:
+            RayExecutor(address=ray_cluster.address).connect()
+    finally:
+        ray.shutdown()
+    assert "Python: 3.10.1" in refused.value.message
+    assert "same versions of Python and Ray" in refused.value.hint
 
 
 def test_what_a_prompt_brings_travels(
@@ -410,21 +458,21 @@ def test_an_experiment_runs_on_a_cluster(
     for name in ("plain", "better"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "answer.txt").write_text("yes" if name == "better" else "no")
+    text = 'say "$(cat answer.txt) $(cat f.txt) ${HERE:-there}"'
     rows = [
-        {"id": f"p{n}", "input": "say \"$(cat answer.txt) $(cat f.txt)\"", "hint": "yes file",
-         "files": {"f.txt": "file"}}
-        for n in range(3)
-    ]  # fmt: skip
+        {"id": f"p{n}", "input": text, "hint": "yes file there", "files": {"f.txt": "file"}}
+        for n in range(2)
+    ]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ("p.jsonl", "-s", shell_agent, "--workspace-template", "plain", "-g", "contains")
     words += ("--with", "template=better", "-k", 2, "-j", 4, "--name", "answers")
-    done = assay(
-        "ab", *words, "--executor", "ray", "--address", ray_cluster.address, timeout=LIMIT_S
-    )
+    words += ("--executor", "ray", "--address", ray_cluster.address)
+    # A variable of this machine that an agent on another one has not.
+    done = assay("ab", *words, env={"HERE": "here"}, timeout=LIMIT_S)
     assert done.code == 0, done.stdout + done.stderr
     found = {file.stem: read_rows(file) for file in tmp_path.glob("experiments/answers/*/*.jsonl")}
     passed = {
         name: [trial["pass"] for row in rows for trial in row["trials"]]
         for name, rows in found.items()
     }
-    assert passed == {"control": [False] * 6, "better": [True] * 6}
+    assert passed == {"control": [False] * 4, "better": [True] * 4}

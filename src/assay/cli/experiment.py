@@ -306,6 +306,7 @@ class _Run:
                 workers=base.concurrency,
                 max_cost=self._budget_left(),
                 rate_per_s=base.rate,
+                executor=base.executor_ref,
             )
             show = partial(self._show, what=what)
             run_batch(batch, work, into, show, self._place(), stopper)
