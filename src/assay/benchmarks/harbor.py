@@ -310,7 +310,7 @@ def _rewards(folder: Path, done: Finished) -> dict[str, float]:
             msg = f"the verifier's {name} holds no finite number: {data[:80]!r}"
             raise PluginError(msg)
         return rewards
-    msg = f"the verifier gave no reward (exit code {done.exit_code}): {_tail(done)}"
+    msg = f"the verifier gave no reward (exit code {done.exit_code}): {_tail(done) or 'no output'}"
     raise PluginError(msg)
 
 
