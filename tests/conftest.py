@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -549,9 +550,14 @@ def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     root = tmp_path_factory.getbasetemp()
     lock = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "ray.lock"
-    with _locked(lock), pytest.MonkeyPatch.context() as patch:
+    with (
+        _locked(lock),
+        pytest.MonkeyPatch.context() as patch,
+        # Not below pytest's folder: the path of a socket has room for 107 bytes.
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+    ):
         patch.setenv("RAY_worker_niceness", "0")  # else all other tests come first
-        head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False}
+        head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False, "temp_dir": folder}
         made = Cluster(initialize_head=True, head_node_args=head)
         yield made
         made.shutdown()

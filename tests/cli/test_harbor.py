@@ -36,11 +36,12 @@ def task(tmp_path: Path) -> Callable[..., Path]:
         instruction: str = "Write hello into /app/hello.txt",
         dockerfile: str | None = DOCKERFILE,
         test: str | None = TEST,
+        version: str = "1.4",
         **files: str,
     ) -> Path:
         folder = tmp_path / "tasks" / name
         texts: dict[str, str | None] = {
-            "task.toml": f'schema_version = "1.4"\n{toml}',
+            "task.toml": f'schema_version = "{version}"\n{toml}',
             "instruction.md": instruction,
             "environment/Dockerfile": dockerfile,
             "environment/data.txt": "some data\n",
@@ -239,6 +240,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "variable": ({"toml": '[verifier.env]\nKEY = "${NO_SUCH_VARIABLE}"\n'}, "NO_SUCH_VARIABLE"),
     "installs": ({"test": "#!/bin/sh\nset -e\napt-get update\n"}, "tests/test.sh installs"),
     "lacks": ({"test": "#!/bin/sh\nuvx -p 3.13 pytest\n"}, "runs uvx, which is not installed"),
+    "version": ({"version": "2.0"}, "its schema_version is 2.0"),
+    "no Dockerfile": ({"dockerfile": None}, "it has no environment/Dockerfile"),
     "no test": ({"test": None}, "no tests/test.sh"),
 }
 
@@ -269,7 +272,18 @@ def test_without_a_sandbox_no_task_is_run(run: Any, task: Any) -> None:
 
 @pytest.mark.parametrize(
     ("toml", "why"),
-    [("[agent]\ntimeout_sec = 'x'\n", "timeout_sec"), ("[agent\n", "task.toml")],
+    [
+        ("[agent]\ntimeout_sec = 'x'\n", "$.agent.timeout_sec"),
+        ("[agent]\ntimeout_sec = 0\n", "$.agent.timeout_sec"),
+        ("[agent]\ntimeout_sec = nan\n", "$.agent.timeout_sec"),
+        ("[verifier]\ntimeout_sec = -1\n", "$.verifier.timeout_sec"),
+        ("[verifier]\ntimeout_sec = inf\n", "$.verifier.timeout_sec"),
+        ("[environment]\ncpus = -1\n", "$.environment.cpus"),
+        ("[environment]\nmemory_mb = 0\n", "$.environment.memory_mb"),
+        ("[environment]\nmemory = '2X'\n", "$.environment.memory"),
+        ("[environment.env]\n'A=B' = 'x'\n", "$.environment.env"),
+        ("[agent\n", "task.toml"),
+    ],
 )
 def test_a_task_file_that_cannot_be_read_is_named(run: Any, task: Any, toml: str, why: str) -> None:
     task(toml=toml)
@@ -277,6 +291,23 @@ def test_a_task_file_that_cannot_be_read_is_named(run: Any, task: Any, toml: str
     assert done.code == 1
     assert "tasks/hello/task.toml" in done.stderr
     assert why in done.stderr
+
+
+def test_an_empty_instruction_is_named(run: Any, task: Any) -> None:
+    task(instruction=" \n")
+    done = run("nop")
+    assert done.code == 1
+    assert "tasks/hello/instruction.md: it is empty" in done.stderr
+
+
+def test_a_solution_that_lacks_a_variable_or_is_missing_is_refused(run: Any, task: Any) -> None:
+    folder = task(toml='[solution.env]\nKEY = "${NO_SUCH_VARIABLE}"\n')
+    assert only(run("nop"))["score"]["pass"] is False
+    done = run("oracle")
+    assert done.code == 1
+    assert "the environment variable NO_SUCH_VARIABLE is not set" in done.stderr
+    (folder / "solution/solve.sh").unlink()
+    assert "it has no solution/solve.sh" in run("oracle").stderr
 
 
 def test_a_folder_without_tasks_is_named(run: Any, tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 import json
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from assay.errors import AssayError
 from assay.executors.ray import RayExecutor
 from assay.records.raw_streams import kept_streams
 
@@ -110,7 +114,7 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
 ) -> None:
     n = 200
     # Each agent leaves a process behind that has left its session.
-    file = prompts(*["setsid sleep 600 & sleep 0.3; R"] * n)
+    file = prompts(*["setsid sleep 600 & sleep 0.1; R"] * n)
     words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
     words += ("--retries", 2, "--executor", "ray", "--address", ray_cluster.address)
     output = tmp_path / "out.jsonl"
@@ -141,27 +145,93 @@ def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
     start: Any,
     shell_agent: Path,
     prompts: Any,
+    rows_to_grade: Path,
     read_rows: Any,
     alive: Callable[[], list[int]],
     eventually: Any,
     tmp_path: Path,
 ) -> None:
     (tmp_path / "started").mkdir()
-    file = prompts(*[f"touch {tmp_path}/started/$$; sleep 15; R"] * 8)
-    words = ("capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", "-j", 8)
-    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
+    wait = f"touch {tmp_path}/started/$$; until test -e {tmp_path}/go; do sleep 0.1; done"
+    (tmp_path / "slow.sh").write_text(f"#!/bin/bash\n{wait}\n{GRADE}")
+    (tmp_path / "slow.sh").chmod(0o755)
+    where = ("-j", 4, "--executor", "ray", "--address", ray_cluster.address)
+    file = prompts(*[f"{wait}; R"] * 4)
+    captures = start(
+        "capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", *where
+    )
+    words = ("grade", rows_to_grade, "-g", "slow.sh", "--grader-timeout", 200)
+    grades = start(*words, "-o", "graded.jsonl", *where)
     assert eventually(lambda: len(list((tmp_path / "started").iterdir())) == 8, 120)
     kill_node(ray_cluster)
-    assert driver.wait(120) in (0, 1)
+    (tmp_path / "go").touch()
+    assert captures.wait(120) in (0, 1)
     rows = read_rows(tmp_path / "out.jsonl")
     causes = [row.get("failure", {}).get("cause") for row in rows]
-    assert len(rows) == 8
-    assert 0 < causes.count("worker_lost") < 8
-    assert causes.count(None) + causes.count("worker_lost") == 8
+    assert len(rows) == 4
+    assert 0 < causes.count("worker_lost") < 4
+    assert causes.count(None) + causes.count("worker_lost") == 4
+    # Of the rows whose graders died it is said, and they are not rerun: judges cost money.
+    said = grades.communicate(timeout=120)[1]
+    graded = read_rows(tmp_path / "graded.jsonl")
+    assert [row["id"] for row in graded] == [f"r{n}" for n in range(4)]
+    lost = [row for row in graded if "score" not in row]
+    assert 0 < len(lost) < 4
+    assert all(row["graderFailures"]["slow"].startswith("worker_lost: ") for row in lost)
+    assert grades.returncode == 1
+    assert f"{len(lost)} grader failure" in said
     assert eventually(lambda: not alive(), 30)
 
 
-def test_ctrl_c_ends_the_agents_on_all_nodes(
+GRADE = """echo '{"pass": true, "score": 1}'\n"""
+
+
+@pytest.fixture
+def rows_to_grade(tmp_path: Path) -> Path:
+    rows = [
+        {"id": f"r{n}", "input": "q", "output": f"Paris {n}", "hint": "Paris", "trajectory": []}
+        for n in range(4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "rows.jsonl"
+
+
+def test_grades_are_those_of_a_local_run_and_the_rest_is_graded_later(
+    ray_cluster: Any,
+    assay: Any,
+    start: Any,
+    rows_to_grade: Path,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+    tag: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "helper.py").write_text("WORD = 'helped'\n")
+    (tmp_path / "g.py").write_text(
+        "import helper, pathlib, subprocess\n"
+        "def grade(output):\n"
+        f"    if output == 'Paris 2' and not pathlib.Path('{tmp_path}/go').exists():\n"
+        f"        subprocess.run(['bash', '-c', 'sleep 600; true {tag}'])\n"
+        "    said = f'{helper.WORD} {__file__}'\n"
+        "    return {'pass': output != 'Paris 1', 'score': 0.5, 'reasoning': said}\n"
+    )
+    words = ("grade", rows_to_grade, "-g", "g.py", "-g", "contains")
+    where = ("-j", 2, "--executor", "ray", "--address", ray_cluster.address)
+    output = tmp_path / "there.jsonl"
+    driver = start(*words, "-o", output, *where)
+    assert eventually(lambda: alive() and output.read_bytes().count(b"\n") == 2, 120)
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(60) == 130
+    assert eventually(lambda: not alive(), 30)
+    (tmp_path / "go").touch()
+    rest = assay(*words, "-o", output, *where, "--resume", timeout=LIMIT_S)
+    assert rest.code == 0, rest.stderr
+    here = assay(*words, "-o", "here.jsonl", timeout=LIMIT_S)
+    assert here.code == 0, here.stderr
+    assert output.read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
+def test_ctrl_c_and_sigterm_end_the_agents_on_all_nodes(
     ray_cluster: Any,
     start: Any,
     shell_agent: Path,
@@ -169,13 +239,15 @@ def test_ctrl_c_ends_the_agents_on_all_nodes(
     alive: Callable[[], list[int]],
     eventually: Any,
 ) -> None:
-    file = prompts(*["setsid sleep 600 & sleep 600"] * 6)
-    words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 6)
-    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
-    assert eventually(lambda: len(alive()) >= 6, 120)
-    driver.send_signal(signal.SIGINT)
-    assert driver.wait(60) == 130
-    assert eventually(lambda: not alive(), 30)
+    file = prompts(*["setsid sleep 600 & sleep 600"] * 2)
+    words = ("capture", file, "-s", shell_agent, "--isolate", "-j", 2)
+    words += ("--executor", "ray", "--address", ray_cluster.address)
+    first, second = (start(*words, "-o", name) for name in ("one.jsonl", "two.jsonl"))
+    assert eventually(lambda: len(alive()) >= 4, 120)
+    first.send_signal(signal.SIGINT)
+    second.terminate()
+    assert (first.wait(60), second.wait(60)) == (130, 130)
+    assert eventually(lambda: not alive(), 60)
 
 
 def test_only_named_variables_travel(
@@ -188,12 +260,12 @@ def test_only_named_variables_travel(
 
 
 @pytest.fixture
-def poor_node(ray_cluster: Any) -> Iterator[Callable[[dict[str, str]], None]]:
-    """Add a node that has these variables."""
+def poor_nodes(ray_cluster: Any) -> Iterator[Callable[..., None]]:
+    """Add nodes that have these variables."""
     added: list[Any] = []
 
-    def add(variables: dict[str, str]) -> None:
-        added.append(ray_cluster.add_node(**NODE, env_vars=variables))
+    def add(*variables: dict[str, str]) -> None:
+        added.extend(ray_cluster.add_node(**NODE, env_vars=each) for each in variables)
         ray_cluster.wait_for_nodes()
 
     yield add
@@ -201,27 +273,34 @@ def poor_node(ray_cluster: Any) -> Iterator[Callable[[dict[str, str]], None]]:
         ray_cluster.remove_node(node, allow_graceful=False)
 
 
-def test_what_a_node_lacks_is_said_before_anything_runs(
-    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
+def test_what_nodes_lack_is_said_before_anything_runs(
+    capture: Any,
+    assay: Any,
+    poor_nodes: Any,
+    prompts: Any,
+    rows_to_grade: Path,
+    ray_cluster: Any,
+    tmp_path: Path,
 ) -> None:
-    poor_node({"PATH": "/nowhere"})
+    (tmp_path / "other/assay").mkdir(parents=True)
+    (tmp_path / "other/assay/__init__.py").write_text("__version__ = '0.0.1'\n")
+    poor_nodes({"PATH": "/nowhere"}, {"PYTHONPATH": str(tmp_path / "other")})
     done = capture(prompts("R"), "--isolate")
     assert done.code == 1
     assert "not every node can run the trials" in done.stderr
     assert 'Executable not found in $PATH: "bash"' in done.stderr
-    assert not (tmp_path / "out.jsonl").exists() or not (tmp_path / "out.jsonl").read_bytes()
-
-
-def test_a_node_without_this_assay_is_named(
-    capture: Any, poor_node: Any, prompts: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "other/assay").mkdir(parents=True)
-    (tmp_path / "other/assay/__init__.py").write_text("__version__ = '0.0.1'\n")
-    poor_node({"PYTHONPATH": str(tmp_path / "other")})
-    done = capture(prompts("R"), "--isolate")
-    assert done.code == 1
-    assert "Assay cannot run there: ModuleNotFoundError: No module named 'assay." in done.stderr
-    assert "Traceback" not in done.stderr
+    other = "Assay cannot run there: ModuleNotFoundError: No module named 'assay."
+    assert other in done.stderr
+    words = ("grade", rows_to_grade, "-g", "git", "-o", "graded.jsonl")
+    graded = assay(*words, "--executor", "ray", "--address", ray_cluster.address, timeout=LIMIT_S)
+    assert graded.code == 1
+    assert "not every node can grade" in graded.stderr
+    assert "the grader git needs git, which is not installed" in graded.stderr
+    assert other in graded.stderr
+    for name, found in (("out", done), ("graded", graded)):
+        file = tmp_path / f"{name}.jsonl"
+        assert not file.exists() or not file.read_bytes()
+        assert "Traceback" not in found.stderr
 
 
 def test_your_own_folder_is_on_no_other_machine(capture: Any, prompts: Any) -> None:
@@ -236,14 +315,61 @@ def test_a_trial_that_fits_on_no_node_is_refused(capture: Any, prompts: Any) -> 
     assert "no node of the cluster has the CPUs" in done.stderr
 
 
-def test_a_cluster_that_is_not_there_is_said(assay: Any, shell_agent: Path, prompts: Any) -> None:
-    words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q")
-    done = assay(*words, "--executor", "ray", "--address", "127.0.0.1:1", timeout=LIMIT_S)
-    assert done.code == 1
-    assert "cannot join the Ray cluster 127.0.0.1:1" in done.stderr
-    assert "Traceback" not in done.stderr
-    done = assay(*words, "--address", "127.0.0.1:1")
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """The address of something that is no Ray cluster."""
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: Connection refused"),
+        ("127.0.0.1", "--address 127.0.0.1 is not the address of a Ray cluster"),
+        ("127.0.0.1:65536", "--address 127.0.0.1:65536 is not the address of a Ray cluster"),
+        ("ray://127.0.0.1:1", "--address ray://127.0.0.1:1 is not the address of a Ray cluster"),
+        ("", "what answers at 127.0.0.1:{port} is not a Ray cluster"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_said(web_server: str, address: str, why: str) -> None:
+    with pytest.raises(AssayError) as refused:
+        RayExecutor(address=address or web_server).connect()
+    assert refused.value.message == why.format(port=web_server.partition(":")[2])
+
+
+def test_options_of_a_cluster_need_one(assay: Any, shell_agent: Path, prompts: Any) -> None:
+    done = assay("capture", prompts("R"), "-s", shell_agent, "--address", "127.0.0.1:1")
     assert done.code == 2
+    for option in (("--address", "127.0.0.1:1"), ("--env", "NAME")):
+        done = assay("grade", "-g", "contains", *option, stdin="{}")
+        assert (done.code, "needs --executor ray" in done.stderr) == (2, True), done.stderr
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(AssayError) as refused:
+        RayExecutor().connect()
+    assert refused.value.message == "--executor ray needs ray"
+    assert "pip install" in refused.value.hint
+
+
+def test_another_python_is_refused(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: ("2.60.0", "3.10.1"))
+    try:
+        with pytest.raises(AssayError) as refused:
+            RayExecutor(address=ray_cluster.address).connect()
+    finally:
+        ray.shutdown()
+    assert "Python: 3.10.1" in refused.value.message
+    assert "same versions of Python and Ray" in refused.value.hint
 
 
 def test_what_a_prompt_brings_travels(
@@ -298,28 +424,16 @@ def test_an_agent_that_kills_what_runs_it_has_failed(
     assert eventually(lambda: not alive(), 30)
 
 
-def test_sigterm_saves_and_ends_everything(
-    ray_cluster: Any, start: Any, shell_agent: Path, prompts: Any, alive: Any, eventually: Any
-) -> None:
-    file = prompts(*["sleep 600"] * 2)
-    words = ("capture", file, "-s", shell_agent, "-o", "out.jsonl", "--isolate", "-j", 2)
-    driver = start(*words, "--executor", "ray", "--address", ray_cluster.address)
-    assert eventually(lambda: len(alive()) >= 2, 120)
-    driver.terminate()
-    assert driver.wait(60) == 130
-    assert eventually(lambda: not alive(), 60)
-
-
 def test_a_rate_holds_for_the_whole_cluster(
     capture: Any, prompts: Any, read_rows: Any, tmp_path: Path
 ) -> None:
     file = prompts(*["date +%s.%N; R"] * 4)
-    done = capture(file, "--isolate", "-j", 4, "--rate", "0.5/s")
+    done = capture(file, "--isolate", "-j", 4, "--rate", "1/s")
     assert done.code == 0, done.stderr
     outputs = [streams(tmp_path / row["raw"])["1.out"] for row in read_rows(tmp_path / "out.jsonl")]
     started = sorted(float(text.split(b"\n")[0]) for text in outputs)
-    # Two seconds between starts; how long a node takes to start an agent differs.
-    assert started[-1] - started[0] > 3.5
+    # A second between starts; how long a node takes to start an agent differs.
+    assert started[-1] - started[0] > 1.5
 
 
 def test_nothing_is_imported_from_the_folder_of_the_driver(
@@ -344,21 +458,21 @@ def test_an_experiment_runs_on_a_cluster(
     for name in ("plain", "better"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "answer.txt").write_text("yes" if name == "better" else "no")
+    text = 'say "$(cat answer.txt) $(cat f.txt) ${HERE:-there}"'
     rows = [
-        {"id": f"p{n}", "input": "say \"$(cat answer.txt) $(cat f.txt)\"", "hint": "yes file",
-         "files": {"f.txt": "file"}}
-        for n in range(3)
-    ]  # fmt: skip
+        {"id": f"p{n}", "input": text, "hint": "yes file there", "files": {"f.txt": "file"}}
+        for n in range(2)
+    ]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ("p.jsonl", "-s", shell_agent, "--workspace-template", "plain", "-g", "contains")
     words += ("--with", "template=better", "-k", 2, "-j", 4, "--name", "answers")
-    done = assay(
-        "ab", *words, "--executor", "ray", "--address", ray_cluster.address, timeout=LIMIT_S
-    )
+    words += ("--executor", "ray", "--address", ray_cluster.address)
+    # A variable of this machine that an agent on another one has not.
+    done = assay("ab", *words, env={"HERE": "here"}, timeout=LIMIT_S)
     assert done.code == 0, done.stdout + done.stderr
     found = {file.stem: read_rows(file) for file in tmp_path.glob("experiments/answers/*/*.jsonl")}
     passed = {
         name: [trial["pass"] for row in rows for trial in row["trials"]]
         for name, rows in found.items()
     }
-    assert passed == {"control": [False] * 6, "better": [True] * 6}
+    assert passed == {"control": [False] * 4, "better": [True] * 4}

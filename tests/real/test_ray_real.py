@@ -56,9 +56,11 @@ def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str)
         where = ["-j", "2", "--executor", "ray", "--address", ray_cluster.address]
         return ["--model", model, *where, *(codex_arguments(url) if agent == "codex" else ())]
 
-    done = live(agent, {"steps": steps}, "One.", "Two.", env=variables, args=given)
+    # One agent runs on both nodes; a trial of the others takes up to 8 s of CPU time.
+    texts = ("One.", "Two.") if agent == "claude" else ("One.",)
+    done = live(agent, {"steps": steps}, *texts, env=variables, args=given)
     assert done.code == 0, done.stderr
-    assert [row["output"] for row in done.rows] == ["It is made."] * 2, done.rows
+    assert [row["output"] for row in done.rows] == ["It is made." for _ in texts], done.rows
     for row in done.rows:
         assert [step["type"] for step in row["trajectory"]][-1] == "message"
         (call_step,) = [step for step in row["trajectory"] if step["type"] == "tool_call"]
@@ -66,6 +68,6 @@ def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str)
         assert row["usage"]["inputTokens"] > 0
         assert row["sessionId"]
     # The workspaces came back, and the key is in nothing that was kept.
-    assert len(list(done.folder.glob("workspaces/*/made.txt"))) == 2
+    assert len(list(done.folder.glob("workspaces/*/made.txt"))) == len(texts)
     assert done.holds(KEY) == []
     assert done.alive() == []

@@ -18,6 +18,7 @@ from assay.benchmarks.dockerfile import Entry
 from assay.benchmarks.harbor_task import (
     ORACLE,
     Task,
+    files_at,
     resolved,
     tasks_at,
     why_not,
@@ -69,6 +70,11 @@ class HarborBenchmark:
     """As in Harbor: the verifier also judges the work of an agent that ran out of time."""
     path: str
     _workdirs: "_Workdirs" = field(default_factory=lambda: _Workdirs(), init=False, repr=False)
+
+    @property
+    def files(self) -> list[Path]:
+        """What another machine needs to run the tasks."""
+        return files_at(self.path)
 
     def prompts(self) -> Iterable[PromptRow]:
         """Yield a prompt for each task; its metadata pins what the task was."""
@@ -216,6 +222,11 @@ class HarborGrader:
     version: ClassVar[str] = "1"  # raise this when a verdict changes
     path: str
 
+    @property
+    def files(self) -> list[Path]:
+        """What another machine needs to run the verifiers."""
+        return files_at(self.path)
+
     def freeze(self, host: Host) -> None:
         """Read the tasks before the first agent starts."""
         tasks_at(self.path)
@@ -299,7 +310,7 @@ def _rewards(folder: Path, done: Finished) -> dict[str, float]:
             msg = f"the verifier's {name} holds no finite number: {data[:80]!r}"
             raise PluginError(msg)
         return rewards
-    msg = f"the verifier gave no reward (exit code {done.exit_code}): {_tail(done)}"
+    msg = f"the verifier gave no reward (exit code {done.exit_code}): {_tail(done) or 'no output'}"
     raise PluginError(msg)
 
 

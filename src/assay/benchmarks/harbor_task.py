@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -38,18 +38,23 @@ _PROGRAM = re.compile(
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where a sandbox has programs."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_SCHEMA = "1."
+"""How the versions of task.toml begin whose meaning is known."""
 type NetworkMode = Literal["no-network", "public", "allowlist"]
+type Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+"""Of seconds and CPUs; the upper limit keeps infinity out."""
+type Variables = dict[Annotated[str, msgspec.Meta(pattern=r"^[^=\0]+$")], str]
 
 
 class Agent(msgspec.Struct):
-    timeout_sec: float | None = None
+    timeout_sec: Positive | None = None
     user: str | int | None = None
     network_mode: NetworkMode | None = None
 
 
 class Verifier(msgspec.Struct):
-    timeout_sec: float = 600.0
-    env: dict[str, str] = {}
+    timeout_sec: Positive = 600.0
+    env: Variables = {}
     user: str | int | None = None
     network_mode: NetworkMode | None = None
     environment_mode: str | None = None
@@ -67,13 +72,13 @@ class McpServer(msgspec.Struct):
 class Environment(msgspec.Struct):
     docker_image: str | None = None
     os: str = "linux"
-    cpus: float | None = None
-    memory_mb: int | None = None
-    memory: str | None = None
+    cpus: Positive | None = None
+    memory_mb: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    memory: Annotated[str, msgspec.Meta(pattern=r"^\s*\d+(\.\d+)?[GMKgmk]\s*$")] | None = None
     gpus: int | None = None
     tpu: Any = None
     mcp_servers: list[McpServer] = []
-    env: dict[str, str] = {}
+    env: Variables = {}
     skills_dir: str | None = None
     healthcheck: Any = None
     workdir: str | None = None
@@ -82,12 +87,13 @@ class Environment(msgspec.Struct):
 
 
 class Solution(msgspec.Struct):
-    env: dict[str, str] = {}
+    env: Variables = {}
 
 
 class TaskFile(msgspec.Struct):
     """The parts of task.toml that matter here; a file may have others."""
 
+    schema_version: str = "1.0"
     metadata: dict[str, Any] = {}
     agent: Agent = msgspec.field(default_factory=Agent)
     verifier: Verifier = msgspec.field(default_factory=Verifier)
@@ -106,12 +112,16 @@ class Task:
         self.config = _decode(config, folder / "task.toml")
         parts = {name: _files_in(folder / name) for name in _FOLDERS}
         self.environment, self.tests, self.solution = (parts[name] for name in _FOLDERS)
-        text = b"" if self.config.steps else _read(folder / "instruction.md")
+        # A task of several steps has none, and is refused later with its reason.
+        text = b"several steps" if self.config.steps else _read(folder / "instruction.md")
         try:
             self.instruction = text.decode()
         except UnicodeDecodeError as error:
             msg = f"{folder / 'instruction.md'}: not UTF-8"
             raise InputError(msg) from error
+        if not self.instruction.strip():
+            msg = f"{folder / 'instruction.md'}: it is empty"
+            raise InputError(msg, hint="it is the prompt of the task")
         self.sha256 = _hash(config, text, parts)
 
     @cached_property
@@ -124,7 +134,11 @@ class Task:
         """What the Dockerfile makes, where no image is used. Raises NeedsImage."""
         if self._dockerfile is None:
             image = self.config.environment.docker_image
-            msg = f"it has no Dockerfile, only the image {image}" if image else "no Dockerfile"
+            msg = (
+                f"it has no Dockerfile, only the image {image}"
+                if image
+                else "it has no environment/Dockerfile"
+            )
             raise NeedsImage(msg)
         recipe = follow(self._dockerfile, self.environment)
         outside = next((path for path in recipe.files if self._outside(path)), None)
@@ -178,6 +192,16 @@ def _tasks_at(path: str) -> Mapping[str, Task]:
     return {each.name: Task(each) for each in found}
 
 
+def files_at(path: str) -> list[Path]:
+    """Return all files of the tasks of a folder: what another machine needs to run them."""
+    found: list[Path] = []
+    for task in tasks_at(path).values():
+        parts = zip(_FOLDERS, (task.environment, task.tests, task.solution), strict=True)
+        found += [task.folder / "task.toml", task.folder / "instruction.md"]
+        found += [task.folder / part / name for part, files in parts for name in files]
+    return [file for file in found if file.is_symlink() or file.is_file()]
+
+
 def why_not(task: Task, spec: TrialSpec) -> Iterator[str]:
     """Say what keeps a trial of a task from running here, if anything does."""
     around = spec.surroundings
@@ -193,7 +217,7 @@ def why_not(task: Task, spec: TrialSpec) -> Iterator[str]:
     if spec.agent.name == ORACLE and "solve.sh" not in task.solution:
         yield "it has no solution/solve.sh"
     yield from _cannot_work(task, spec)
-    yield from _missing_variables(task)
+    yield from _missing_variables(task, spec)
     if around.container:
         yield from _misfits_image(task, around.container)
     elif around.confined_in:
@@ -202,6 +226,8 @@ def why_not(task: Task, spec: TrialSpec) -> Iterator[str]:
 
 def _unsupported(task: Task) -> Iterator[str]:
     config, environment = task.config, task.config.environment
+    if not config.schema_version.startswith(_SCHEMA):
+        yield f"its schema_version is {config.schema_version}, and 1.x is known here"
     if config.steps:
         yield "it has several steps"
     if environment.os.lower() != "linux":
@@ -251,9 +277,10 @@ def _cannot_work(task: Task, spec: TrialSpec) -> Iterator[str]:
                 break
 
 
-def _missing_variables(task: Task) -> Iterator[str]:
+def _missing_variables(task: Task, spec: TrialSpec) -> Iterator[str]:
     config = task.config
-    for values in (config.environment.env, config.verifier.env):
+    solution = config.solution.env if spec.agent.name == ORACLE else {}
+    for values in (config.environment.env, config.verifier.env, solution):
         for value in values.values():
             for name, default in _VARIABLE.findall(value):
                 if not default and f"${{{name}:-" not in value and name not in os.environ:

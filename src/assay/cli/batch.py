@@ -304,6 +304,9 @@ def debug_trace(options: BatchOptions) -> "DebugTrace | None":
     """What --debug prints of each trial, if it is asked for."""
     if not options.debug or options.quiet or options.as_json:
         return None
+    if options.executor != "local":
+        click.echo("--debug shows nothing of trials that run on other machines.", err=True)
+        return None
     from assay.cli.debug import DebugTrace  # late: few runs need it
 
     return DebugTrace()

@@ -223,6 +223,7 @@ class _Command:
                 workers=base.concurrency,
                 max_cost=self._run.budget_left(),
                 rate_per_s=base.rate,
+                executor=base.executor_ref,
             )
             show = partial(self._show, what=what)
             run_batch(batch, work, into, show, self._run.templates(), stopper)

@@ -11,9 +11,18 @@ from typing import Any
 import click
 import msgspec
 
+from assay import plugins
 from assay.cli.doubts import Doubts
 from assay.cli.group import examples
-from assay.cli.options import grader_options, grader_refs, output_mode, with_options
+from assay.cli.options import (
+    address_option,
+    executor_option,
+    executor_ref,
+    grader_options,
+    grader_refs,
+    output_mode,
+    with_options,
+)
 from assay.cli.output import Sink, note_unmasked, open_sink, refuse_inputs
 from assay.cli.parameters import (
     DASH,
@@ -30,7 +39,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import GradedRow, Verdict, rows_wait
+from assay.pipeline.grading import Elsewhere, GradedRow, Verdict, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.stages import grade_all
@@ -56,6 +65,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     append: bool
     overwrite: bool
     concurrency: int
+    executor: str
+    address: str | None
+    env_names: tuple[str, ...]
     progress: bool
     quiet: bool
     debug: bool
@@ -86,6 +98,19 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @append_option
 @overwrite_option
 @concurrency_option("Grade up to N rows at once. Default: 1.")
+@executor_option(
+    "Where graders run: on this machine, or on a Ray cluster, where N rows reserve N CPUs. "
+    "Default: local."
+)
+@address_option
+@click.option(
+    "--env",
+    "env_names",
+    multiple=True,
+    metavar="NAME",
+    help="With --executor ray, pass this environment variable to the graders. May be repeated. "
+    "By default, only those that a judge's agent needs are passed.",
+)
 @progress_option
 @quiet_option
 @debug_option
@@ -146,18 +171,36 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         lines = _some(lines, options)
     if not graders:
         lines = _judged(lines, own, options)
+    elsewhere = _elsewhere(options, [*graders, *own.to_prepare])
     with open_sink(options.output, mode, guarded=False) as sink:
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         with _Batch(sink) as batch:
-            waits = rows_wait(options.rows)
-            for row in grade_all(lines, graders, options.concurrency, waits, own):
-                # From a pipe that is slower than the graders, each row is written at once.
-                batch.add(row.line, at_once=waits is not None and not waits())
+            waits, n_workers = rows_wait(options.rows), options.concurrency
+            for row in grade_all(lines, graders, n_workers, waits, own, elsewhere):
+                # From a pipe that is slower than the graders, each row is written at once; from
+                # other machines too, where the next one may take long.
+                is_slow = elsewhere is not None or (waits is not None and not waits())
+                batch.add(row.line, at_once=is_slow)
                 tally.add(row)
                 for shown in _shown(row) if options.progress else ():
                     click.echo(shown, err=True)
     return tally
+
+
+def _elsewhere(options: _Options, graders: list[PluginRef]) -> Elsewhere | None:
+    """Join the cluster on which the graders are to run, if there is one."""
+    ref = executor_ref(options.executor, options.address)
+    if ref.name == "local":
+        if options.env_names:
+            msg = "--env needs --executor ray: on this machine, graders have all variables."
+            raise click.UsageError(msg)
+        return None
+    from assay.pipeline.remote_grading import RemoteGraders  # late: few runs need it
+
+    remote = RemoteGraders(graders, options.env_names)
+    remote.join(plugins.executor(ref).connect())  # type: ignore[attr-defined]
+    return remote.asking
 
 
 def _some(lines: Iterator[tuple[Place, bytes]], options: _Options) -> Iterator[tuple[Place, bytes]]:

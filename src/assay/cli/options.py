@@ -238,20 +238,27 @@ benchmark_options: list[Decorator] = [
         "prompts come from PROMPTS.",
     ),
 ]
+
+
+def executor_option(help_text: str) -> Decorator:
+    """--executor of a command, which says what is done there."""
+    return click.option(
+        "--executor", type=click.Choice(["local", "ray"]), default="local", help=help_text
+    )
+
+
+address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="With --executor ray, the cluster to use. Default: RAY_ADDRESS, the cluster that runs "
+    "on this machine, or else a new one that ends with this command.",
+)
 executor_options: list[Decorator] = [
-    click.option(
-        "--executor",
-        type=click.Choice(["local", "ray"]),
-        default="local",
-        help="Where trials run: on this machine, or on a Ray cluster. Each trial then reserves "
-        "--cpus (default: 1) and --memory there. Default: local.",
+    executor_option(
+        "Where trials run: on this machine, or on a Ray cluster. Each trial then reserves "
+        "--cpus (default: 1) and --memory there. Default: local."
     ),
-    click.option(
-        "--address",
-        metavar="HOST:PORT",
-        help="With --executor ray, the cluster to use. Default: RAY_ADDRESS, the cluster that runs "
-        "on this machine, or else a new one that ends with this command.",
-    ),
+    address_option,
 ]
 confinement_options: list[Decorator] = [
     sandbox_option,

@@ -9,13 +9,17 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from assay.errors import AssayError, PluginError
+from assay.errors import AssayError, InputError, PluginError
 from assay.executors import LocalExecutor
 
 _WAIT_S = 0.2
 _WAIT_PER_TASK_S = 0.001
 _LONGEST_WAIT_S = 2.0
 _CONNECT_S = 10.0
+_LAST_PORT = 65535
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""The first bytes of an HTTP/2 client, which Ray's server answers with its settings."""
+_SETTINGS = b"\4"
 
 
 class RayExecutor(LocalExecutor, frozen=True):
@@ -48,9 +52,10 @@ def _join(ray: Any, address: str) -> None:
     # Lines that workers print are the agents' and ours, and have their places already.
     more = {"log_to_driver": False, "configure_logging": False, "job_config": _job_config(ray)}
     on_term = signal.getsignal(signal.SIGTERM)
+    if address:
+        _require_answer(address)
     try:
         if address:
-            _require_answer(address)
             ray.init(address=address, **more)
             return
         try:
@@ -58,8 +63,11 @@ def _join(ray: Any, address: str) -> None:
         except ConnectionError:
             ray.init(include_dashboard=False, **more)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        msg = f"cannot join the Ray cluster {address or 'of this machine'}: {error}"
+        why = " ".join(str(error).split())
+        msg = f"cannot join the Ray cluster {address or 'of this machine'}: {why}"
         hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
+        if "Version mismatch" in why or "was started with" in why:
+            hint = "all machines need the same versions of Python and Ray"
         raise AssayError(msg, hint=hint) from error
     finally:
         signal.signal(signal.SIGTERM, on_term)  # which Ray replaces
@@ -73,12 +81,21 @@ def _job_config(ray: Any) -> Any:
 
 
 def _require_answer(address: str) -> None:
-    """Raise OSError soon if nobody listens there: Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        msg = "write it as HOST:PORT"
-        raise ValueError(msg)
-    socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    """Refuse soon what is no cluster: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit() or int(port) > _LAST_PORT:
+        msg = f"--address {address} is not the address of a Ray cluster"
+        raise InputError(msg, hint="give HOST:PORT, as `ray start --head` prints it")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S) as connection:
+            connection.sendall(_HELLO)
+            is_server = connection.recv(len(_HELLO))[3:4] == _SETTINGS
+    except OSError as error:
+        msg = f"no Ray cluster answers at {address}: {error.strerror or error}"
+        raise AssayError(msg, hint="start one with: ray start --head --port 6379") from error
+    if not is_server:
+        msg = f"what answers at {address} is not a Ray cluster"
+        raise AssayError(msg, hint="give HOST:PORT, as `ray start --head` prints it")
 
 
 class WorkerDied(Exception):

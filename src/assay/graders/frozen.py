@@ -105,6 +105,11 @@ class FrozenFile:
         self._beside: dict[str, tuple[Stamp, str]] = {}
         self._names: frozenset[str] | None = None
 
+    def used(self) -> list[Path]:
+        """Return this file and those in its folder that it names."""
+        named = _named_files(self.content, self.path)
+        return [self.path, *(path for path in named if stamp(path) is not None)]
+
     def changed(self, *, mode: bool = True) -> bool:
         """Whether the file is another one now; with mode, also if only its permissions are."""
         now = stamp(self.path)

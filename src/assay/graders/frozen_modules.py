@@ -43,6 +43,11 @@ class FrozenModules:
         self._lock = threading.Lock()
         self._root: Path | None = None
 
+    @property
+    def paths(self) -> list[Path]:
+        """All files that are kept."""
+        return [file.path for file in self._files]
+
     def had(self, path: Path) -> bool:
         """Whether one of the other files was there at the start."""
         return any(file.path == path for file in self._files)

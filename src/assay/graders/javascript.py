@@ -89,6 +89,11 @@ class JavaScriptFile:
             raise InputError(msg, hint=_hint(error.message)) from error
         return self._frozen.use(lambda where: self._served(where, host))
 
+    @property
+    def files(self) -> list[Path]:
+        """The modules and their settings, and what the first names in its folder; no packages."""
+        return [*self._frozen.paths, *self._frozen.main.used()]
+
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""
         said = [module.changes(trial.cwd, mode=False) for module in self._frozen.modules]

@@ -51,6 +51,7 @@ class Judge:
     name: ClassVar[str] = "judge"
     code_version: ClassVar[str] = "1"  # raise this when a verdict or the question changes
     file_options: ClassVar[tuple[str, ...]] = ("rubric", "agent")
+    sees: ClassVar[frozenset[str]] = frozenset({"output", "trajectory"})
     rubric: str = ""
     agent: str = ""
     threshold: float | None = None
@@ -69,14 +70,14 @@ class Judge:
         if not self.agent:
             msg = "judge: no agent is given"
             raise InputError(msg, hint=_EXAMPLE)
-        plugins.adapter(self._agent)
+        plugins.adapter(self.asks)
 
     @cached_property
     def version(self) -> str:
         """The version of the code with its question, and of the options; files by their content."""
         parts = {
             "rubric": self._rubric,
-            "agent": self._agent,
+            "agent": self.asks,
             "threshold": self.threshold,
             "steps": self.steps,
         }
@@ -87,7 +88,7 @@ class Judge:
         # A nonce that the agent cannot know: it cannot write a mark that ends the evidence.
         question = self.question(trial, secrets.token_hex(16))
         try:
-            answer = host.ask(self._agent, question, timeout_s=self.timeout_s)
+            answer = host.ask(self.asks, question, timeout_s=self.timeout_s)
         except PluginError as error:
             msg = f"the judge did not answer: {error.message}"
             raise PluginError(msg) from error
@@ -114,7 +115,8 @@ class Judge:
             raise InputError(msg) from error
 
     @cached_property
-    def _agent(self) -> PluginRef:
+    def asks(self) -> PluginRef:
+        """The agent that it puts its questions to."""
         ref = plugins.adapter_ref(self.agent)
         model = {"model": self.model} if self.model else {}
         return msgspec.structs.replace(ref, options={**ref.options, **model})

@@ -39,6 +39,11 @@ class ExecutableGrader:
         """Note what the file uses, before the first agent starts."""
         self._file.watch_beside()
 
+    @property
+    def files(self) -> list[Path]:
+        """The program, and what it names in its folder."""
+        return self._file.used()
+
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file."""
         return self._file.changes(trial.cwd)

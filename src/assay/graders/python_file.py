@@ -79,6 +79,12 @@ class PythonFile(PythonCode):
         self._code.files = {path: (s, digest(path)) for path, s in stamps.items() if s}
         self._code.since_ns = time.time_ns()
 
+    @property
+    def files(self) -> list[Path]:
+        """The file, what it names in its folder and, once frozen, what it used when loaded."""
+        found = {*self._files[0].used(), *(file.path for file in self._files)}
+        return sorted({*found, *map(Path, self._code.files)})
+
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""
         said = [file.changes(trial.cwd, mode=False) for file in self._files]

@@ -42,6 +42,11 @@ class _RunsCommand:
         if self._line.script is not None:
             self._line.script.watch_beside()
 
+    @property
+    def files(self) -> list[Path]:
+        """The script, and what it names in its folder."""
+        return self._line.script.used() if self._line.script is not None else []
+
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the script."""
         return self._line.changes(trial)

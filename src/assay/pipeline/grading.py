@@ -255,6 +255,8 @@ _BATCH_BYTES = 4 * 1024 * 1024
 """How much is put to a grader at once: enough that it is still judging while we write the first."""
 _SHORT_S, _LONG_S = 0.005, 0.02
 """How long a worker should take for a batch: rows it has taken, no other can take."""
+_ELSEWHERE_S = (2.0, 8.0)
+"""The same for workers on other machines, where a process is started for each batch."""
 _WAKE_S = 0.1
 _OURS = ("errors", "score", "grades", "graderFailures", "earlierGrades")
 """Fields that an earlier grading may have left. Not outcome: an old one is kept."""
@@ -321,7 +323,21 @@ def grade_rows(
         for first in lines:
             yield from grade_batch(_while_more_wait(first, lines, more_waits))
         return
-    yield from _in_order(grade_batch, lines, workers, stop)
+    yield from _in_order(_Pace(grade_batch), lines, workers, stop)
+
+
+def grade_rows_elsewhere(
+    lines: Iterable[tuple[Place, bytes]],
+    graders: Sequence[PluginRef],
+    host: Host,
+    workers: int,
+    stop: Callable[[], None],
+    own: "Own | None",
+    elsewhere: "Elsewhere",
+) -> Iterator[GradedRow]:
+    """Do what grade_rows does, but ask the graders on other machines."""
+    grade_batch = _batch_grader(graders, host, own, elsewhere)
+    yield from _in_order(_Pace(grade_batch, *_ELSEWHERE_S), lines, workers, stop)
 
 
 def rows_wait(path: Path | None) -> Callable[[], bool] | None:
@@ -367,12 +383,23 @@ type BatchGrader = Callable[[Iterable[tuple[Place, bytes]]], Iterator[GradedRow]
 
 
 type Own = Callable[[Place, bytes], Sequence[PluginRef]]
+type Ask = Callable[[Sequence[Grader], Iterable[Trial], Host], Iterator[Verdict]]
+"""Asks graders about trials, as ask_graders does."""
+type Elsewhere = Callable[[Sequence[PluginRef]], Ask]
+"""Returns what asks these graders on other machines."""
 
 
-def _batch_grader(graders: Sequence[PluginRef], host: Host, own: Own | None) -> BatchGrader:
-    if own is None:
-        return _BatchGrader([plugins.grader(ref) for ref in graders], host)
-    return _OwnGrader(graders, host, own)
+def _batch_grader(
+    graders: Sequence[PluginRef],
+    host: Host,
+    own: Own | None,
+    elsewhere: Elsewhere | None = None,
+) -> BatchGrader:
+    def make(refs: Sequence[PluginRef]) -> BatchGrader:
+        ask = ask_graders if elsewhere is None else elsewhere(refs)
+        return _BatchGrader([plugins.grader(ref) for ref in refs], host, ask)
+
+    return make(graders) if own is None else _OwnGrader(graders, own, make)
 
 
 class _OwnGrader:
@@ -381,23 +408,24 @@ class _OwnGrader:
     Rows in a row that have the same are put to them together.
     """
 
-    def __init__(self, graders: Sequence[PluginRef], host: Host, own: Own) -> None:
+    def __init__(
+        self,
+        graders: Sequence[PluginRef],
+        own: Own,
+        make: Callable[[Sequence[PluginRef]], BatchGrader],
+    ) -> None:
         self._graders = graders
-        self._host = host
         self._own = own
+        self._make = make
         self._known: dict[bytes, BatchGrader] = {}
 
     def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
         for own, rows in groupby(batch, lambda row: tuple(self._own(*row))):
             key = _encode(own)
             if key not in self._known:
-                self._known[key] = self._grader([*self._graders, *own])
+                refs = [*self._graders, *own]
+                self._known[key] = self._make(refs) if refs else _ungraded
             yield from self._known[key](rows)
-
-    def _grader(self, refs: Sequence[PluginRef]) -> BatchGrader:
-        if not refs:
-            return _ungraded
-        return _BatchGrader([plugins.grader(ref) for ref in refs], self._host)
 
 
 def _ungraded(batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
@@ -411,9 +439,10 @@ def _ungraded(batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
 
 
 class _BatchGrader:
-    def __init__(self, graders: Sequence[Grader], host: Host) -> None:
+    def __init__(self, graders: Sequence[Grader], host: Host, ask: Ask = ask_graders) -> None:
         self._graders = graders
         self._host = host
+        self._ask = ask
         self._secrets = our_secrets()
         self._signature = _Signature(graders)
         self._said: list[str] = []
@@ -431,7 +460,7 @@ class _BatchGrader:
         unreadable: list[InputError] = []
         trials = self._trials(batch, rows, unreadable)
         has_secrets = bool(self._secrets.longest)
-        for verdict in ask_graders(self._graders, trials, self._host):
+        for verdict in self._ask(self._graders, trials, self._host):
             if rows[0][2] is not None:
                 yield from _decided_rows(rows)
             line, row, _, whole = rows.popleft()
@@ -712,7 +741,7 @@ def _unreadable(place: Place, error: Exception) -> InputError:
 
 
 def _in_order(
-    grade: Callable[[_Lines], Iterator[GradedRow]],
+    pace: "_Pace",
     lines: Iterable[tuple[Place, bytes]],
     workers: int,
     stop: Callable[[], None],
@@ -720,7 +749,6 @@ def _in_order(
     """Grade many batches in parallel; yield the rows in the order of the lines."""
     from concurrent.futures import ThreadPoolExecutor
 
-    pace = _Pace(grade)
     ahead: deque[tuple[int, int, Future[_Graded]]] = deque()
     n_rows = n_bytes = 0
     pool = ThreadPoolExecutor(workers)
@@ -771,8 +799,11 @@ class _Pace:
     worker while the other workers have nothing to do.
     """
 
-    def __init__(self, grade: Callable[[_Lines], Iterator[GradedRow]]) -> None:
+    def __init__(
+        self, grade: BatchGrader, short_s: float = _SHORT_S, long_s: float = _LONG_S
+    ) -> None:
         self._grade = grade
+        self._short_s, self._long_s = short_s, long_s
         self.n_rows = 1
 
     def grade(self, batch: _Lines) -> _Graded:
@@ -784,9 +815,9 @@ class _Pace:
         except InputError as unreadable:
             error = unreadable
         took_s = time.monotonic() - started_s
-        if took_s > _LONG_S:
+        if took_s > self._long_s:
             self.n_rows = 1
-        elif took_s < _SHORT_S and len(batch) >= self.n_rows:
+        elif took_s < self._short_s and len(batch) >= self.n_rows:
             self.n_rows = min(2 * self.n_rows, _BATCH_ROWS)
         return _Graded(rows, error)
 

@@ -26,7 +26,7 @@ from assay.records.capture import Capture, Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.raw_streams import kept_streams, segment_of
 from assay.records.recording import Recording
-from assay.records.spec import TrialSpec
+from assay.records.spec import PluginRef, TrialSpec
 from assay.run.family import end_leftovers
 from assay.run.host import LocalHost
 from assay.run.process import raise_if_stopping
@@ -38,6 +38,8 @@ from assay.run.workspace import new_workspace, note_owner, remove_owned
 _RUN = "assay.pipeline.remote:run_here"
 _MOST_BYTES = 1 << 30
 """Most that comes back of a workspace."""
+_MOST_FILE_BYTES = 64 * 1024 * 1024
+"""Most that travels of the files of a benchmark or of graders."""
 _STAYED = "left behind on the node: {}"
 _MOST_NAMED = 20
 
@@ -50,6 +52,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of this machine that the agent is to have; nothing else of our environment."""
     template: bytes | None = None
     """The workspace template, packed."""
+    benchmark: tuple[str, bytes] | None = None
+    """Where the files of the benchmark are on our machine, and these, packed."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +95,7 @@ class RemoteTrials:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._templates: dict[str, Any] = {}
+        self._benchmarks: dict[str, Any] = {}
 
     def prepare(self, specs: Sequence[TrialSpec], run_token: str) -> None:
         """Refuse what cannot run everywhere; end what a killed run left behind on any node.
@@ -101,7 +106,8 @@ class RemoteTrials:
             _require_workspace(spec)
             template = spec.surroundings.workspace_template
             if template is not None and template not in self._templates:
-                self._templates[template] = self._cluster.share(_pack(Path(template))[0])
+                self._templates[template] = self._cluster.share(pack_folder(Path(template))[0])
+            self._share_files(spec.benchmark)
         for limits in {spec.limits for spec in specs}:
             if not self._cluster.has_room(limits.cpus, limits.memory_bytes):
                 msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
@@ -109,19 +115,28 @@ class RemoteTrials:
         agents = _by_agent(specs)
         places = {spec.surroundings.workspace_dir or "" for spec in specs}
         found = self._cluster.on_each_node(check_node, agents, run_token, sorted(places))
-        states = {node: _state(found[node]) for node in sorted(found)}
-        _require_fit(states)
-        _require_alike({"this machine": _expected(agents), **states})
+        states = {node: node_state(found[node]) for node in sorted(found)}
+        require_fit(states)
+        require_alike({"this machine": _expected(agents), **states})
+
+    def _share_files(self, benchmark: PluginRef) -> None:
+        path = str(benchmark.options.get("path"))
+        files = getattr(plugins.benchmark(benchmark), "files", None)
+        if files is not None and path not in self._benchmarks:
+            packed = pack_files(sorted(map(str, files)))
+            self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
 
     def attempt(self, spec: TrialSpec) -> Capture:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
-        order = Order(spec=spec, env=_named_variables(spec))
+        order = Order(spec=spec, env=named_variables(spec))
         template = self._templates.get(spec.surroundings.workspace_template or "")
+        benchmark = self._benchmarks.get(spec.benchmark.options.get("path", ""))
         try:
             delivery: Delivery = self._cluster.call(
                 run_order,
                 order,
                 template,
+                benchmark,
                 check=raise_if_stopping,
                 cpus=spec.limits.cpus,
                 memory_bytes=spec.limits.memory_bytes,
@@ -150,7 +165,7 @@ def _require_workspace(spec: TrialSpec) -> None:
         raise InputError(msg, hint=hint)
 
 
-def _named_variables(spec: TrialSpec) -> dict[str, str]:
+def named_variables(spec: TrialSpec) -> dict[str, str]:
     """Return our variables that the user or the adapter names: no other ones travel."""
     around = spec.surroundings
     ask = Ask(text="", cwd=around.cwd, home=around.cwd, scratch=around.cwd)
@@ -189,19 +204,19 @@ def _unpacked(spec: TrialSpec, packed: bytes) -> Path:
     try:
         note_owner(workspace, spec)
         workspace.mkdir(parents=True)
-        _unpack(packed, workspace)
+        unpack(packed, workspace)
     except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace
 
 
-def _unpack(packed: bytes, folder: Path) -> None:
+def unpack(packed: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="tar")  # which lets nothing out of the folder
 
 
-def _pack(folder: Path) -> tuple[bytes, list[str]]:
+def pack_folder(folder: Path) -> tuple[bytes, list[str]]:
     """Pack the files, folders and links in a folder; also return what stays behind, and why.
 
     What an agent leaves must not keep its trial from being measured: a file that nobody may read,
@@ -223,6 +238,25 @@ def _pack(folder: Path) -> tuple[bytes, list[str]]:
             except OSError as error:
                 left.append(f"{name} ({error.strerror or error})")
     return data.getvalue(), left
+
+
+def pack_files(files: Sequence[str]) -> bytes:
+    """Pack files under their absolute paths; refuse more than a program should be."""
+    data, n_bytes = io.BytesIO(), 0
+    with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
+        for file in files:
+            # A link to a file that travels as well stays a link; of others the content travels.
+            archive.dereference = os.path.realpath(file) not in files
+            about = archive.gettarinfo(file, file.lstrip("/"))
+            n_bytes += about.size
+            if n_bytes > _MOST_FILE_BYTES:
+                msg = f"{file}: more than {_MOST_FILE_BYTES >> 20} MB would have to travel"
+                raise InputError(msg, hint="use this machine: leave out --executor ray")
+            about.uid = about.gid = 0
+            about.uname = about.gname = ""
+            with Path(file).open("rb") if about.isreg() else nullcontext() as content:
+                archive.addfile(about, content)
+    return data.getvalue()
 
 
 def _entry(archive: tarfile.TarFile, path: str, name: str) -> tarfile.TarInfo | None:
@@ -277,7 +311,8 @@ def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]
     return NodeState(problems=problems, versions=versions)
 
 
-def _state(answer: NodeState | Exception) -> NodeState:
+def node_state(answer: NodeState | Exception) -> NodeState:
+    """Return what a node has said, or that it could not."""
     if isinstance(answer, Exception):
         # Ray's own errors end with the last line of a traceback, which says what is missing.
         *more, last = str(answer).strip().splitlines() or [""]
@@ -302,18 +337,19 @@ def _expected(specs: Sequence[TrialSpec]) -> NodeState:
     return NodeState(problems=[], versions=versions)
 
 
-def _require_fit(states: dict[str, NodeState]) -> None:
+def require_fit(states: dict[str, NodeState], purpose: str = "run the trials") -> None:
+    """Refuse nodes that lack something, each by its name."""
     if not states:
         msg = "the cluster has no node that runs tasks"
         raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
     lines = [f"{node}: {what}" for node, state in states.items() for what in state.problems]
     if lines:
-        msg = "not every node can run the trials:\n  " + "\n  ".join(lines)
+        msg = f"not every node can {purpose}:\n  " + "\n  ".join(lines)
         hint = "install what is missing there, or start those nodes with --num-cpus 0"
         raise AssayError(msg, hint=hint)
 
 
-def _require_alike(states: dict[str, NodeState]) -> None:
+def require_alike(states: dict[str, NodeState]) -> None:
     """Refuse different versions; one that is not known on a machine is no difference."""
     known: dict[int, tuple[str, str]] = {}
     for node, state in states.items():
@@ -325,12 +361,14 @@ def _require_alike(states: dict[str, NodeState]) -> None:
                 raise AssayError(msg, hint=hint)
 
 
-def run_order(order: Order, template: bytes | None) -> Delivery:
+def run_order(
+    order: Order, template: bytes | None, benchmark: tuple[str, bytes] | None
+) -> Delivery:
     """On a node, in a worker of Ray: run the attempt in a process that dies with this one."""
     token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
-    order = msgspec.structs.replace(order, template=template)
+    order = msgspec.structs.replace(order, template=template, benchmark=benchmark)
     try:
-        delivery: Delivery = call_supervised(_RUN, order, token, {**_node_env(), **order.env})
+        delivery: Delivery = call_supervised(_RUN, order, token, {**node_env(), **order.env})
     except ProcessKilled as error:
         # Nobody but the agent has a reason to kill it: that must not count as not measured.
         now_ms = round(time.time() * 1000)
@@ -342,7 +380,7 @@ def run_order(order: Order, template: bytes | None) -> Delivery:
     return delivery
 
 
-def _node_env() -> dict[str, str]:
+def node_env() -> dict[str, str]:
     """Return the environment of the node without what Ray adds to that of its workers."""
     try:
         started_with = Path(f"/proc/{os.getppid()}/environ").read_bytes()
@@ -364,7 +402,7 @@ def run_here(order: Order, token: str) -> Delivery:
             prepare()
         try:
             captured = capture_attempt(spec)
-            workspace, left = _pack(Path(captured.cwd)) if captured.cwd else (None, [])
+            workspace, left = pack_folder(Path(captured.cwd)) if captured.cwd else (None, [])
         finally:  # our caller does it too, but may be dead
             remove_owned(Path(spec.surroundings.workspace_dir or ""), token)
         raw = captured.raw or ""
@@ -387,7 +425,7 @@ def _local(order: Order, token: str, folder: Path) -> TrialSpec:
     if order.template is not None:
         template = folder / "template"
         template.mkdir()
-        _unpack(order.template, template)
+        unpack(order.template, template)
     around = msgspec.structs.replace(
         order.spec.surroundings,
         workspace_template=str(template) if template else None,
@@ -395,4 +433,11 @@ def _local(order: Order, token: str, folder: Path) -> TrialSpec:
         raw_prefix="raw",
         cwd=str(folder),
     )
-    return msgspec.structs.replace(order.spec, surroundings=around, run_token=token)
+    spec = msgspec.structs.replace(order.spec, surroundings=around, run_token=token)
+    if order.benchmark is None:
+        return spec
+    path, packed = order.benchmark
+    unpack(packed, folder / "benchmark")
+    options = {**spec.benchmark.options, "path": f"{folder}/benchmark{path}"}
+    moved = msgspec.structs.replace(spec.benchmark, options=options)
+    return msgspec.structs.replace(spec, benchmark=moved)

@@ -13,10 +13,12 @@ from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import (
+    Elsewhere,
     GradedRow,
     Verdict,
     earlier_grades,
     grade_rows,
+    grade_rows_elsewhere,
     judge,
 )
 from assay.pipeline.limiter import RateLimiter
@@ -277,12 +279,18 @@ def grade_all(
     workers: int = 1,
     more_waits: Callable[[], bool] | None = None,
     own: RowGraders | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Generator[GradedRow, None, None]:
     """Grade rows from a file or as they arrive (see grade_rows); yield them in order.
 
     own has the graders that the rows bring along.
     """
     start_over()
+    of = own.of if own else None
+    if elsewhere is not None:
+        host = AskingHost()
+        yield from grade_rows_elsewhere(lines, graders, host, workers, stop_all, of, elsewhere)
+        return
     known = [*graders, *(own.to_prepare if own else ())]
     if workers > 1:
         allow_open_files(workers)
@@ -291,7 +299,6 @@ def grade_all(
         if load := getattr(grader, "load", None):
             load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
-        of = own.of if own else None
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
         close_served()
@@ -321,14 +328,7 @@ class AskingHost(LocalHost):
     ) -> str:
         """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
         with temporary_folder("assay-ask-") as empty:
-            spec = TrialSpec(
-                prompt=Prompt(id="ask", input=text),
-                agent=agent,
-                benchmark=PluginRef(name="prompts"),
-                limits=Limits(turn_s=timeout_s),
-                surroundings=Surroundings(cwd=cwd or empty),
-                folder=f"ask-{uuid.uuid4().hex}",
-            )
+            spec = asking_spec(agent, text, cwd or empty, timeout_s)
             with recorded(spec) as recording:
                 captured = read_recording(spec, recording)
         failure = captured.failure or None
@@ -336,6 +336,18 @@ class AskingHost(LocalHost):
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
+
+
+def asking_spec(agent: PluginRef, text: str, cwd: str, timeout_s: float = 60.0) -> TrialSpec:
+    """Return the trial of one prompt that puts a question to an agent."""
+    return TrialSpec(
+        prompt=Prompt(id="ask", input=text),
+        agent=agent,
+        benchmark=PluginRef(name="prompts"),
+        limits=Limits(turn_s=timeout_s),
+        surroundings=Surroundings(cwd=cwd),
+        folder=f"ask-{uuid.uuid4().hex}",
+    )
 
 
 def local_machine() -> Machine:

@@ -36,7 +36,13 @@ class ProcessKilled(ProcessFailed):
     """A signal ended it."""
 
 
-def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, str]) -> Any:
+def call_supervised(
+    function: str,
+    argument: Any,
+    token: str,
+    env: Mapping[str, str],
+    purpose: str = "ran the agent",
+) -> Any:
     """Call function (module:name) with the argument and the token in a process of its own.
 
     All that it starts must have a mark that begins with the token: it is ended with it.
@@ -55,7 +61,7 @@ def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, 
         finally:
             _end(process, token)
         if not os.fstat(result).st_size:
-            raise _failed(process, said)
+            raise _failed(process, said, purpose)
         with os.fdopen(result, "rb", closefd=False) as file:
             file.seek(0)
             return pickle.load(file)
@@ -64,12 +70,12 @@ def call_supervised(function: str, argument: Any, token: str, env: Mapping[str, 
         os.close(said)
 
 
-def _failed(process: Process, said: int) -> ProcessFailed:
+def _failed(process: Process, said: int, purpose: str) -> ProcessFailed:
     if process.signal_name:
-        return ProcessKilled(f"{process.signal_name} killed the process that ran the agent")
+        return ProcessKilled(f"{process.signal_name} killed the process that {purpose}")
     words = os.pread(said, _LAST_WORDS, max(0, os.fstat(said).st_size - _LAST_WORDS))
     lines = words.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-    return ProcessFailed(f"the process that ran the agent ended too early: {lines[-1]}")
+    return ProcessFailed(f"the process that {purpose} ended too early: {lines[-1]}")
 
 
 def _end(process: Process, token: str) -> None:

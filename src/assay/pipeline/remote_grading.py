@@ -1,0 +1,316 @@
+"""Graders on other machines: trials travel there with the graders' files, and verdicts come back.
+
+On a node the graders run in a process of their own (run/supervised.py). Their files and the
+workspaces of the trials are put below a folder that stands for the root of the file system; what
+graders say about that folder is changed back, so that verdicts are those of this machine.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay import __version__, plugins
+from assay.errors import AssayError, Interrupted
+from assay.pipeline.grading import Ask, Verdict, ask_graders, grader_versions
+from assay.pipeline.identity import program_version
+from assay.pipeline.remote import (
+    Cluster,
+    NodeState,
+    named_variables,
+    node_env,
+    node_state,
+    pack_files,
+    pack_folder,
+    require_alike,
+    require_fit,
+    unpack,
+)
+from assay.pipeline.stages import AskingHost, asking_spec, freeze
+from assay.plugin import Grader, Host, Trial
+from assay.records.files import temporary_folder
+from assay.records.spec import PluginRef
+from assay.run.host import LocalHost, close_served
+from assay.run.process import raise_if_stopping
+from assay.run.supervised import call_supervised
+from assay.run.trial import check_program
+from assay.run.workspace import our_secrets
+
+_ASK = "assay.pipeline.remote_grading:ask_here"
+_CHECK = "assay.pipeline.remote_grading:check_here"
+_PURPOSE = "asked the graders"
+_ROOT = "\0root"
+"""Before a path in the options of a grader that is below another root on each node."""
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs to ask graders; the same for all trials."""
+
+    graders: tuple[PluginRef, ...]
+    cwd: str
+    """The current folder of this machine."""
+    files: bytes
+    """The graders' files, packed under their absolute paths."""
+    env: dict[str, str]
+    """Variables of this machine that graders are to have; nothing else of our environment."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Trials, and whom to ask about them."""
+
+    graders: tuple[PluginRef, ...]
+    trials: bytes
+    """One JSON object a line."""
+    workspaces: dict[str, bytes]
+    """The folders that agents left, packed, by their paths on this machine."""
+
+
+class RemoteGraders:
+    """Asks graders on a cluster; may be called by many threads."""
+
+    def __init__(self, graders: Iterable[PluginRef], env_names: Sequence[str]) -> None:
+        """Read the graders' files. Call it before there are threads."""
+        self._graders = tuple({msgspec.json.encode(ref): ref for ref in graders}.values())
+        freeze(self._graders)  # which finds out what they use
+        files = sorted({file for ref in self._graders for file in _files_of(ref)})
+        self._paths = {str(path) for file in files for path in (file, *Path(file).parents)}
+        self.parcel = Parcel(
+            graders=tuple(map(self._travelling, self._graders)),
+            cwd=str(Path.cwd()),
+            files=pack_files(files),
+            env=_variables(self._graders, env_names),
+        )
+
+    def join(self, cluster: Cluster) -> None:
+        """Refuse a cluster in which not every node can ask the graders."""
+        self._cluster = cluster
+        if not cluster.has_room(None, None):
+            msg = "no node of the cluster has a CPU for grading"
+            raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
+        self._shared = cluster.share(self.parcel)
+        found = cluster.on_each_node(check_graders, self._shared)
+        states = {node: node_state(found[node]) for node in sorted(found)}
+        require_fit(states, "grade")
+        require_alike({"this machine": _expected(self._graders), **states})
+
+    def asking(self, refs: Sequence[PluginRef]) -> Ask:
+        """Return what asks these graders, as ask_graders does."""
+
+        def ask(
+            graders: Sequence[Grader], trials: Iterable[Trial], _host: Host
+        ) -> Iterator[Verdict]:
+            trials = list(trials)
+            workspaces, unfit = _packed_workspaces(trials)
+            asked = [trial for trial in trials if trial.cwd not in unfit]
+            verdicts = iter(self._verdicts(refs, graders, asked, workspaces))
+            for trial in trials:
+                why = unfit.get(trial.cwd or "")
+                yield next(verdicts) if why is None else _broken(graders, why)
+
+        return ask
+
+    def _verdicts(
+        self,
+        refs: Sequence[PluginRef],
+        graders: Sequence[Grader],
+        trials: Sequence[Trial],
+        workspaces: dict[str, bytes],
+    ) -> Sequence[Verdict]:
+        if not trials:
+            return ()
+        question = Question(
+            graders=tuple(map(self._travelling, refs)),
+            trials=msgspec.json.Encoder().encode_lines(trials),
+            workspaces=workspaces,
+        )
+        try:
+            answer: bytes = self._cluster.call(
+                ask_there, self._shared, question, check=raise_if_stopping
+            )
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
+            why = f"worker_lost: {str(error) or type(error).__name__}"
+            return [_broken(graders, why)] * len(trials)
+        return msgspec.json.decode(answer, type=list[Verdict])
+
+    def _travelling(self, ref: PluginRef) -> PluginRef:
+        """Return a grader with marked paths where it names files that travel."""
+        grader, options = plugins.grader(ref), dict(ref.options)
+        for name in ("path", *getattr(grader, "file_options", ())):
+            path = _absolute(str(options.get(name)), is_link_followed=name == "path")
+            if isinstance(options.get(name), str) and path in self._paths:
+                options[name] = f"{_ROOT}{path}"
+        if isinstance(folder := getattr(grader, "folder", None), str):
+            options["folder"] = f"{_ROOT}{_absolute(folder)}"
+        return msgspec.structs.replace(ref, options=options)
+
+
+def _absolute(path: str, *, is_link_followed: bool = False) -> str:
+    # The name of a file may be part of a verdict, so that a link keeps its own.
+    return os.path.realpath(path) if is_link_followed else os.path.abspath(path)  # noqa: PTH100
+
+
+def _broken(graders: Sequence[Grader], why: str) -> Verdict:
+    return Verdict(broken=dict.fromkeys(grader_versions(graders), why))
+
+
+def _packed_workspaces(trials: Sequence[Trial]) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Pack the workspaces that graders may look at; also say which cannot travel, and why."""
+    packed: dict[str, bytes] = {}
+    unfit: dict[str, str] = {}
+    for folder in {trial.cwd: None for trial in trials if trial.cwd}:
+        data, left = pack_folder(Path(folder))
+        if left:
+            unfit[folder] = f"not all of the workspace can travel to another machine: {left[0]}"
+        else:
+            packed[folder] = data
+    return packed, unfit
+
+
+def _variables(graders: Iterable[PluginRef], env_names: Iterable[str]) -> dict[str, str]:
+    """Return our variables that the user names, or the adapter of an agent that a grader asks."""
+    env = {name: os.environ[name] for name in env_names if name in os.environ}
+    for ref in graders:
+        if (agent := getattr(plugins.grader(ref), "asks", None)) is not None:
+            env |= named_variables(asking_spec(agent, "", str(Path.cwd())))
+    return env
+
+
+def _files_of(ref: PluginRef) -> Iterator[str]:
+    """Yield the absolute paths of what a grader reads, as far as that is known."""
+    grader = plugins.grader(ref)
+    for file in getattr(grader, "files", ()):
+        yield str(file)
+    for name in getattr(grader, "file_options", ()):
+        value = ref.options.get(name)
+        # A long text is no file name.
+        if isinstance(value, str) and len(value) < 1000 and Path(value).is_file():
+            yield _absolute(value)
+
+
+def _expected(graders: Sequence[PluginRef]) -> NodeState:
+    """Return the versions that nodes must have; those of agents are theirs alone."""
+    versions = [("assay", __version__)]
+    for ref in graders:
+        grader = plugins.grader(ref)
+        versions.append((grader.name, grader.version))
+        if hasattr(grader, "asks"):
+            versions.append((grader.asks.name, ""))
+    return NodeState(problems=[], versions=versions)
+
+
+def check_graders(parcel: Parcel) -> NodeState:
+    """On a node: say which graders cannot be asked there, and which versions there are."""
+    state: NodeState = _supervised(_CHECK, parcel)
+    return state
+
+
+def ask_there(parcel: Parcel, question: Question) -> bytes:
+    """On a node, in a worker of Ray: ask the graders in a process that dies with this one."""
+    answer: bytes = _supervised(_ASK, (parcel, question), parcel.env)
+    return answer
+
+
+def _supervised(function: str, argument: Any, env: dict[str, str] | None = None) -> Any:
+    variables = {**node_env(), **(env or {})}
+    return call_supervised(function, argument, uuid.uuid4().hex, variables, _PURPOSE)
+
+
+def check_here(parcel: Parcel, _token: str) -> NodeState:
+    """In that process: build the graders, and look for what they need."""
+    problems: list[str] = []
+    versions = [("assay", __version__)]
+    with _Moved(parcel) as moved:
+        for ref in parcel.graders:
+            try:
+                grader = plugins.grader(moved.reference(ref))
+                freeze([moved.reference(ref)])
+                versions.append((grader.name, grader.version))
+                if hasattr(grader, "asks"):
+                    versions.append(_agent_version(grader.asks))
+            except AssayError as error:
+                problems.append(moved.back(error.message.encode()).decode())
+    return NodeState(problems=problems, versions=versions)
+
+
+def _agent_version(agent: PluginRef) -> tuple[str, str]:
+    spec = asking_spec(agent, "", str(Path.cwd()))
+    check_program(spec)
+    return agent.name, program_version(agent, spec.surroundings, LocalHost())
+
+
+def ask_here(asked: tuple[Parcel, Question], _token: str) -> bytes:
+    """In that process: ask the graders about all trials."""
+    parcel, question = asked
+    with _Moved(parcel) as moved:
+        for folder, packed in question.workspaces.items():
+            place = Path(moved.place(folder))
+            place.mkdir(parents=True, exist_ok=True)
+            unpack(packed, place)
+        graders = [plugins.grader(moved.reference(ref)) for ref in question.graders]
+        trials = msgspec.json.Decoder(Trial).decode_lines(question.trials)
+        verdicts = ask_graders(graders, map(moved.trial, trials), AskingHost())
+        mask: Callable[[Verdict], Verdict] = our_secrets().mask_record
+        return moved.back(msgspec.json.encode(list(map(mask, verdicts))))
+
+
+class _Moved:
+    """A folder that stands for the root of the other machine, as long as this is entered."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        self._parcel = parcel
+        self._folder = temporary_folder("assay-node-")
+
+    def __enter__(self) -> "_Moved":
+        self._root = os.path.realpath(self._folder.__enter__())
+        unpack(self._parcel.files, Path(self._root))
+        here = self.place(self._parcel.cwd)
+        Path(here).mkdir(parents=True, exist_ok=True)
+        os.chdir(here)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        close_served()
+        os.chdir("/")
+        self._folder.__exit__(None, None, None)
+
+    def place(self, path: str) -> str:
+        """Return where a file or folder of the other machine is here."""
+        return f"{self._root}{path}"
+
+    def back(self, said: bytes) -> bytes:
+        """Name files in a text as the other machine does."""
+        return said.replace(self._root.encode(), b"")
+
+    def reference(self, ref: PluginRef) -> PluginRef:
+        """Return a grader with the places of its files here."""
+        options = {
+            name: self.place(value.removeprefix(_ROOT)) if _is_moved(value) else value
+            for name, value in ref.options.items()
+        }
+        return msgspec.structs.replace(ref, options=options)
+
+    def trial(self, trial: Trial) -> Trial:
+        """Return a trial that names the place of its workspace here."""
+        about = trial.row.get("metadata")
+        return msgspec.structs.replace(
+            trial,
+            cwd=self.place(trial.cwd) if trial.cwd else None,
+            metadata=self._with_places(trial.metadata, "workspaceDir"),
+            row=self._with_places(trial.row, "cwd", "workspaceDir")
+            | ({"metadata": self._with_places(about, "workspaceDir")} if about else {}),
+        )
+
+    def _with_places(self, record: Any, *names: str) -> Any:
+        if not isinstance(record, dict):
+            return record
+        found = {name: record[name] for name in names if isinstance(record.get(name), str)}
+        return {**record, **{name: self.place(path) for name, path in found.items()}}
+
+
+def _is_moved(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_ROOT)
