@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import platform
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from assay.records.raw_streams import kept_streams
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
+WARM = Path(__file__).parent / "warm_assay.py"
 MEASURE = """
 import os, sys
 pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
@@ -36,6 +39,13 @@ with open(sys.argv[1], "w") as file:
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
+
+
+def pytest_configure() -> None:
+    """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one."""
+    found = shutil.which("python3")
+    if found and Path(found).read_bytes()[:2] == b"#!":
+        os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -159,9 +169,112 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         process.communicate()
 
 
+class WarmAssays:
+    """Runs assay in copies of two processes that have loaded it; see warm_assay.py.
+
+    Two, each with its own hash seed, so that the order of a set differs between two runs of a test.
+    """
+
+    def __init__(self) -> None:
+        self._env = {name: value for name, value in os.environ.items() if _of_interpreter(name)}
+        self._processes: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+
+    def can(self, env: dict[str, str], stdin: bytes) -> bool:
+        """Say whether a copy would be the same as a new process: Python reads some variables once.
+
+        The standard input must fit into a pipe at once.
+        """
+        settings = {name: value for name, value in env.items() if _of_interpreter(name)}
+        return settings == self._env and len(stdin) <= select.PIPE_BUF
+
+    def run(
+        self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, timeout: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run assay to its end, like subprocess.run."""
+        if len(self._processes) < 2:
+            self._processes.append(self._start())
+        self._processes.reverse()
+        connection = self._processes[0][1]
+        request = {"args": words, "cwd": str(cwd), "env": env}
+        (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
+        os.write(feed, stdin)
+        os.close(feed)
+        line = json.dumps(request).encode() + b"\n"
+        sent = socket.send_fds(connection, [line], [given, to_out, to_err])
+        for fd in (given, to_out, to_err):
+            os.close(fd)
+        connection.sendall(line[sent:])
+        answers = connection.makefile("r")
+        pid = int(answers.readline())
+        try:
+            stdout, stderr = _read_to_end([out, err], timeout)
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            answers.readline()
+            raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
+        return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+
+    def _start(self) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, str(WARM), str(theirs.fileno())]
+            # Threads of OpenBLAS would not be in a copy.
+            env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                command,
+                env=env,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        return process, ours
+
+    def close(self) -> None:
+        """End the processes."""
+        for process, connection in self._processes:
+            connection.close()
+            process.wait()
+
+
+def _of_interpreter(name: str) -> bool:
+    return name.startswith(("PYTHON", "LC_", "LANG", "TZ"))
+
+
+def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
+    """Read pipes until nobody has them open for writing, and close them."""
+    deadline = time.monotonic() + seconds
+    read = {fd: bytearray() for fd in fds}
+    try:
+        waiting = set(fds)
+        while waiting:
+            ready = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not ready:
+                raise TimeoutError
+            for fd in ready:
+                part = os.read(fd, 1 << 16)
+                read[fd] += part
+                if not part:
+                    waiting.discard(fd)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return [bytes(read[fd]) for fd in fds]
+
+
+@pytest.fixture(scope="session")
+def warm_assays() -> Iterator[WarmAssays]:
+    """Give the means to run assay without loading it each time."""
+    made = WarmAssays()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def assay(tmp_path: Path) -> Callable[..., Outcome]:
-    """Run assay to its end, in the test's folder."""
+def assay(
+    tmp_path: Path, warm_assays: WarmAssays, request: pytest.FixtureRequest
+) -> Callable[..., Outcome]:
+    """Run assay to its end, in the test's folder; in a new process if the test is marked cold."""
+    cold = request.node.get_closest_marker("cold") is not None
 
     def run(
         *args: Any,
@@ -171,20 +284,28 @@ def assay(tmp_path: Path) -> Callable[..., Outcome]:
         measure: bool = False,
         timeout: float = 120,
     ) -> Outcome:
-        command = [sys.executable, "-m", "assay", *map(str, args)]
+        words = [str(word) for word in args]
+        full = {**os.environ, **(env or {})}
+        given = stdin.encode() if isinstance(stdin, str) else stdin or b""
+        command = [sys.executable, "-m", "assay", *words]
         note = tmp_path / f"peak-{uuid.uuid4().hex[:6]}"
         if measure:
             command = [sys.executable, "-I", "-S", "-c", MEASURE, str(note), *command]
+        warm = not (cold or measure) and stdout is subprocess.PIPE and warm_assays.can(full, given)
         began = time.monotonic()
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            input=stdin.encode() if isinstance(stdin, str) else stdin or b"",
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            timeout=timeout,
-            check=False,
+        done = (
+            warm_assays.run(words, tmp_path, full, given, timeout)
+            if warm
+            else subprocess.run(
+                command,
+                cwd=tmp_path,
+                env=full,
+                input=given,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                timeout=timeout,
+                check=False,
+            )
         )
         return Outcome(
             code=done.returncode,

@@ -10,7 +10,7 @@ import pytest
 
 import assay_arc
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.cold, pytest.mark.usefixtures("bubblewrap")]
 
 PEEK = """
 "$ARC_PLAY" act ACTION4 ACTION4 > moved 2>&1

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.cold
+
 SPY = """
     import json, os, pathlib, shutil, subprocess, sys
     found, words = {}, json.loads(sys.argv[1])

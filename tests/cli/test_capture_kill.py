@@ -249,12 +249,12 @@ def _args(pid: int) -> str:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs a child subreaper")
 @pytest.mark.parametrize("command", ["capture", "run"])
 def test_what_hides_from_every_mark_ends_with_the_run(
-    assay: Callable, agent: Callable, prompts: Callable, command: str
+    assay: Callable, agent: Callable, prompts: Callable, eventually: Callable, command: str
 ) -> None:
     seconds = f"600.{uuid.uuid4().int % 10**9}"
     hide = f"setsid env -i bash -c 'ulimit -q 12345; (setsid sleep {seconds} &)'"
     schema = agent(command=["/bin/bash", "-c", f'{hide}; echo \'{{"type":"result"}}\''])
     done = assay(command, prompts("a", "b"), "-s", schema)
     assert len(done.rows) == 2
-    left = subprocess.run(["pgrep", "-f", seconds], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
+    # Killed is not yet gone on a busy machine; by itself it would end after ten minutes.
+    assert eventually(lambda: subprocess.run(["pgrep", "-f", seconds], check=False).returncode == 1)

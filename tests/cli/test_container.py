@@ -18,6 +18,8 @@ from assay.records.spec import Limits
 from assay.run.container import Container
 from assay.run.sandbox import View
 
+pytestmark = pytest.mark.cold
+
 INSTALL = "apt-get update && apt-get install -y podman runc"
 PROGRAMS = ("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3")
 IMAGE = "assay-test:1"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.cold
+
 N = 30
 SAYS_A_LOT = "!do big 0 ; say " + "x" * 60_000
 

@@ -11,6 +11,8 @@ from assay.records.spec import Limits
 from assay.run import quota
 from assay.run.host import LocalHost
 
+pytestmark = pytest.mark.cold
+
 GREEDY = "exec python3 -c 'x = bytearray(300 << 20); print(len(x))'"
 TOOL = 'python3 -c \'x = bytearray(300 << 20)\'; echo \'{"type":"result","result":"went on"}\''
 BUSY = "for i in 1 2; do timeout 1 sh -c 'while :; do :; done' & done; wait; times"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.cold, pytest.mark.usefixtures("bubblewrap")]
 
 SHELL_AGENT = """
 eval "${@: -1}" > "$TMPDIR/said" 2>&1

@@ -59,6 +59,20 @@ class Captured:
         return [path for path in ours if text.encode() in path.read_bytes()]
 
 
+@pytest.fixture(scope="session")
+def codex_settings() -> Callable[[str], list[str]]:
+    """Give the arguments of Codex that make it ask a model at an address."""
+
+    def point(url: str) -> list[str]:
+        provider = {"name": "mock", "base_url": f"{url}/v1", "wire_api": "responses"}
+        provider["env_key"] = "MOCK_API_KEY"
+        settings = ['model_provider="mock"']
+        settings += [f'model_providers.mock.{key}="{value}"' for key, value in provider.items()]
+        return [word for setting in settings for word in ("-c", setting)]
+
+    return point
+
+
 @pytest.fixture
 def live(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., Captured]:
     """Run `assay capture` with a real agent, isolated, against a scripted model.

@@ -35,7 +35,6 @@ class Kind:
     env: Callable[[str], dict[str, str]]
     models: tuple[str, str]
     skills: str
-    args: Callable[[str], list[str]] = lambda url: []
 
 
 def opencode_env(url: str) -> dict[str, str]:
@@ -45,18 +44,6 @@ def opencode_env(url: str) -> dict[str, str]:
     provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models}
     config = {"enabled_providers": ["mock"], "share": "disabled", "provider": {"mock": provider}}
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
-
-
-def codex_args(url: str) -> list[str]:
-    mock = "model_providers.mock"
-    settings = (
-        'model_provider="mock"',
-        f'{mock}.name="mock"',
-        f'{mock}.base_url="{url}/v1"',
-        f'{mock}.wire_api="responses"',
-        f'{mock}.env_key="MOCK_API_KEY"',
-    )
-    return [word for setting in settings for word in ("-c", setting)]
 
 
 KINDS = {
@@ -69,7 +56,6 @@ KINDS = {
         lambda url: {"MOCK_API_KEY": "dummy"},
         ("gpt-5.5", "gpt-other"),
         ".agents/skills",
-        codex_args,
     ),
     "gemini": Kind(
         lambda url: {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": url},
@@ -83,7 +69,7 @@ KINDS = {
 class Lab:
     """A project with one treatment of each kind, for one agent."""
 
-    def __init__(self, folder: Path, kind: Kind, agent: str, url: str) -> None:
+    def __init__(self, folder: Path, kind: Kind, agent: str, url: str, args: list[str]) -> None:
         self._folder, self._kind = folder, kind
         self._env = kind.env(url)
         self._top = {
@@ -93,7 +79,7 @@ class Lab:
             "concurrency": 2,
             "agent": agent,
             "model": kind.models[0],
-            "agent-args": kind.args(url),
+            "agent-args": args,
             "isolate": True,
             "env": list(self._env),
             "timeout": 120_000,
@@ -126,11 +112,15 @@ class Lab:
 
 @pytest.mark.parametrize("agent", KINDS)
 def test_each_kind_of_treatment_is_found_and_a_sabotaged_control_is_invalid(
-    agent: str, agent_program: Callable[[str], Path], tmp_path: Path
+    agent: str,
+    agent_program: Callable[[str], Path],
+    codex_settings: Callable[[str], list[str]],
+    tmp_path: Path,
 ) -> None:
     kind = KINDS[agent]
     with ScriptedModel(SCRIPT) as model:
-        lab = Lab(tmp_path, kind, f"{agent}:{agent_program(agent)}", model.url)
+        args = codex_settings(model.url) if agent == "codex" else []
+        lab = Lab(tmp_path, kind, f"{agent}:{agent_program(agent)}", model.url, args)
         done = lab.ab("relnotes", {"skills": ["skills/relnotes"]})
         assert done.returncode == 0, done.stdout + done.stderr
         assert "arms differ in: skill relnotes (" in done.stdout
@@ -141,13 +131,18 @@ def test_each_kind_of_treatment_is_found_and_a_sabotaged_control_is_invalid(
             "servers": ({"mcp": "servers.json"}, "MCP servers of servers.json ("),
             "other": ({"model": kind.models[1]}, f"model {kind.models[1]} (control: "),
         }
+        # Two prompts show that the treatment reaches the agent; six would prove that it helps.
+        lab.write(
+            "few.jsonl",
+            "".join((tmp_path / "prompts.jsonl").read_text().splitlines(keepends=True)[:2]),
+        )
         for name, (arm, words) in treatments.items():
-            done = lab.ab(name, arm)
+            done = lab.ab(name, arm, {"prompts": "few.jsonl"})
             assert done.returncode == 0, done.stdout + done.stderr
             assert f"arms differ in: {words}" in done.stdout
             assert f"{name} helps: +1.00 (" in done.stdout
             # The control is the same set-up every time: its trials are not run again.
-            assert "12 of 12 planned trials (6 reused)" in done.stdout
+            assert "4 of 4 planned trials (2 reused)" in done.stdout
         n_requests = len(model.requests)
         lab.write(f"sabotage/{kind.skills}/relnotes/SKILL.md", SKILL)
         done = lab.ab("again", {"skills": ["skills/relnotes"]}, {"template": "sabotage"})

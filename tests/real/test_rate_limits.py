@@ -29,19 +29,12 @@ def test_claude_code_hands_on_what_the_provider_asked_for(live: Play) -> None:
     assert third - second > 2
 
 
-def test_codex_is_started_again_after_a_pause(live: Play) -> None:
-    mock = "model_providers.mock"
-
+def test_codex_is_started_again_after_a_pause(
+    live: Play, codex_settings: Callable[[str], list[str]]
+) -> None:
     def arguments(url: str) -> list[str]:
-        settings = (
-            'model_provider="mock"',
-            f'{mock}.name="mock"',
-            f'{mock}.base_url="{url}/v1"',
-            f'{mock}.wire_api="responses"',
-            f'{mock}.env_key="MOCK_API_KEY"',
-        )
         words = ["--model", "gpt-5.5", "--retries", "1"]
-        return [*words, *(f"--agent-arg={w}" for each in settings for w in ("-c", each))]
+        return [*words, *(f"--agent-arg={word}" for word in codex_settings(url))]
 
     done = live(
         "codex",

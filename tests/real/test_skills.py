@@ -97,7 +97,7 @@ def installed(agent: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("agent", ["codex", "gemini", "opencode"])
 def test_other_agents_are_offered_the_installed_skills_and_load_one(
-    live: Play, agent: str, tmp_path: Path
+    live: Play, codex_settings: Callable[[str], list[str]], agent: str, tmp_path: Path
 ) -> None:
     browse = {"tool": "shell", "command": f"PATH={PATH} {command_of('arc-browse')}"}
     script = {"steps": [{"calls": [LOAD[agent]]}, {"calls": [browse]}, {"text": "Six games."}]}
@@ -107,7 +107,7 @@ def test_other_agents_are_offered_the_installed_skills_and_load_one(
         script,
         "Which games are there?",
         env=lambda url: variables(agent, url),
-        args=lambda url: (*arguments(agent, url), *template),
+        args=lambda url: (*arguments(agent, codex_settings(url)), *template),
     )
     offered, *later = [json.dumps(request.body) for request in done.requests]
     assert [name for name in NAMES if name not in offered] == []
@@ -141,17 +141,7 @@ def variables(agent: str, url: str) -> dict[str, str]:
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
 
 
-def arguments(agent: str, url: str) -> list[str]:
+def arguments(agent: str, more: list[str]) -> list[str]:
     models = {"codex": "gpt-5.5", "gemini": "gemini-2.5-pro", "opencode": "mock/m"}
     words = ["--model", models[agent]]
-    mock = "model_providers.mock"
-    settings = (
-        'model_provider="mock"',
-        f'{mock}.name="mock"',
-        f'{mock}.base_url="{url}/v1"',
-        f'{mock}.wire_api="responses"',
-        f'{mock}.env_key="MOCK_API_KEY"',
-    )
-    for setting in settings if agent == "codex" else ():
-        words += ["--agent-arg=-c", f"--agent-arg={setting}"]
-    return words
+    return [*words, *(f"--agent-arg={word}" for word in more if agent == "codex")]

@@ -94,20 +94,10 @@ def variables(agent: str, url: str) -> dict[str, str]:
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
 
 
-def arguments(agent: str, url: str) -> list[str]:
+def arguments(agent: str, more: list[str]) -> list[str]:
     models = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.5", "gemini": "gemini-2.5-pro"}
     words = ["--model", models.get(agent, "mock/m")]
-    mock = "model_providers.mock"
-    settings = (
-        'model_provider="mock"',
-        f'{mock}.name="mock"',
-        f'{mock}.base_url="{url}/v1"',
-        f'{mock}.wire_api="responses"',
-        f'{mock}.env_key="MOCK_API_KEY"',
-    )
-    for setting in settings if agent == "codex" else ():
-        words += ["--agent-arg=-c", f"--agent-arg={setting}"]
-    return words
+    return [*words, *(f"--agent-arg={word}" for word in more if agent == "codex")]
 
 
 @dataclass(frozen=True)
@@ -126,7 +116,11 @@ class Triggered:
 
 
 @pytest.fixture
-def trigger(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., Triggered]:
+def trigger(
+    agent_program: Callable[[str], Path],
+    codex_settings: Callable[[str], list[str]],
+    tmp_path: Path,
+) -> Callable[..., Triggered]:
     """Run `assay trigger` with a real agent against a scripted model."""
 
     def run(agent: str, played: dict[str, Any], *args: str) -> Triggered:
@@ -142,7 +136,7 @@ def trigger(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..
             command = [sys.executable, "-m", "assay", "trigger", "skills/relnotes", "--json"]
             command += ["--cases", str(cases), "-s", f"{agent}:{agent_program(agent)}", "-k", "1"]
             command += ["-o", str(out), "-j", "2", "--with", "skills", "-t", "120000", *args]
-            command += arguments(agent, model.url)
+            command += arguments(agent, codex_settings(model.url))
             command += [word for name in env for word in ("--env", name)]
             done = subprocess.run(
                 command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True,
