@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain, repeat
-from math import nan
+from math import inf, nan
 from operator import attrgetter, or_
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -138,9 +138,56 @@ def zeros(types: Mapping[str, str], n: int) -> Columns:
 
 def joined(blocks: Sequence[Block]) -> Block:
     """Concatenate blocks, emptying them on the way: memory holds one column twice, not all."""
-    rows = {name: np.concatenate([block.rows.pop(name) for block in blocks]) for name in ROW}
-    trials = {name: np.concatenate([block.trials.pop(name) for block in blocks]) for name in TRIAL}
-    return Block(rows, trials)
+    return Block(
+        {name: _concatenated([block.rows.pop(name) for block in blocks]) for name in ROW},
+        {name: _concatenated([block.trials.pop(name) for block in blocks]) for name in TRIAL},
+    )
+
+
+def _concatenated(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate columns; one that has the same value everywhere takes no memory."""
+    values = [part[0] for part in parts if len(part)]
+    if values and all(part.strides == (0,) for part in parts if len(part)) and _alike(values):
+        return np.broadcast_to(values[0], sum(map(len, parts)))
+    return np.concatenate(parts)
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    first = values[0]
+    return all(value == first or (value != value and first != first) for value in values)
+
+
+class Collapsed(NamedTuple):
+    """A block to be sent to another process; of a column with one value, only that is sent."""
+
+    n_rows: int
+    n_trials: int
+    rows: dict[str, Any]
+    trials: dict[str, Any]
+
+    def restored(self) -> Block:
+        rows = {name: _spread(values, self.n_rows) for name, values in self.rows.items()}
+        return Block(
+            rows, {name: _spread(values, self.n_trials) for name, values in self.trials.items()}
+        )
+
+
+def collapse(block: Block) -> Collapsed:
+    """Leave out what repeats."""
+    rows, trials = ({n: _collapsed(c) for n, c in columns.items()} for columns in block)
+    return Collapsed(len(block.rows["k"]), len(block.trials["passed"]), rows, trials)
+
+
+def _collapsed(column: NDArray[Any]) -> Any:
+    if not len(column):
+        return column
+    first = column[0]
+    same = column == first if first == first else np.isnan(column)
+    return first if same.all() else column
+
+
+def _spread(values: Any, n: int) -> NDArray[Any]:
+    return values if isinstance(values, np.ndarray) else np.broadcast_to(values, n)
 
 
 def kind_of(line: bytes) -> Kind | None:
@@ -178,14 +225,19 @@ class ColumnReader:
     def __init__(
         self, kind: Kind, category_key: str, facts: RunFacts, *, with_steps: bool = False
     ) -> None:
-        facts.kind = kind
+        self._kind = kind
         self.decoder = msgspec.json.Decoder(_view(kind, category_key, with_steps=with_steps))
-        self._facts = facts
         self._with_steps = with_steps
+        self._setup_reader = SetupReader()
+        self.extend(facts)
+
+    def extend(self, facts: RunFacts) -> None:
+        """From now on, extend these facts."""
+        facts.kind = self._kind
+        self._facts = facts
         self._categories = {name: n for n, name in enumerate(facts.categories)}
         self._causes = {name: n for n, name in enumerate(facts.causes)}
         self._setups = {problems: n for n, problems in enumerate(facts.setups)}
-        self._setup_reader = SetupReader()
 
     def read(self, views: Sequence[Any]) -> Block:
         """Make columns of some rows, and extend the facts."""
@@ -347,6 +399,51 @@ class ColumnReader:
                 reduce(or_, {bits.get(s.name, other) for s in each if s.type == "tool_call"}, 0)
                 for each in fields["trajectory"]
             ]
+
+
+class FactsTotal:
+    """Puts together the facts about parts of a file, each read without a look at the others."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._facts = RunFacts(kind=kind)
+        self._numbers: dict[str, dict[Any, int]] = {
+            "category": {},
+            "cause": {"": 0},
+            "setup": {(): 0},
+        }
+
+    def add(self, more: RunFacts, block: Block) -> None:
+        """Add the facts about the next rows, and number their categories and so on anew."""
+        self._renumber(block.rows, "category", more.categories)
+        self._renumber(block.trials, "cause", more.causes)
+        self._renumber(block.trials, "setup", more.setups, _MOST_SETUPS, _OTHER_SETUPS)
+        facts = self._facts
+        for grader, versions in more.graders.items():
+            facts.graders.setdefault(grader, set()).update(versions)
+        facts.agents |= more.agents
+        facts.richness = facts.richness or more.richness
+        facts.allocated |= more.allocated
+        for name, (n, total) in more.measures.items():
+            if name in facts.measures or len(facts.measures) < _MOST_MEASURES:
+                n_before, before = facts.measures.get(name, (0, 0.0))
+                facts.measures[name] = (n_before + n, before + total)
+
+    def _renumber(
+        self, columns: Columns, name: str, found: list[Any], most: float = inf, other: Any = None
+    ) -> None:
+        numbers, new = self._numbers[name], list[int]()
+        for value in found:
+            known = value if value in numbers or len(numbers) < most else other
+            new.append(numbers.setdefault(known, len(numbers)))
+        if new != list(range(len(found))):
+            columns[name] = np.array(new, columns[name].dtype)[columns[name]]
+
+    def facts(self) -> RunFacts:
+        """Return the facts about all parts."""
+        self._facts.categories, self._facts.causes, self._facts.setups = (
+            list(self._numbers[name]) for name in ("category", "cause", "setup")
+        )
+        return self._facts
 
 
 def tool_bit(tools: Sequence[str], name: str) -> int:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from assay.compare.columns import Floats, Ints
+from assay.compare.packed import texts_at
 from assay.compare.pairs import Aligned
 from assay.compare.runs import Run
 from assay.stats.passk import resampled_pass_at_k
@@ -21,7 +22,7 @@ def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
     """Count wins between every two runs, each pair on its own; equal totals are a tie."""
     rows = []
     for a, b in combinations(range(len(aligned.runs)), 2):
-        _, in_a, in_b = aligned.both(a, b)
+        in_a, in_b = aligned.both(a, b)
         left, right = totals[a][in_a], totals[b][in_b]
         rows.append(
             {
@@ -87,7 +88,7 @@ class _Rows:
 
     def _write(self, fields: dict[str, Any], some: slice) -> list[bytes]:
         where = self._where[some]
-        ids = _texts([self._aligned.ids[i] for i in self._chosen[some].tolist()])
+        ids = _texts(texts_at(self._aligned.ids, self._chosen[some]))
         columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
         for value in fields.values():
             if isinstance(value, _Winners):

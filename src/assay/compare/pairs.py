@@ -1,14 +1,16 @@
 """Align several runs by prompt, and compare every two of them."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.compare.columns import Floats, Ints
+from assay.compare.packed import texts_at
 from assay.compare.runs import Run
 from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import (
@@ -31,19 +33,26 @@ from assay.stats.sequential import (
 from assay.stats.significance import adjust_holm, chance_of_drop
 from assay.stats.verdict import Verdict, judge_difference
 
+type Places = Ints | slice
+"""What picks some prompts of a run from a column; a slice picks all without copying them."""
+
 
 class Aligned(msgspec.Struct, frozen=True):
     """All prompts of all runs, and where each run has them."""
 
     runs: tuple[Run, ...]
-    ids: list[str]
+    ids: Sequence[str]
     where: Ints
     """A row per prompt, a column per run: the place in that run, -1 where it has none."""
+    same: bool = False
+    """Whether all runs have the same prompts in the same order."""
 
-    def both(self, a: int, b: int) -> tuple[Ints, Ints, Ints]:
-        """Return the prompts that two runs share: their number here, in run a, in run b."""
+    def both(self, a: int, b: int) -> tuple[Places, Places]:
+        """Return the prompts that two runs share: their places in run a and in run b."""
+        if self.same:
+            return slice(None), slice(None)
         shared = np.flatnonzero((self.where[:, a] >= 0) & (self.where[:, b] >= 0))
-        return shared, self.where[shared, a], self.where[shared, b]
+        return self.where[shared, a], self.where[shared, b]
 
     @property
     def in_several(self) -> Ints:
@@ -55,8 +64,11 @@ def align(runs: Sequence[Run]) -> Aligned:
     """Number the prompts of all runs in the order of their first appearance."""
     ids = runs[0].ids
     if all(run.ids == ids for run in runs[1:]):  # the usual case, and much less work
+        for run in runs:
+            run.ids = ids  # kept once
         same = np.arange(len(ids), dtype=np.int64)
-        return Aligned(tuple(runs), ids, np.repeat(same[:, None], len(runs), axis=1))
+        where = np.broadcast_to(same[:, None], (len(ids), len(runs)))
+        return Aligned(tuple(runs), ids, where, same=True)
     order = dict.fromkeys(prompt_id for run in runs for prompt_id in run.ids)
     number = dict(zip(order, range(len(order)), strict=True))
     where = np.full((len(number), len(runs)), -1, dtype=np.int64)
@@ -130,7 +142,7 @@ def unlike_graders(run: Run, label: str, graders: Mapping[str, Set[str]]) -> lis
 def _different_inputs(aligned: Aligned) -> list[str]:
     notes = []
     for b in range(1, len(aligned.runs)):
-        _, in_a, in_b = aligned.both(0, b)
+        in_a, in_b = aligned.both(0, b)
         n = int((aligned.runs[0].inputs[in_a] != aligned.runs[b].inputs[in_b]).sum())
         if n:
             labels = f"{aligned.runs[0].label} and {aligned.runs[b].label}"
@@ -143,7 +155,7 @@ def _different_clusters(aligned: Aligned) -> list[str]:
     if first.clusters is None:
         return notes
     for b in range(1, len(aligned.runs)):
-        _, in_a, in_b = aligned.both(0, b)
+        in_a, in_b = aligned.both(0, b)
         differ = int((first.clusters[in_a] != aligned.runs[b].clusters[in_b]).sum())
         if differ:
             labels = f"{first.label} and {aligned.runs[b].label}"
@@ -264,29 +276,22 @@ def compare_pairs(
 
 
 def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> Pair:
+    # One part after the other: of a million prompts, each takes more than what is kept of them.
     run_a, run_b = aligned.runs[a], aligned.runs[b]
-    _, in_a, in_b = aligned.both(a, b)
-    tallies_a = run_a.n_passed[in_a], run_a.n_measured[in_a]
-    tallies_b = run_b.n_passed[in_b], run_b.n_measured[in_b]
-    score_a, score_b = run_a.mean_of(run_a.score)[in_a], run_b.mean_of(run_b.score)[in_b]
-    scored = ~(np.isnan(score_a) | np.isnan(score_b))
+    in_a, in_b = aligned.both(a, b)
     clusters = None if run_a.clusters is None else run_a.clusters[in_a]
     flips = _Flips(run_a, run_b, in_a, in_b)
     return Pair(
         run_a=run_a.label,
         run_b=run_b.label,
-        n_shared=len(in_a),
-        pass_rate=compare_rates(tallies_a, tallies_b, seed=seed, clusters=clusters),
-        score=compare_scores(
-            score_a[scored],
-            score_b[scored],
-            seed=seed,
-            equal_trials=bool(np.array_equal(tallies_a[1], tallies_b[1])),
-            clusters=None if clusters is None else clusters[scored],
+        n_shared=len(run_a.inputs[in_a]),
+        pass_rate=compare_rates(
+            _tallies(run_a, in_a), _tallies(run_b, in_b), seed=seed, clusters=clusters
         ),
+        score=_compare_scores(run_a, run_b, in_a, in_b, clusters, seed),
         bounds=_bounds(aligned, a, b, "either"),
         gate_bounds=_bounds(aligned, a, b, "first"),
-        advice=_advice(tallies_a, tallies_b),
+        advice=_advice(_tallies(run_a, in_a), _tallies(run_b, in_b)),
         amounts=_amounts(
             run_a, run_b, in_a, in_b, partial(compare_amounts, seed=seed, n_resamples=n_resamples)
         ),
@@ -295,6 +300,30 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
         regressed_chance=flips.down_chance,
         improved_chance=flips.up_chance,
     )
+
+
+def _tallies(run: Run, places: Places) -> tuple[Ints, Ints]:
+    return run.n_passed[places], run.n_measured[places]
+
+
+def _compare_scores(
+    run_a: Run, run_b: Run, in_a: Places, in_b: Places, clusters: Ints | None, seed: int
+) -> PairedDifference:
+    equal = bool(np.array_equal(run_a.n_measured[in_a], run_b.n_measured[in_b]))
+    score_a, score_b = run_a.mean_of(run_a.score)[in_a], run_b.mean_of(run_b.score)[in_b]
+    scored = all_or(~(np.isnan(score_a) | np.isnan(score_b)))
+    return compare_scores(
+        score_a[scored],
+        score_b[scored],
+        seed=seed,
+        equal_trials=equal,
+        clusters=None if clusters is None else clusters[scored],
+    )
+
+
+def all_or(chosen: NDArray[np.bool_]) -> Any:
+    """Return what picks the chosen from a column: where it is all of them, without a copy."""
+    return slice(None) if chosen.all() else chosen
 
 
 type _Tallies = tuple[Ints, Ints, Ints]
@@ -307,7 +336,7 @@ def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
     """Return what the sequential rule needs to know of two runs."""
     a, b = _columns(aligned, pair)
     run_a, run_b = aligned.runs[a], aligned.runs[b]
-    _, in_a, in_b = aligned.both(a, b)
+    in_a, in_b = aligned.both(a, b)
     return look_at_rates(
         (run_a.n_passed[in_a], run_a.n_measured[in_a]),
         (run_b.n_passed[in_b], run_b.n_measured[in_b]),
@@ -366,6 +395,9 @@ def _sides(
 ) -> tuple[tuple[_Tallies, _Tallies], Ints | None]:
     """Return both runs as _planned does, over some of the prompts, and the prompts' clusters."""
     run_a, run_b = aligned.runs[a], aligned.runs[b]
+    if aligned.same:
+        first, second = ((run.n_passed, run.n_measured, run.k) for run in (run_a, run_b))
+        return (first, second), run_a.clusters
     here = aligned.where[:, [a, b]] >= 0
     chosen = {"either": here.any(axis=1), "first": here[:, 0], "both": here.all(axis=1)}[which]
     in_a, in_b = aligned.where[chosen, a], aligned.where[chosen, b]
@@ -387,7 +419,7 @@ def _planned(run: Run, where: Ints) -> _Tallies:
 
 def _advice(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:
     """Say what to add, from the variance of the difference: what both runs share cancels out."""
-    both = (run_a[1] > 0) & (run_b[1] > 0)
+    both = all_or((run_a[1] > 0) & (run_b[1] > 0))
     (passed_a, n_a), (passed_b, n_b) = ((c[both], n[both]) for c, n in (run_a, run_b))
     return advise_on_difference((passed_a, n_a), (passed_b, n_b))
 
@@ -395,20 +427,32 @@ def _advice(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:
 class _Flips:
     """Prompts whose pass rate went down or up, worst first, and how likely that is by chance."""
 
-    def __init__(self, run_a: Run, run_b: Run, in_a: Ints, in_b: Ints) -> None:
-        counts = run_a.n_passed[in_a], run_a.n_measured[in_a], run_b.n_passed[in_b]
-        tallies = np.stack((*counts, run_b.n_measured[in_b]), axis=1)
+    def __init__(self, run_a: Run, run_b: Run, in_a: Places, in_b: Places) -> None:
+        tallies = *_tallies(run_a, in_a), *_tallies(run_b, in_b)
         with np.errstate(invalid="ignore", divide="ignore"):
-            change: Floats = tallies[:, 2] / tallies[:, 3] - tallies[:, 0] / tallies[:, 1]
+            change: Floats = tallies[2] / tallies[3]
+            change -= tallies[0] / tallies[1]
         # Stable sorts keep the order of the file among equal changes; NaN is neither down nor up.
         down = np.flatnonzero(change < 0)
         down = down[np.argsort(change[down], kind="stable")]
         up = np.flatnonzero(change > 0)
         up = up[np.argsort(-change[up], kind="stable")]
-        self.down, self.up = ([run_a.ids[i] for i in in_a[some].tolist()] for some in (down, up))
-        self.down_chance = [chance_of_drop(*row) for row in tallies[down].tolist()]
+        del change
+        self.down, self.up = (_ids_at(run_a, in_a, some) for some in (down, up))
+        self.down_chance = _chances(*(column[down] for column in tallies))
         # A gain of B is a drop of A.
-        self.up_chance = [chance_of_drop(c, d, a, b) for a, b, c, d in tallies[up].tolist()]
+        a, n_a, b, n_b = (column[up] for column in tallies)
+        self.up_chance = _chances(b, n_b, a, n_a)
+
+
+def _ids_at(run: Run, places: Places, some: Ints) -> list[str]:
+    return texts_at(run.ids, some if isinstance(places, slice) else places[some])
+
+
+def _chances(*tallies: Ints) -> list[float]:
+    """Return the chance of each change; equal ones, which are many, are computed once."""
+    chance = cache(chance_of_drop)
+    return [chance(*row) for row in zip(*(column.tolist() for column in tallies), strict=True)]
 
 
 def _amounts(
@@ -418,7 +462,8 @@ def _amounts(
     for name in _AMOUNTS:
         left = run_a.mean_of(getattr(run_a, name))[in_a]
         right = run_b.mean_of(getattr(run_b, name))[in_b]
-        both = ~(np.isnan(left) | np.isnan(right))
-        if both.any():
+        measured = ~(np.isnan(left) | np.isnan(right))
+        if measured.any():
+            both = all_or(measured)
             compared[_NAMES[name]] = compare(left[both], right[both])
     return compared

@@ -66,18 +66,19 @@ def _spread_of_one(run: Run, icc: float, correlation: float) -> tuple[PairedSpre
 
 def _spread_of_two(runs: Sequence[Run]) -> PairedSpread:
     aligned = align(runs[:2])
-    _, in_a, in_b = aligned.both(0, 1)
+    in_a, in_b = aligned.both(0, 1)
     a, b = runs[0], runs[1]
-    measured = (a.n_measured[in_a] > 0) & (b.n_measured[in_b] > 0)
-    in_a, in_b = in_a[measured], in_b[measured]
-    if len(in_a) < 2:
+    n_a, n_b = a.n_measured[in_a], b.n_measured[in_b]
+    measured = (n_a > 0) & (n_b > 0)
+    n_a, n_b = n_a[measured], n_b[measured]
+    if len(n_a) < 2:
         msg = f"{a.path} and {b.path} share fewer than two graded prompts"
         raise InputError(msg, hint="grade both, or plan from an assumed --rate")
-    rate_a, rate_b = a.n_passed[in_a] / a.n_measured[in_a], b.n_passed[in_b] / b.n_measured[in_b]
+    rate_a, rate_b = a.n_passed[in_a][measured] / n_a, b.n_passed[in_b][measured] / n_b
     splits = [split_rate_variance(r.n_passed, r.n_measured) for r in (a, b)]
     parts = [split.within for split in splits]
     within = None if None in parts else float(sum(part or 0.0 for part in parts))
-    per_prompt = float(np.mean([a.n_measured[in_a].mean(), b.n_measured[in_b].mean()]))
+    per_prompt = float(np.mean([n_a.mean(), n_b.mean()]))
     return measure_spread(rate_b - rate_a, within, per_prompt)
 
 

@@ -1,10 +1,9 @@
 """One run, ready to be compared: the columns of its file without rows that were replaced."""
 
 import zlib
-from functools import cached_property
-from itertools import islice
+from collections.abc import Sequence
+from functools import cached_property, partial
 from math import inf, nan
-from operator import lt
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,27 @@ from numpy.typing import NDArray
 from assay.compare.columns import (
     TIMEOUT,
     Block,
+    Collapsed,
     ColumnReader,
     Columns,
+    FactsTotal,
     Floats,
     Ints,
     Kind,
     RunFacts,
+    collapse,
     joined,
+)
+from assay.compare.packed import (
+    Column,
+    IdPiece,
+    Ids,
+    hashes_of,
+    id_piece,
+    pack,
+    repeated,
+    texts_at,
+    unpack,
 )
 from assay.errors import InputError
 from assay.records.capture import Cause
@@ -91,31 +104,10 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     label: str
     path: Path
     kind: Kind
-    ids: list[str]
-    inputs: Ints
-    """Fingerprint of the input."""
-    categories: Ints
-    """Number of the category in category_names."""
+    ids: Sequence[str]
     category_names: list[str]
-    k: Ints
-    """Trials planned for each prompt."""
-    pass_at_k: Floats
-    pass_exp_k: Floats
-    """The seed's numbers as the rows have them, else NaN."""
-
-    prompt: Ints
-    """Whose trial it is; in order, so that a prompt's trials stand together."""
-    passed: Floats
-    """1, 0, or NaN for not measured."""
-    score: Floats
-    duration_ms: Floats
-    first_response_ms: Floats
-    cost_usd: Floats
-    tokens: Floats
-    n_steps: Floats
-    tool_error: Floats
-    timed_out: Floats
-    complete: Floats
+    columns: dict[str, Column]
+    """Numbers as they are kept; the properties below give them as they are used."""
 
     health: Health
     richness: str | None = None
@@ -131,6 +123,82 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """The builds of a pooled baseline; None if it is none, or was not looked at."""
     measures: dict[str, float] = {}
     """Means over the trials of what the grader measured besides the score."""
+
+    @property
+    def inputs(self) -> Ints:
+        """Fingerprint of the input of each prompt."""
+        return self._column("inputs")
+
+    @property
+    def categories(self) -> Ints:
+        """Number of the category of each prompt in category_names."""
+        return self._column("categories")
+
+    @property
+    def k(self) -> Ints:
+        """Trials planned for each prompt."""
+        return self._column("k")
+
+    @property
+    def pass_at_k(self) -> Floats:
+        """The seed's number of each prompt as its row has it, else NaN."""
+        return self._column("pass_at_k")
+
+    @property
+    def pass_exp_k(self) -> Floats:
+        """The same for passExpK."""
+        return self._column("pass_exp_k")
+
+    @property
+    def prompt(self) -> Ints:
+        """Whose trial each is; in order, so that a prompt's trials stand together."""
+        return np.repeat(np.arange(len(self.ids), dtype=np.int64), self._column("n_trials"))
+
+    @property
+    def passed(self) -> Floats:
+        """Of each trial 1, 0, or NaN for not measured."""
+        return self._column("passed")
+
+    @property
+    def score(self) -> Floats:
+        """Of each trial, as are the following; NaN is not known."""
+        return self._column("score")
+
+    @property
+    def duration_ms(self) -> Floats:
+        return self._column("duration_ms")
+
+    @property
+    def first_response_ms(self) -> Floats:
+        return self._column("first_response_ms")
+
+    @property
+    def cost_usd(self) -> Floats:
+        return self._column("cost_usd")
+
+    @property
+    def tokens(self) -> Floats:
+        return self._column("tokens")
+
+    @property
+    def n_steps(self) -> Floats:
+        return self._column("n_steps")
+
+    @property
+    def tool_error(self) -> Floats:
+        return self._column("tool_error")
+
+    @property
+    def timed_out(self) -> Floats:
+        return self._column("timed_out")
+
+    @property
+    def complete(self) -> Floats:
+        return self._column("complete")
+
+    def _column(self, name: str) -> Any:
+        kind = np.int64 if name in _WHOLE else np.float64
+        return unpack(self.columns[name]).astype(kind, copy=False)
 
     @property
     def agent_names(self) -> list[str]:
@@ -157,15 +225,20 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
             for a, b in zip(one, other, strict=True)
         )
 
-    @cached_property
+    @property
     def n_passed(self) -> Ints:
         """Passed trials of each prompt."""
-        return self._count(np.nan_to_num(self.passed))
+        return unpack(self._tallies[0])
 
-    @cached_property
+    @property
     def n_measured(self) -> Ints:
         """Measured trials of each prompt."""
-        return self._count(~np.isnan(self.passed))
+        return unpack(self._tallies[1])
+
+    @cached_property
+    def _tallies(self) -> tuple[Column, Column]:
+        passed = self.passed
+        return pack(self._count(np.nan_to_num(passed))), pack(self._count(~np.isnan(passed)))
 
     @cached_property
     def per_k(self) -> list[PassK]:
@@ -180,7 +253,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
 
     @cached_property
     def _one_trial_each(self) -> bool:
-        return bool(np.array_equal(self.prompt, np.arange(len(self.ids))))
+        return bool((self._column("n_trials") == 1).all())
 
     def _count(self, weights: NDArray[np.bool_] | Floats) -> Ints:
         if self._one_trial_each:
@@ -201,18 +274,33 @@ def mean_by_group(values: Floats, group: Ints, n_groups: int) -> Floats:
 
 def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     """Read one file. Of rows with the same id the last one counts."""
-    facts = RunFacts()
-    reader = ColumnReader(kind, category_key, facts)
-    ids: list[str] = []
-    blocks = [reader.read([])]  # so that a file without rows has columns too
+    reader = ColumnReader(kind, category_key, RunFacts())
+    total = FactsTotal(kind)
+    # So that a file without rows has columns too.
+    ids, blocks = [id_piece([])], [reader.read([])]
     with open_rows(path, hint=HINT) as file:
-        for views in file.blocks(reader.decoder, _BLOCK):
-            ids += [view.id for view in views]
-            blocks.append(reader.read(views))
+        for some_ids, facts, columns in file.map(partial(_read_part, reader)):
+            block = columns.restored()
+            total.add(facts, block)
+            ids.append(some_ids)
+            blocks.append(block)
+        facts = total.facts()
         has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
-            facts.shows_work = _shows_work(file)
-    return make_run(label, path, facts, ids, joined(blocks))
+            facts.shows_work = any(file.map(_shows_work))
+    hashes = np.concatenate([piece.hashes for piece in ids])
+    return make_run(label, path, facts, Ids(ids), joined(blocks), hashes)
+
+
+def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, Collapsed]:
+    facts = RunFacts()
+    reader.extend(facts)
+    ids: list[str] = []
+    blocks = [reader.read([])]
+    for views in part.blocks(reader.decoder, _BLOCK):
+        ids += [view.id for view in views]
+        blocks.append(reader.read(views))
+    return id_piece(ids), facts, collapse(joined(blocks))
 
 
 class _ClusterView(msgspec.Struct):
@@ -239,55 +327,60 @@ def number_clusters(run: Run, key: str) -> Ints:
     return np.fromiter(numbers, np.int64, count=len(run.ids))
 
 
-def _shows_work(file: RowFile) -> bool:
+def _shows_work(part: RowFile) -> bool:
     """Return whether any step is more than a message; only this needs the types of steps."""
     return any(
         step.type in ("thought", "tool_call")
-        for row in file.rows(msgspec.json.Decoder(TrajectoryView))
+        for row in part.rows(msgspec.json.Decoder(TrajectoryView))
         for step in row.trajectory
     )
 
 
-def make_run(label: str, path: Path, facts: RunFacts, ids: list[str], columns: Block) -> Run:
+def make_run(
+    label: str,
+    path: Path,
+    facts: RunFacts,
+    ids: Sequence[str],
+    columns: Block,
+    hashes: NDArray[np.int64] | None = None,
+) -> Run:
     """Make a run from the columns of its file, leaving out rows that a later one replaced."""
     rows, trials = columns
-    last = _last_of_each(ids)
+    last = _last_of_each(ids, hashes_of(ids) if hashes is None else hashes)
     kept = np.repeat(last, rows["n_trials"])
     grades = _Grades(trials, facts.causes)
     health = grades.health(kept)
     health.n_repeated = int((~last).sum())
+    numbers = {name: rows[source] for name, source in _ROW_COLUMNS.items()}
+    numbers |= {name: trials[name] for name in _TRIAL_COLUMNS}
+    numbers |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    setups = trials["setup"]
     if health.n_repeated:
-        ids = [id_ for id_, keep in zip(ids, last.tolist(), strict=True) if keep]
-        rows = {name: column[last] for name, column in rows.items()}
-        trials = {name: column[kept] for name, column in trials.items()}
-    numbers = {name: trials[name].astype(np.float64, copy=False) for name in _TRIAL_COLUMNS}
+        ids = texts_at(ids, np.flatnonzero(last))
+        setups = setups[kept]
+        numbers = {
+            name: column[last if name in _ROW_COLUMNS else kept] for name, column in numbers.items()
+        }
+    for name in numbers:  # one after the other: none is there twice
+        numbers[name] = pack(numbers[name])
     run = Run(
         label=label,
         path=path,
         kind=facts.kind or "capture",
         ids=ids,
-        inputs=rows["input"].astype(np.int64),
-        categories=rows["category"].astype(np.int64),
         category_names=facts.categories,
-        k=rows["k"],
-        pass_at_k=rows["pass_at_k"],
-        pass_exp_k=rows["pass_exp_k"],
-        prompt=np.repeat(np.arange(len(ids), dtype=np.int64), rows["n_trials"]),
-        passed=grades.passed if kept.all() else grades.passed[kept],
-        score=grades.score if kept.all() else grades.score[kept],
-        timed_out=grades.timed_out[kept].astype(np.float64),
+        columns=numbers,
         health=health,
         richness=facts.richness,
         graders=facts.graders,
         agents=facts.agents,
         allocated=facts.allocated,
         measures={name: total / n for name, (n, total) in facts.measures.items()},
-        **numbers,
     )
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():
         run.richness = "full"
     _check(run)
-    health.setup_problems = _setup_problems(facts.setups, trials["setup"], run)
+    health.setup_problems = _setup_problems(facts.setups, setups, run)
     health.n_graded = int((~np.isnan(run.passed)).sum())
     return run
 
@@ -306,12 +399,21 @@ def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[Set
             trials.setdefault(words, []).append(np.flatnonzero(numbers == number))
     found = []
     for words, parts in trials.items():
-        prompts = np.unique(run.prompt[np.concatenate(parts)]).tolist()
+        prompts = np.unique(run.prompt[np.concatenate(parts)])
         n_trials = sum(map(len, parts))
-        found.append(SetupProblem(words, n_trials, [run.ids[n] for n in prompts]))
+        found.append(SetupProblem(words, n_trials, texts_at(run.ids, prompts)))
     return sorted(found, key=lambda problem: -problem.n_trials)
 
 
+_ROW_COLUMNS = {
+    "inputs": "input",
+    "categories": "category",
+    "k": "k",
+    "n_trials": "n_trials",
+    "pass_at_k": "pass_at_k",
+    "pass_exp_k": "pass_exp_k",
+}
+_WHOLE = frozenset(("inputs", "categories", "k", "n_trials"))
 _TRIAL_COLUMNS = (
     "duration_ms",
     "first_response_ms",
@@ -376,13 +478,12 @@ class _Grades:
         return {name: n for name, n in zip(self._causes, counts, strict=True) if n}
 
 
-def _last_of_each(ids: list[str]) -> NDArray[np.bool_]:
+def _last_of_each(ids: Sequence[str], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each row whether it is the last with its id."""
     last = np.ones(len(ids), dtype=bool)
-    ascending = all(map(lt, ids, islice(ids, 1, None)))  # the usual case, checked without a set
-    if not ascending and len(set(ids)) < len(ids):
-        last[:] = False
-        last[list({id_: n for n, id_ in enumerate(ids)}.values())] = True
+    twice = repeated(hashes)
+    last[twice] = False
+    last[list({ids[n]: n for n in twice.tolist()}.values())] = True
     return last
 
 

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -93,6 +93,20 @@ def copy_stream(source: BinaryIO, target: BinaryIO) -> None:
     """Copy from where source stands to its end."""
     while block := source.read(_BLOCK):
         target.write(block)
+
+
+def copy_part(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
+    """Copy some bytes of a file, inside the system where it can."""
+    with suppress(OSError):  # one of them is in memory, or the system cannot
+        fds = target.fileno(), source.fileno()
+        target.flush()
+        while start < end and (n_bytes := os.sendfile(*fds, start, end - start)):
+            start += n_bytes
+    target.seek(0, os.SEEK_END)
+    source.seek(start)
+    while start < end and (block := source.read(min(_BLOCK, end - start))):
+        target.write(block)
+        start += len(block)
 
 
 def remove_folder(folder: str, *, missing_ok: bool = False) -> None:

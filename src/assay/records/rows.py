@@ -4,7 +4,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from assay.errors import InputError
-from assay.records.files import copy_stream, temporary_file
+from assay.records.files import copy_part, copy_stream, temporary_file
+from assay.records.ranges import Range, map_ranges
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a line that is not a row."""
@@ -28,17 +29,20 @@ type Place = str
 """Where a row stands: file:line."""
 
 
-def line_blocks(file: BinaryIO, start: int = 0, size: int = _BLOCK) -> Iterator[tuple[int, bytes]]:
+def line_blocks(
+    file: BinaryIO, start: int = 0, size: int = _BLOCK, end: int | None = None
+) -> Iterator[tuple[int, bytes]]:
     """Yield whole lines, many at a time, each block with its offset in the file.
 
     A byte order mark is skipped. Only the last block can end without a line feed; reading stops
-    there even if the file has grown since, because more of that line may still be written.
+    there even if the file has grown since, because more of that line may still be written. An end
+    is where a line begins that is not read any more.
     """
     file.seek(start)
     if start == 0:
         start = len(BOM) if file.read(len(BOM)) == BOM else 0
         file.seek(start)
-    while block := file.read(size):
+    while block := file.read(size if end is None else max(0, min(size, end - start))):
         if not block.endswith(b"\n"):
             block += file.readline()
         yield start, block
@@ -165,8 +169,23 @@ class RowFile:
         self._file = file
         self._hint = hint
         self._skip_unreadable = skip_unreadable
+        self._range = Range(0, None)
+        """Where its lines are; a part of a file has only some."""
         self._counted = (0, 1)
         """An offset and the number of the line there, so that lines are counted only once."""
+
+    def map[T](self, work: "Callable[[RowFile], T]") -> Iterator[T]:
+        """Yield what work returns for each part of the file, in order; see records/ranges.py."""
+        part = RowFile(
+            self.name, self._file, hint=self._hint, skip_unreadable=self._skip_unreadable
+        )
+        part.has_trials = self.has_trials
+
+        def work_on(file: BinaryIO, lines: Range) -> T:
+            part._file, part._range = file, lines
+            return work(part)
+
+        return map_ranges(self._file, work_on)
 
     @property
     def empty(self) -> bool:
@@ -180,8 +199,8 @@ class RowFile:
         A file that begins with one row per line is trusted to go on like that: looking at every
         line feed would take longer than most of what is done with the rows.
         """
-        first = True
-        for start, block in line_blocks(self._file, size=size):
+        first = self._range.start == 0
+        for start, block in self._blocks(size):
             try:
                 rows = decoder.decode_lines(block)
                 trusted = not first and block.endswith(b"\n")
@@ -192,26 +211,52 @@ class RowFile:
             first = False
             yield rows
 
+    def _blocks(self, size: int = _BLOCK) -> Iterator[tuple[int, bytes]]:
+        start, end = self._range
+        return line_blocks(self._file, start, size, end)
+
     def rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
         """Yield all rows from the start."""
         for block in self.blocks(decoder):
             yield from block
 
-    def texts(self) -> Iterator[bytes]:
-        """Yield all rows from the start as they are written, many at a time, each on its line."""
-        for start, block in line_blocks(self._file):
-            try:
-                n_rows = len(_OBJECT.decode_lines(block))
-                _check_utf8(block)
-            except UNREADABLE:
-                n_rows = -1  # never the number of lines, so each is looked at below
-            if _is_tidy(block, n_rows):
-                yield block
+    def write_texts(self, out: BinaryIO) -> None:
+        """Write all rows as they stand in the file, each on its line."""
+        for pieces in self.map(lambda part: list(part._pieces())):
+            for piece in pieces:
+                if isinstance(piece, bytes):
+                    out.write(piece)
+                else:
+                    copy_part(self._file, out, *piece)
+
+    def _pieces(self) -> Iterator[bytes | tuple[int, int]]:
+        """Yield where the rows stand in the file, or what to write in place of untidy lines."""
+        start = end = -1
+        for at, block in self._blocks():
+            text = self._checked(at, block)
+            if text is block:
+                start, end = (start if at == end else at), at + len(block)
                 continue
-            lines = _stripped_lines(block)
-            if not _are_objects(lines, n_rows):
-                self._check_each(block, start)
-            yield b"\n".join([*lines, b""])
+            if end > start:
+                yield start, end
+            start = end = -1
+            yield text
+        if end > start:
+            yield start, end
+
+    def _checked(self, start: int, block: bytes) -> bytes:
+        """Return a block with each row on its line: the block itself if it has them like that."""
+        try:
+            n_rows = len(_OBJECT.decode_lines(block))
+            _check_utf8(block)
+        except UNREADABLE:
+            n_rows = -1  # never the number of lines, so each is looked at below
+        if _is_tidy(block, n_rows):
+            return block
+        lines = _stripped_lines(block)
+        if not _are_objects(lines, n_rows):
+            self._check_each(block, start)
+        return b"\n".join([*lines, b""])
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Yield all rows, each with the spot at which row_at finds it again."""

@@ -1,7 +1,7 @@
 """Results in the formats of `assay format`: JSONL, CSV, Markdown."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import BinaryIO, Literal
 
@@ -42,12 +42,27 @@ def write_csv(rows: RowFile, out: BinaryIO, *, safe: bool = False) -> None:
 
     The file is read twice: a single graded row adds the columns of the score to all.
     """
-    graded = any(row.score for row in rows.rows(msgspec.json.Decoder(HasScoreView)))
+    graded = _is_graded(rows)
     line = partial(_graded_line if graded else _line, _inside_safely if safe else _inside)
     columns = _COLUMNS.replace("id,", "id,trial,", 1) if rows.has_trials else _COLUMNS
     out.write(f"{columns}{_SCORE_COLUMNS if graded else ''}\n".encode())
-    for block in rows.blocks(msgspec.json.Decoder(CsvView)):
-        out.write("".join(map(line, block)).encode())
+    decoder = msgspec.json.Decoder(CsvView)
+
+    def cells(part: RowFile) -> bytes:
+        return b"".join("".join(map(line, block)).encode() for block in part.blocks(decoder))
+
+    out.writelines(rows.map(cells))
+
+
+def _is_graded(rows: RowFile) -> bool:
+    """Whether any row has a score; mostly the first rows tell, without a look at all."""
+    decoder = msgspec.json.Decoder(HasScoreView)
+
+    def has_score(part: RowFile) -> bool:
+        return any(row.score for row in part.rows(decoder))
+
+    first = next(rows.blocks(decoder), [])
+    return any(row.score for row in first) or any(rows.map(has_score))
 
 
 def _inside(text: str) -> str:
@@ -85,8 +100,7 @@ def _graded_line(inside: Callable[[str], str], row: CsvView) -> str:
 
 def write_jsonl(rows: RowFile, out: BinaryIO) -> None:
     """Write every row on a line of its own; each is checked to be a JSON object."""
-    for text in rows.texts():
-        out.write(text)
+    rows.write_texts(out)
 
 
 class _Totals(msgspec.Struct):
@@ -97,13 +111,21 @@ class _Totals(msgspec.Struct):
     n_passed: int = 0
     score_sum: float = 0.0
 
+    def add(self, more: "_Totals") -> None:
+        self.n_rows += more.n_rows
+        self.n_graded += more.n_graded
+        self.n_passed += more.n_passed
+        self.score_sum += more.score_sum
+
 
 def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
     """Write the report. The summary comes first but is known last: the rows wait in a file."""
     totals = _Totals()
+    decoder = msgspec.json.Decoder(MarkdownView)
     with temporary_file() as body:
-        for text in _sections(rows, totals):
-            body.write(text.encode())
+        for text, some in rows.map(lambda part: _sections(part.blocks(decoder))):
+            body.write(text)
+            totals.add(some)
         what = "trials" if rows.has_trials else "test cases"
         out.write(_top(totals, generated, what).encode())
         body.seek(0)
@@ -128,14 +150,16 @@ def _top(totals: _Totals, generated: str, what: str) -> str:
     )
 
 
-def _sections(rows: RowFile, totals: _Totals) -> Iterator[str]:
-    for block in rows.blocks(msgspec.json.Decoder(MarkdownView)):
-        totals.n_rows += len(block)
+def _sections(blocks: Iterable[list[MarkdownView]]) -> tuple[bytes, _Totals]:
+    texts, totals = [], _Totals()
+    for block in blocks:
         scores = [row.score for row in block if row.score is not None]
+        totals.n_rows += len(block)
         totals.n_graded += len(scores)
         totals.n_passed += sum(score.pass_ for score in scores)
         totals.score_sum += sum(score.score for score in scores)
-        yield visible("".join(map(_section, block)))
+        texts.append(visible("".join(map(_section, block))).encode())
+    return b"".join(texts), totals
 
 
 def _section(row: MarkdownView) -> str:

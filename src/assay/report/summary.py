@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET
 from assay.records.capture import cause_words
 from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
-from assay.records.setup import SetupReader, counted
+from assay.records.setup import Problems, SetupReader, counted
 from assay.records.text import visible, visible_line, with_trial
 from assay.records.views import (
     DetailView,
@@ -29,13 +30,21 @@ def write_summary(rows: RowFile, out: BinaryIO) -> list[str]:
     decoder = msgspec.json.Decoder(SummaryView)
     encoder = msgspec.json.Encoder()
     setups, n_rows, found = SetupReader(), 0, Counter[str]()
-    for block in rows.blocks(decoder):
-        short = [_summarize(row, setups) for row in block]
-        out.write(encoder.encode_lines(short))
-        n_rows += len(short)
-        for row in short:
-            if row.setup_problems:
-                found.update(row.setup_problems)
+
+    def summarize(part: RowFile) -> tuple[bytes, int, list[str]]:
+        texts, n_rows, problems = [], 0, list[str]()
+        for block in part.blocks(decoder):
+            short = [_summarize(row, setups) for row in block]
+            texts.append(encoder.encode_lines(short))
+            n_rows += len(short)
+            for row in short:
+                problems += row.setup_problems or ()
+        return b"".join(texts), n_rows, problems
+
+    for text, n_more, problems in rows.map(summarize):
+        out.write(text)
+        n_rows += n_more
+        found.update(problems)
     return _counted(found, n_rows)
 
 
@@ -83,16 +92,25 @@ def write_summary_markdown(rows: RowFile, out: BinaryIO) -> list[str]:
     if problems:
         listed = "".join(f"- {line}\n" for line in problems)
         out.write(f"**UNHEALTHY: the agents did not have their set-up:**\n\n{listed}\n".encode())
-    for block in rows.blocks(decoder):
-        out.write(visible("".join(_section(row, setups) for row in block)).encode())
+
+    def sections(part: RowFile) -> bytes:
+        texts = ("".join(_section(row, setups) for row in block) for block in part.blocks(decoder))
+        return visible("".join(texts)).encode()
+
+    out.writelines(rows.map(sections))
     return problems
 
 
 def _setup_lines(rows: RowFile, setups: SetupReader) -> list[str]:
+    decoder = msgspec.json.Decoder(SetupView)
     n_rows, found = 0, Counter[str]()
-    for row in rows.rows(msgspec.json.Decoder(SetupView)):
-        n_rows += 1
-        found.update(setups.problems_in(row))
+
+    def problems(part: RowFile) -> list[Problems]:
+        return [setups.problems_in(row) for row in part.rows(decoder)]
+
+    for some in rows.map(problems):
+        n_rows += len(some)
+        found.update(chain.from_iterable(some))
     return _counted(found, n_rows)
 
 

@@ -32,11 +32,16 @@ def as_shares(values: ArrayLike, name: str = "values") -> Floats:
     if array.size and (array.min() < -1e-9 or array.max() > 1 + 1e-9):
         msg = f"{name} must lie between 0 and 1, got {array.min()}..{array.max()}"
         raise ValueError(msg)
+    if array.size and array.min() >= 0.0 and array.max() <= 1.0:
+        return array
     return np.clip(array, 0.0, 1.0)
 
 
 def as_counts(values: ArrayLike, name: str = "counts") -> Ints:
-    """Return whole numbers >= 0."""
+    """Return whole numbers >= 0; an array of them is not copied."""
+    array = np.asarray(values)
+    if array.dtype == np.int64 and array.ndim == 1 and (not array.size or array.min() >= 0):
+        return array
     array = as_values(values, name)
     if array.size and (array.min() < 0 or (array != np.rint(array)).any()):
         msg = f"{name} must be whole numbers of at least 0"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -160,10 +160,11 @@ def compare_rates(
     passes_a, measured_a = as_tallies(*run_a)
     passes_b, measured_b = as_tallies(*run_b)
     require_same_length(measured_a, measured_b, "the prompts of both runs")
-    both = (measured_a > 0) & (measured_b > 0)
+    both: Any = (measured_a > 0) & (measured_b > 0)
+    n_left_out = int((~both).sum())
+    both = both if n_left_out else slice(None)  # all of them, without a copy
     n_a, n_b = measured_a[both], measured_b[both]
     a, b = passes_a[both] / n_a, passes_b[both] / n_b
-    n_left_out = int((~both).sum())
     if a.size == 0:
         return _not_compared("passRate", n_left_out)
     k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())  # harmonic mean: variances go with 1/n
