@@ -52,6 +52,28 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * (os.cpu_count() or 1), 8)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of real agents, on half of the workers; the others begin with the rest.
+
+    As many of them as there are cores may run at once. At the end, the other workers would have
+    nothing to do but to wait for them. Each worker begins with a part of the list of equal length.
+    """
+    n_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if n_workers == 1:
+        return
+    rest = [item for item in items if not item.get_closest_marker("real")]
+    real = [item for item in items if item.get_closest_marker("real")]
+    n_real = max(1, n_workers // 2)
+    ends = [len(items) * (n + 1) // n_workers for n in range(n_workers)]
+    items.clear()
+    for n, end in enumerate(ends):
+        if n < n_real:
+            items += real[len(real) * n // n_real : len(real) * (n + 1) // n_real]
+        n_more = max(0, end - len(items))
+        items += rest[:n_more]
+        del rest[:n_more]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How one call of assay ended."""
