@@ -7,14 +7,16 @@ import json
 import os
 import platform
 import select
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,69 +198,87 @@ class WarmAssays:
     Two, each with its own hash seed, so that the order of a set differs between two runs of a test.
     """
 
-    def __init__(self) -> None:
-        self._env = {name: value for name, value in os.environ.items() if _of_interpreter(name)}
-        self._processes: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+    def __init__(self, folder: Path) -> None:
+        self._settings = _settings(os.environ)
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._addresses = [folder / "0", folder / "1"]
 
     def can(self, env: dict[str, str], stdin: bytes) -> bool:
         """Say whether a copy would be the same as a new process: Python reads some variables once.
 
         The standard input must fit into a pipe at once.
         """
-        settings = {name: value for name, value in env.items() if _of_interpreter(name)}
-        return settings == self._env and len(stdin) <= select.PIPE_BUF
+        return _settings(env) == self._settings and len(stdin) <= select.PIPE_BUF
 
     def run(
         self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run assay to its end, like subprocess.run."""
-        if len(self._processes) < 2:
-            self._processes.append(self._start())
-        self._processes.reverse()
-        connection = self._processes[0][1]
-        request = {"args": words, "cwd": str(cwd), "env": env}
+        self._addresses.reverse()
         (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
         os.write(feed, stdin)
         os.close(feed)
-        line = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(connection, [line], [given, to_out, to_err])
-        for fd in (given, to_out, to_err):
-            os.close(fd)
-        connection.sendall(line[sent:])
-        answers = connection.makefile("r")
-        pid = int(answers.readline())
-        try:
-            stdout, stderr = _read_to_end([out, err], timeout)
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            answers.readline()
-            raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
-        return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self._listening(self._addresses[0])))
+            parts = [str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
+            payload = b"\0".join(os.fsencode(part) for part in parts)
+            message = b"%d\n%b" % (len(payload), payload)
+            sent = socket.send_fds(connection, [message], [given, to_out, to_err])
+            for fd in (given, to_out, to_err):
+                os.close(fd)
+            connection.sendall(message[sent:])
+            with connection.makefile("r") as answers:
+                pid = int(answers.readline())
+                try:
+                    stdout, stderr = _read_to_end([out, err], timeout)
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
+                return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
 
-    def _start(self) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, str(WARM), str(theirs.fileno())]
-            # Threads of OpenBLAS would not be in a copy.
-            env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-            process = subprocess.Popen(
-                command,
-                env=env,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        return process, ours
+    def program(self) -> Path:
+        """Write a program `assay` that is started in this way too; give its folder."""
+        folder = self._folder / "bin"
+        if not folder.exists():
+            folder.mkdir()
+            address = self._listening(self._addresses[0])
+            relay = WARM.with_name("warm_program.py")
+            words = [sys.executable, "-IS", relay, address, Path(sys.executable).parent / "assay"]
+            words.append(repr(sorted(self._settings.items())))
+            (folder / "assay").write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+            (folder / "assay").chmod(0o755)
+        return folder
+
+    def _listening(self, address: Path) -> Path:
+        """Start a process that listens at an address, unless there is one."""
+        if not address.exists():
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(address))
+                listener.listen(64)
+                process = subprocess.Popen(
+                    [sys.executable, str(WARM), str(listener.fileno())],
+                    # Threads of OpenBLAS would not be in a copy.
+                    env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+                    pass_fds=[listener.fileno()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                )
+            self._processes.append(process)
+        return address
 
     def close(self) -> None:
         """End the processes."""
-        for process, connection in self._processes:
-            connection.close()
-            process.wait()
+        for process in self._processes:
+            process.communicate()
 
 
-def _of_interpreter(name: str) -> bool:
-    return name.startswith(("PYTHON", "LC_", "LANG", "TZ"))
+OF_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ")
+"""How the names of variables begin that Python reads when it starts."""
+
+
+def _settings(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(OF_INTERPRETER)}
 
 
 def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
@@ -285,9 +305,16 @@ def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
 @pytest.fixture(scope="session")
 def warm_assays() -> Iterator[WarmAssays]:
     """Give the means to run assay without loading it each time."""
-    made = WarmAssays()
-    yield made
-    made.close()
+    with tempfile.TemporaryDirectory() as folder:  # short: an address has at most 107 characters
+        made = WarmAssays(Path(folder))
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def warm_path(warm_assays: WarmAssays) -> str:
+    """Give a PATH for lines of a shell, with an assay that need not be loaded."""
+    return f"{warm_assays.program()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 @pytest.fixture
@@ -462,8 +489,7 @@ GATE_CODES = (0, 3, 4)
 class Examples:
     """Reads the examples of a command out of its help, and runs them in a folder."""
 
-    def __init__(self) -> None:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    def __init__(self, path: str) -> None:
         # The browser of `view --open` is a program that does nothing.
         self.env = os.environ | {"PATH": path, "BROWSER": "true"}
         self._started: list[subprocess.Popen[str]] = []
@@ -521,9 +547,9 @@ class Examples:
 
 
 @pytest.fixture(scope="module")
-def examples() -> Iterator[Examples]:
+def examples(warm_path: str) -> Iterator[Examples]:
     """Give the means to read and run examples."""
-    made = Examples()
+    made = Examples(warm_path)
     yield made
     made.close()
 
