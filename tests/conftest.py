@@ -42,11 +42,22 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
 
 
-def pytest_configure() -> None:
-    """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one.
+
+    The whole session, all workers included, has a cache folder of its own: what agents leave in
+    the workspaces there is of no use later. pip goes on to use that of the user.
+    """
     found = shutil.which("python3")
     if found and Path(found).read_bytes()[:2] == b"#!":
         os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        before = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        os.environ.setdefault("PIP_CACHE_DIR", str(Path(before, "pip")))
+        # Assay makes workspaces only where no agent files stand above, as they may in a HOME.
+        folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
+        os.environ["XDG_CACHE_HOME"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_xdist_auto_num_workers() -> int:
