@@ -215,17 +215,20 @@ class WarmAssays:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._addresses = [folder / "0", folder / "1"]
 
-    def can(self, env: dict[str, str], stdin: bytes) -> bool:
-        """Say whether a copy would be the same as a new process: Python reads some variables once.
-
-        The standard input must fit into a pipe at once.
-        """
-        return _settings(env) == self._settings and len(stdin) <= select.PIPE_BUF
-
     def run(
-        self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, timeout: float
+        self, words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes, timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run assay to its end, like subprocess.run."""
+        """Run assay to its end, like subprocess.run; in a new process if a copy would differ."""
+        if not self._can(env, stdin):
+            return subprocess.run(
+                [sys.executable, "-m", "assay", *words],
+                cwd=cwd,
+                env=env,
+                input=stdin,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+            )
         self._addresses.reverse()
         (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
         os.write(feed, stdin)
@@ -247,6 +250,13 @@ class WarmAssays:
                     os.kill(pid, signal.SIGKILL)
                     raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
                 return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+
+    def _can(self, env: Mapping[str, str], stdin: bytes) -> bool:
+        """Say whether a copy would be the same as a new process: Python reads some variables once.
+
+        The standard input must fit into a pipe at once.
+        """
+        return _settings(env) == self._settings and len(stdin) <= select.PIPE_BUF
 
     def program(self) -> Path:
         """Write a program `assay` that is started in this way too; give its folder."""
@@ -350,7 +360,7 @@ def assay(
         note = tmp_path / f"peak-{uuid.uuid4().hex[:6]}"
         if measure:
             command = [sys.executable, "-I", "-S", "-c", MEASURE, str(note), *command]
-        warm = not (cold or measure) and stdout is subprocess.PIPE and warm_assays.can(full, given)
+        warm = not (cold or measure) and stdout is subprocess.PIPE
         began = time.monotonic()
         done = (
             warm_assays.run(words, tmp_path, full, given, timeout)
