@@ -241,7 +241,8 @@ class WarmAssays:
             sent = socket.send_fds(connection, [message], [given, to_out, to_err])
             for fd in (given, to_out, to_err):
                 os.close(fd)
-            connection.sendall(message[sent:])
+            if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
+                connection.sendall(message[sent:])
             with connection.makefile("r") as answers:
                 pid = int(answers.readline())
                 try:

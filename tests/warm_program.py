@@ -29,7 +29,8 @@ def main(address: str, program: str, settings: str, *args: str) -> None:
     message = b"%d\n%b" % (len(payload), payload)
     fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
     sent = connection.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
-    connection.sendall(message[sent:])
+    if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
+        connection.sendall(message[sent:])
     answers = b""
     while not answers.endswith(b"\n"):
         answers += connection.recv(100)
