@@ -4,7 +4,6 @@ The threads stay here and wait: budgets, limits and retries, the graders and the
 output are the same as without a cluster.
 """
 
-import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -55,7 +54,6 @@ def _join(ray: Any, address: str) -> None:
     on_term = signal.getsignal(signal.SIGTERM)
     if address:
         _require_answer(address)
-    _use_token()
     try:
         if address:
             ray.init(address=address, **more)
@@ -68,22 +66,14 @@ def _join(ray: Any, address: str) -> None:
         why = " ".join(str(error).split())
         msg = f"cannot join the Ray cluster {address or 'of this machine'}: {why}"
         hint = (
-            "this machine must be a node of it (ray start --address HOST:PORT --num-cpus 0) and "
-            "have its token, if it has one (~/.ray/auth_token)"
+            "this machine must be a node of it (ray start --address HOST:PORT --num-cpus 0); if "
+            "the cluster demands a token, set RAY_AUTH_MODE=token here too"
         )
         if "Version mismatch" in why or "was started with" in why:
             hint = "all machines need the same versions of Python and Ray"
         raise AssayError(msg, hint=hint) from error
     finally:
         signal.signal(signal.SIGTERM, on_term)  # which Ray replaces
-
-
-def _use_token() -> None:
-    """Show the token of this machine, if there is one; a cluster without any does not mind."""
-    from ray._private.authentication import authentication_token_setup as setup  # late, as ray
-
-    setup.logger.setLevel(logging.ERROR)  # else it says each time that there is a token
-    setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def _job_config(ray: Any) -> Any:
