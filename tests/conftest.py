@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,16 +42,49 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
 
 
-def pytest_configure() -> None:
-    """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one.
+
+    The whole session, all workers included, has a cache folder of its own: what agents leave in
+    the workspaces there is of no use later. pip goes on to use that of the user.
+    """
     found = shutil.which("python3")
     if found and Path(found).read_bytes()[:2] == b"#!":
         os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        before = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        os.environ.setdefault("PIP_CACHE_DIR", str(Path(before, "pip")))
+        # Assay makes workspaces only where no agent files stand above, as they may in a HOME.
+        folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
+        os.environ["XDG_CACHE_HOME"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_xdist_auto_num_workers() -> int:
     """Take two workers for each core: most tests wait for processes that they started."""
     return min(2 * (os.cpu_count() or 1), 8)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of real agents, on half of the workers; the others begin with the rest.
+
+    As many of them as there are cores may run at once. At the end, the other workers would have
+    nothing to do but to wait for them. Each worker begins with a part of the list of equal length.
+    """
+    n_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if n_workers == 1:
+        return
+    rest = [item for item in items if not item.get_closest_marker("real")]
+    real = [item for item in items if item.get_closest_marker("real")]
+    n_real = max(1, n_workers // 2)
+    ends = [len(items) * (n + 1) // n_workers for n in range(n_workers)]
+    items.clear()
+    for n, end in enumerate(ends):
+        if n < n_real:
+            items += real[len(real) * n // n_real : len(real) * (n + 1) // n_real]
+        n_more = max(0, end - len(items))
+        items += rest[:n_more]
+        del rest[:n_more]
 
 
 @dataclass(frozen=True)
@@ -175,69 +209,98 @@ class WarmAssays:
     Two, each with its own hash seed, so that the order of a set differs between two runs of a test.
     """
 
-    def __init__(self) -> None:
-        self._env = {name: value for name, value in os.environ.items() if _of_interpreter(name)}
-        self._processes: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+    def __init__(self, folder: Path) -> None:
+        self._settings = _settings(os.environ)
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._addresses = [folder / "0", folder / "1"]
 
-    def can(self, env: dict[str, str], stdin: bytes) -> bool:
+    def run(
+        self, words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes, timeout: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run assay to its end, like subprocess.run; in a new process if a copy would differ."""
+        if not self._can(env, stdin):
+            return subprocess.run(
+                [sys.executable, "-m", "assay", *words],
+                cwd=cwd,
+                env=env,
+                input=stdin,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+            )
+        self._addresses.reverse()
+        (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
+        os.write(feed, stdin)
+        os.close(feed)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self._listening(self._addresses[0])))
+            parts = [str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
+            payload = b"\0".join(os.fsencode(part) for part in parts)
+            message = b"%d\n%b" % (len(payload), payload)
+            sent = socket.send_fds(connection, [message], [given, to_out, to_err])
+            for fd in (given, to_out, to_err):
+                os.close(fd)
+            if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
+                connection.sendall(message[sent:])
+            with connection.makefile("r") as answers:
+                pid = int(answers.readline())
+                try:
+                    stdout, stderr = _read_to_end([out, err], timeout)
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
+                return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+
+    def _can(self, env: Mapping[str, str], stdin: bytes) -> bool:
         """Say whether a copy would be the same as a new process: Python reads some variables once.
 
         The standard input must fit into a pipe at once.
         """
-        settings = {name: value for name, value in env.items() if _of_interpreter(name)}
-        return settings == self._env and len(stdin) <= select.PIPE_BUF
+        return _settings(env) == self._settings and len(stdin) <= select.PIPE_BUF
 
-    def run(
-        self, words: list[str], cwd: Path, env: dict[str, str], stdin: bytes, timeout: float
-    ) -> "subprocess.CompletedProcess[bytes]":
-        """Run assay to its end, like subprocess.run."""
-        if len(self._processes) < 2:
-            self._processes.append(self._start())
-        self._processes.reverse()
-        connection = self._processes[0][1]
-        request = {"args": words, "cwd": str(cwd), "env": env}
-        (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
-        os.write(feed, stdin)
-        os.close(feed)
-        line = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(connection, [line], [given, to_out, to_err])
-        for fd in (given, to_out, to_err):
-            os.close(fd)
-        connection.sendall(line[sent:])
-        answers = connection.makefile("r")
-        pid = int(answers.readline())
-        try:
-            stdout, stderr = _read_to_end([out, err], timeout)
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            answers.readline()
-            raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
-        return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+    def program(self) -> Path:
+        """Write a program `assay` that is started in this way too; give its folder."""
+        folder = self._folder / "bin"
+        if not folder.exists():
+            folder.mkdir()
+            address = self._listening(self._addresses[0])
+            relay = WARM.with_name("warm_program.py")
+            words = [sys.executable, "-IS", relay, address, Path(sys.executable).parent / "assay"]
+            words.append(repr(sorted(self._settings.items())))
+            (folder / "assay").write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+            (folder / "assay").chmod(0o755)
+        return folder
 
-    def _start(self) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, str(WARM), str(theirs.fileno())]
-            # Threads of OpenBLAS would not be in a copy.
-            env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-            process = subprocess.Popen(
-                command,
-                env=env,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        return process, ours
+    def _listening(self, address: Path) -> Path:
+        """Start a process that listens at an address, unless there is one."""
+        if not address.exists():
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(address))
+                listener.listen(64)
+                process = subprocess.Popen(
+                    [sys.executable, str(WARM), str(listener.fileno())],
+                    # Threads of OpenBLAS would not be in a copy.
+                    env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+                    pass_fds=[listener.fileno()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                )
+            self._processes.append(process)
+        return address
 
     def close(self) -> None:
         """End the processes."""
-        for process, connection in self._processes:
-            connection.close()
-            process.wait()
+        for process in self._processes:
+            process.communicate()
 
 
-def _of_interpreter(name: str) -> bool:
-    return name.startswith(("PYTHON", "LC_", "LANG", "TZ"))
+OF_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ")
+"""How the names of variables begin that Python reads when it starts."""
+
+
+def _settings(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(OF_INTERPRETER)}
 
 
 def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
@@ -264,9 +327,16 @@ def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
 @pytest.fixture(scope="session")
 def warm_assays() -> Iterator[WarmAssays]:
     """Give the means to run assay without loading it each time."""
-    made = WarmAssays()
-    yield made
-    made.close()
+    with tempfile.TemporaryDirectory() as folder:  # short: an address has at most 107 characters
+        made = WarmAssays(Path(folder))
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def warm_path(warm_assays: WarmAssays) -> str:
+    """Give a PATH for lines of a shell, with an assay that need not be loaded."""
+    return f"{warm_assays.program()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 @pytest.fixture
@@ -291,7 +361,7 @@ def assay(
         note = tmp_path / f"peak-{uuid.uuid4().hex[:6]}"
         if measure:
             command = [sys.executable, "-I", "-S", "-c", MEASURE, str(note), *command]
-        warm = not (cold or measure) and stdout is subprocess.PIPE and warm_assays.can(full, given)
+        warm = not (cold or measure) and stdout is subprocess.PIPE
         began = time.monotonic()
         done = (
             warm_assays.run(words, tmp_path, full, given, timeout)
@@ -441,8 +511,7 @@ GATE_CODES = (0, 3, 4)
 class Examples:
     """Reads the examples of a command out of its help, and runs them in a folder."""
 
-    def __init__(self) -> None:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    def __init__(self, path: str) -> None:
         # The browser of `view --open` is a program that does nothing.
         self.env = os.environ | {"PATH": path, "BROWSER": "true"}
         self._started: list[subprocess.Popen[str]] = []
@@ -500,9 +569,9 @@ class Examples:
 
 
 @pytest.fixture(scope="module")
-def examples() -> Iterator[Examples]:
+def examples(warm_path: str) -> Iterator[Examples]:
     """Give the means to read and run examples."""
-    made = Examples()
+    made = Examples(warm_path)
     yield made
     made.close()
 

@@ -364,7 +364,9 @@ class Grader(Protocol):
 
     With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
     folder. `file_options` names options that may be files: in a prompt's row they are found from
-    the folder of the prompt file, and so is what an option called `folder` is for.
+    the folder of the prompt file, and so is what an option called `folder` is for. For `grade` on
+    other machines, `files` lists the paths that must be there, and `asks` is the agent that it puts
+    questions to.
     """
 
     name: str

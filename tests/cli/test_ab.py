@@ -46,7 +46,9 @@ class Project:
 
     @property
     def env(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "LIKE_LOG": str(self.folder / "started.txt")}
+        cache = str(self.home / ".cache")
+        log = str(self.folder / "started.txt")
+        return {"HOME": str(self.home), "XDG_CACHE_HOME": cache, "LIKE_LOG": log}
 
     @property
     def runs(self) -> list[Path]:

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ ARE_NOT_DATA = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Any]) -> Path:
     """A folder with a file of every kind."""
     folder = tmp_path_factory.mktemp("made")
     prompts = [
@@ -84,20 +85,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(
-    folder: Path, *words: str, stdin: bytes = b"", check: bool = True
-) -> "subprocess.CompletedProcess[bytes]":
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", *words],
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stderr.decode()
-    assert b"Traceback" not in done.stderr
-    return done
+@pytest.fixture(scope="module")
+def run(warm_assays: Any) -> Callable[..., Any]:
+    """Run assay to its end in a folder."""
+
+    def start(folder: Path, *words: str, stdin: bytes = b"", check: bool = True) -> Any:
+        done = warm_assays.run(list(map(str, words)), folder, os.environ, stdin, 120)
+        assert not check or done.returncode == 0, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return done
+
+    return start
 
 
 def words_with(words: list[str], file: str) -> list[str]:
@@ -113,7 +111,7 @@ def steady(output: bytes) -> Any:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_dash_reads_stdin_as_the_file_is_read(name, made):
+def test_a_dash_reads_stdin_as_the_file_is_read(name, made, run):
     words, file = READERS[name]
     from_file = run(made, *words_with(words, file))
     from_stdin = run(made, *words_with(words, "-"), stdin=(made / file).read_bytes())
@@ -122,7 +120,7 @@ def test_a_dash_reads_stdin_as_the_file_is_read(name, made):
 
 
 @pytest.mark.parametrize("name", WITHOUT_FILE)
-def test_without_a_file_stdin_is_read(name, made):
+def test_without_a_file_stdin_is_read(name, made, run):
     words, file = READERS[name]
     data = (made / file).read_bytes()
     implied = run(made, *(word for word in words if word != "{}"), stdin=data)
@@ -130,7 +128,7 @@ def test_without_a_file_stdin_is_read(name, made):
 
 
 @pytest.mark.parametrize("name", [*WITHOUT_FILE, "capture", "run", "trials", "plan", "compare"])
-def test_stdin_without_rows_is_refused(name, made):
+def test_stdin_without_rows_is_refused(name, made, run):
     done = run(made, *words_with(READERS[name][0], "-"), check=False)
     assert done.returncode == 1
     assert b"stdin" in done.stderr
@@ -171,14 +169,14 @@ def test_a_terminal_as_stdin_is_refused(name, made):
         ["capture", "-", "-s", "claude", "--mcp", "-"],
     ],
 )
-def test_stdin_is_read_only_once(words, made):
+def test_stdin_is_read_only_once(words, made, run):
     done = run(made, *words, stdin=b'{"a": 1}\n', check=False)
     assert done.returncode == 2
     assert b"stdin can be read only once" in done.stderr
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_dash_writes_to_stdout(name, made):
+def test_a_dash_writes_to_stdout(name, made, run):
     words = words_with(WRITERS[name], READERS.get(name, ("", ""))[1])
     plain = run(made, *words)
     dashed = run(made, *words, "-o", "-")
@@ -186,13 +184,13 @@ def test_a_dash_writes_to_stdout(name, made):
     assert not (made / "-").exists()
 
 
-def test_report_writes_its_page_to_stdout_only_when_asked(made):
+def test_report_writes_its_page_to_stdout_only_when_asked(made, run):
     assert run(made, "report", "r.jsonl", "-o", "-").stdout.startswith(b"<!doctype html>")
     assert not (made / "report.html").exists()
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_an_existing_output_is_replaced_only_when_asked(name, made, tmp_path):
+def test_an_existing_output_is_replaced_only_when_asked(name, made, tmp_path, run):
     output = tmp_path / "out.json"
     output.write_text("mine")
     words = [*words_with(WRITERS[name], READERS.get(name, ("", ""))[1]), "-o", str(output)]
@@ -207,7 +205,7 @@ def test_an_existing_output_is_replaced_only_when_asked(name, made, tmp_path):
     assert fresh.stat().st_size
 
 
-def test_split_schemas_are_replaced_only_when_asked(made, tmp_path):
+def test_split_schemas_are_replaced_only_when_asked(made, tmp_path, run):
     (tmp_path / "Session.json").write_text("mine")
     words = ["schemas", "--split", "-o", str(tmp_path)]
     assert run(made, *words, check=False).returncode == 1
@@ -232,7 +230,7 @@ def test_what_comes_on_stdin_is_not_written_over(words, made, tmp_path):
     assert rows.read_bytes() == (made / "r.jsonl").read_bytes()
 
 
-def test_view_says_why_it_does_not_read_stdin(made):
+def test_view_says_why_it_does_not_read_stdin(made, run):
     for path in ("-", "new:-"):
         done = run(made, "view", path, stdin=b"{}", check=False)
         assert done.returncode == 2

@@ -19,8 +19,9 @@ def test_pages_have_examples():
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
-def test_examples_run(page, tmp_path):
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def test_examples_run(page, tmp_path, warm_path):
+    installed = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": installed if page.name == "README.md" else warm_path}
     for _, mark, text in BLOCK.findall(page.read_text()):
         if mark.startswith("file="):
             (tmp_path / mark.removeprefix("file=")).write_text(text)

@@ -90,8 +90,9 @@ def test_the_version_of_ray_is_the_pinned_one() -> None:
 
 
 def test_the_commands_have_these_options() -> None:
-    (shell,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    shell = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     lines = [line for line in shell.splitlines() if line.startswith("assay ")]
+    assert len(lines) == 2
     for line in [*lines, job()["spec"]["entrypoint"]]:
         _, name, *words = shlex.split(line)
         command = cli.get_command(None, name)  # type: ignore[arg-type]

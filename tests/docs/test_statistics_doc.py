@@ -6,7 +6,6 @@ In a console block `$` begins a command, `>` goes on with it, and `...` stands f
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,11 @@ def console(page: str) -> list[tuple[str, str]]:
     return steps
 
 
-def run(command: str, folder: Path) -> str:
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def run(command: str, folder: Path, path: str) -> str:
     done = subprocess.run(
         ["bash", "-c", f"set -e -o pipefail; {command}" if "echo" not in command else command],
         cwd=folder,
-        env=env,
+        env=os.environ | {"PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -56,12 +54,12 @@ PAGES = ["statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_commands_print_what_the_page_says(name: str, tmp_path: Path):
+def test_the_commands_print_what_the_page_says(name: str, tmp_path: Path, warm_path: str):
     steps = console((DOCS / name).read_text())
     assert len(steps) >= 3
     assert any(wanted for _, wanted in steps)
     for command, wanted in steps:
-        said = run(command, tmp_path)
+        said = run(command, tmp_path, warm_path)
         assert matches(wanted, said), f"$ {command}\n{said}\n--- the page says:\n{wanted}"
 
 

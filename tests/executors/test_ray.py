@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -319,7 +321,7 @@ def test_a_trial_that_fits_on_no_node_is_refused(capture: Any, prompts: Any) -> 
 def web_server() -> Iterator[str]:
     """The address of something that is no Ray cluster."""
     server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -357,6 +359,40 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
         RayExecutor().connect()
     assert refused.value.message == "--executor ray needs ray"
     assert "pip install" in refused.value.hint
+
+
+TOKEN_CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
+more = {"no_monitor": True, "include_log_monitor": False, "temp_dir": sys.argv[1]}
+made = Cluster(initialize_head=True, head_node_args={**node, **more})
+print(made.address, flush=True)
+sys.stdin.read()
+made.shutdown()
+"""
+
+
+def test_a_cluster_may_demand_a_token(
+    assay: Any, shell_agent: Path, prompts: Any, tmp_path: Path
+) -> None:
+    token = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4, "RAY_AUTH_MODE": "token"}
+    words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q", "-o", "out.jsonl")
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-") as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", TOKEN_CLUSTER, folder],
+            env={**os.environ, **token, "RAY_worker_niceness": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as cluster,
+    ):
+        assert cluster.stdout is not None
+        address = cluster.stdout.readline().strip()
+        done = assay(*words, "--executor", "ray", "--address", address, env=token, timeout=LIMIT_S)
+        cluster.communicate()
+    assert done.code == 0, done.stderr
 
 
 def test_another_python_is_refused(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

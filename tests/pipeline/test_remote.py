@@ -144,10 +144,15 @@ def test_every_kind_of_grader_says_the_same_elsewhere(here: Path, elsewhere: Any
         *("contains", "judge:rubric=rubric.md,agent=judge.json", "regex:o+"),
     )
     refs = [plugins.grader_ref(text, 20.0) for text in graders]
+    tried = [
+        {"trialNum": number, "output": said, "trajectory": [], "duration": 1, "cwd": str(workspace)}
+        for number, said in enumerate(("ok", "no"), 1)
+    ]
     rows = lines(
         {"output": "ok", "cwd": str(workspace)},
         {"output": "no", "cwd": str(workspace), "metadata": {"workspaceDir": str(workspace)}},
         {"output": "no", "failure": {"cause": "provider", "message": "gone"}},
+        {"k": 2, "trials": tried},
     )
     expected = locally(rows, refs)
     found = elsewhere(rows, refs)
@@ -156,6 +161,17 @@ def test_every_kind_of_grader_says_the_same_elsewhere(here: Path, elsewhere: Any
     assert found[0].verdict.grades["judge"].pass_ is True
     assert f"{workspace}" in found[0].line.decode()
     assert found[1].verdict.broken == {}
+    assert [verdict.grades["g"].pass_ for verdict in found[3].verdicts] == [True, False]
+
+
+def test_a_rubric_may_be_the_name_of_a_folder(here: Path, elsewhere: Any) -> None:
+    shell_judge(here)
+    (here / "good").mkdir()
+    (here / "good/g.py").write_text("def grade(output):\n    return True\n")
+    words = ("good/g.py", "judge:rubric=good,agent=judge.json")
+    refs = [plugins.grader_ref(text, 20.0) for text in words]
+    rows = lines({"output": "ok"})
+    assert [row.line for row in elsewhere(rows, refs)] == [row.line for row in locally(rows, refs)]
 
 
 def test_a_row_that_cannot_be_read_ends_it_after_those_before(here: Path, elsewhere: Any) -> None:

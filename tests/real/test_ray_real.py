@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.testing.model import ScriptedModel
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
 KEY = "sk-live-0123456789abcdef"
@@ -71,3 +74,32 @@ def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str)
     assert len(list(done.folder.glob("workspaces/*/made.txt"))) == len(texts)
     assert done.holds(KEY) == []
     assert done.alive() == []
+
+
+def test_a_real_judge_is_asked_on_other_nodes(
+    assay: Any, agent_program: Callable[[str], Path], ray_cluster: Any, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": f"r{n}", "input": "q", "output": f"answer {n}", "trajectory": []} for n in range(2)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "rubric.md").write_text("It must be an answer.")
+    verdict = {"pass": True, "score": 0.75, "reasoning": "It is one."}
+    judge = {"agent": f"claude:{agent_program('claude')}", "rubric": "rubric.md"}
+    with ScriptedModel({"steps": [{"text": json.dumps(verdict)}]}) as model:
+        done = assay(
+            *("grade", "rows.jsonl", "-g", f"judge:{json.dumps(judge)}", "-j", 2),
+            *("--executor", "ray", "--address", ray_cluster.address, "-o", "graded.jsonl"),
+            *("--env", "ANTHROPIC_BASE_URL", "--env", "ANTHROPIC_API_KEY"),
+            env=claude(model.url),
+            timeout=300,
+        )
+        asked = json.dumps([request.body for request in model.requests])
+    assert done.code == 0, done.stderr
+    graded = [json.loads(line) for line in (tmp_path / "graded.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in graded] == ["r0", "r1"]
+    for row in graded:
+        grade = row["grades"]["judge"]
+        assert {name: grade[name] for name in verdict} == verdict
+    assert all(f"answer {n}" in asked for n in range(2))
+    assert "It must be an answer." in asked

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,7 @@ MADE = (
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, warm_path: str) -> Path:
     """The project with what earlier commands of the examples leave behind."""
     folder = tmp_path_factory.mktemp("seed")
     programs = {"bin/claude": AGENT, "bin/gemini": AGENT, "bun-bin/bun": ADAPTER}
@@ -140,7 +139,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in (("prompts", PROMPTS), ("multi-turn", TURNS)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for line in MADE:
-        done = run_line(line, folder)
+        done = run_line(line, folder, warm_path)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
     return folder
 
@@ -154,11 +153,11 @@ def project(made: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def line(project: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def line(project: Path, warm_path: str) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Run a command line in the project, as a user would in a shell."""
 
     def run(text: str, *programs: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-        return run_line(text, project, *programs, **env)
+        return run_line(text, project, warm_path, *programs, **env)
 
     return run
 
@@ -176,16 +175,16 @@ def rows(line: Callable[..., Any]) -> Callable[..., list[dict[str, Any]]]:
 
 
 def run_line(
-    text: str, folder: Path, *programs: Path, **env: str
+    text: str, folder: Path, others: str, *programs: Path, **env: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a line; programs are folders that come first on the PATH."""
-    path = [*map(str, programs), str(folder / "bin"), str(Path(sys.executable).parent)]
+    """Run a line; programs are folders that come first on the PATH, before the others."""
+    path = [*map(str, programs), str(folder / "bin")]
     # Only where a line starts an adapter: graders in TypeScript must find the real bun.
     path[:0] = [str(folder / "bun-bin")] if " bun ./" in text else []
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
         cwd=folder,
-        env=os.environ | {"PATH": ":".join([*path, os.environ["PATH"]])} | env,
+        env=os.environ | {"PATH": ":".join([*path, others])} | env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -62,10 +62,13 @@ def _join(ray: Any, address: str) -> None:
             ray.init(address="auto", **more)
         except ConnectionError:
             ray.init(include_dashboard=False, **more)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         why = " ".join(str(error).split())
         msg = f"cannot join the Ray cluster {address or 'of this machine'}: {why}"
-        hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
+        hint = (
+            "this machine must be a node of it (ray start --address HOST:PORT --num-cpus 0); if "
+            "the cluster demands a token, set RAY_AUTH_MODE=token here too"
+        )
         if "Version mismatch" in why or "was started with" in why:
             hint = "all machines need the same versions of Python and Ray"
         raise AssayError(msg, hint=hint) from error

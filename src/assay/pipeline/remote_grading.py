@@ -76,7 +76,8 @@ class RemoteGraders:
         self._graders = tuple({msgspec.json.encode(ref): ref for ref in graders}.values())
         freeze(self._graders)  # which finds out what they use
         files = sorted({file for ref in self._graders for file in _files_of(ref)})
-        self._paths = {str(path) for file in files for path in (file, *Path(file).parents)}
+        self._files = frozenset(files)
+        self._folders = {str(folder) for file in files for folder in Path(file).parents}
         self.parcel = Parcel(
             graders=tuple(map(self._travelling, self._graders)),
             cwd=str(Path.cwd()),
@@ -140,18 +141,22 @@ class RemoteGraders:
     def _travelling(self, ref: PluginRef) -> PluginRef:
         """Return a grader with marked paths where it names files that travel."""
         grader, options = plugins.grader(ref), dict(ref.options)
-        for name in ("path", *getattr(grader, "file_options", ())):
-            path = _absolute(str(options.get(name)), is_link_followed=name == "path")
-            if isinstance(options.get(name), str) and path in self._paths:
-                options[name] = f"{_ROOT}{path}"
+        if isinstance(path := options.get("path"), str):
+            path = os.path.realpath(path)
+            if path in self._files or path in self._folders:
+                options["path"] = f"{_ROOT}{path}"
+        for name in getattr(grader, "file_options", ()):
+            # A text may have the name of a folder, but only a file is read.
+            if isinstance(text := options.get(name), str) and _absolute(text) in self._files:
+                options[name] = f"{_ROOT}{_absolute(text)}"
         if isinstance(folder := getattr(grader, "folder", None), str):
             options["folder"] = f"{_ROOT}{_absolute(folder)}"
         return msgspec.structs.replace(ref, options=options)
 
 
-def _absolute(path: str, *, is_link_followed: bool = False) -> str:
+def _absolute(path: str) -> str:
     # The name of a file may be part of a verdict, so that a link keeps its own.
-    return os.path.realpath(path) if is_link_followed else os.path.abspath(path)  # noqa: PTH100
+    return os.path.abspath(path)  # noqa: PTH100
 
 
 def _broken(graders: Sequence[Grader], why: str) -> Verdict:
