@@ -1,13 +1,14 @@
 """Ids and columns of a large run in little memory; they come out exactly as they went in."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FEW = 200_000
+FEW = 200_000
 """Columns of so many values stay as they are: packing takes time, and they need little."""
 _MOST_DISTINCT = 65_536
 _AT_ONCE = 4_096
@@ -16,12 +17,10 @@ _AT_ONCE = 4_096
 class Ids(Sequence[str]):
     """Texts in one block of bytes: a tenth of the memory that a list of them takes."""
 
-    def __init__(self, pieces: "Iterable[IdPiece]") -> None:
-        pieces = list(pieces)
-        self._text = b"".join(piece.text for piece in pieces)
-        sizes = [piece.sizes for piece in pieces] or [np.zeros(0, np.uint32)]
+    def __init__(self, text: bytes | bytearray, sizes: NDArray[np.uint32]) -> None:
+        self._text = bytes(text)
         smallest = np.uint32 if len(self._text) < 1 << 32 else np.uint64
-        self._ends = np.concatenate(sizes).cumsum(dtype=smallest)
+        self._ends = sizes.cumsum(dtype=smallest)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -82,14 +81,9 @@ def hashes_of(ids: Sequence[str]) -> NDArray[np.int64]:
 
 def repeated(hashes: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return, in order, the places of all numbers that occur more than once."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    same = ordered[1:] == ordered[:-1]
-    if not same.any():
-        return np.zeros(0, np.intp)
-    twice = np.zeros(len(hashes), dtype=bool)
-    twice[order[1:][same]] = twice[order[:-1][same]] = True
-    return np.flatnonzero(twice)
+    ordered = np.sort(hashes)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return np.flatnonzero(np.isin(hashes, twice)) if len(twice) else np.zeros(0, np.intp)
 
 
 class _Packed(NamedTuple):
@@ -105,7 +99,7 @@ type Column = NDArray[Any] | _Packed
 
 def pack(values: NDArray[Any]) -> Column:
     """Keep numbers in less memory, if there are many."""
-    if len(values) <= _FEW:
+    if len(values) <= FEW:
         return values
     first = values[0]
     if (values == first).all() or (first != first and np.isnan(values).all()):
@@ -141,3 +135,20 @@ def unpack(column: Column) -> NDArray[Any]:
     if column.table is not None:
         return column.table[column.codes]
     return column.codes.astype(column.dtype)
+
+
+def return_memory() -> None:
+    """Give back to the system what was freed, and from now on large columns as soon as they are.
+
+    The C library keeps it otherwise, in pieces: after two large files, half of all memory.
+    """
+    import ctypes  # late: only large runs need it
+
+    with suppress(AttributeError, OSError):  # glibc has them
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        library.malloc_trim(0)
+
+
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 1024 * 1024

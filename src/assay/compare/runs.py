@@ -19,6 +19,8 @@ from assay.compare.columns import (
     Columns,
     FactsTotal,
     Floats,
+    GrowingBlock,
+    GrowingColumn,
     Ints,
     Kind,
     RunFacts,
@@ -26,6 +28,7 @@ from assay.compare.columns import (
     joined,
 )
 from assay.compare.packed import (
+    FEW,
     Column,
     IdPiece,
     Ids,
@@ -33,6 +36,7 @@ from assay.compare.packed import (
     id_piece,
     pack,
     repeated,
+    return_memory,
     texts_at,
     unpack,
 )
@@ -275,21 +279,26 @@ def mean_by_group(values: Floats, group: Ints, n_groups: int) -> Floats:
 def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     """Read one file. Of rows with the same id the last one counts."""
     reader = ColumnReader(kind, category_key, RunFacts())
-    total = FactsTotal(kind)
-    # So that a file without rows has columns too.
-    ids, blocks = [id_piece([])], [reader.read([])]
+    total, columns = FactsTotal(kind), GrowingBlock()
+    text, sizes, hashes = bytearray(), GrowingColumn(np.uint32), GrowingColumn(np.int64)
+    has_steps = False
     with open_rows(path, hint=HINT) as file:
-        for some_ids, facts, columns in file.map(partial(_read_part, reader)):
-            block = columns.restored()
+        for ids, facts, block in file.map(partial(_read_part, reader)):
             total.add(facts, block)
-            ids.append(some_ids)
-            blocks.append(block)
+            columns.add(block)
+            text += ids.text
+            sizes.add(ids.sizes, block.n_rows)
+            hashes.add(ids.hashes, block.n_rows)
+            has_steps = has_steps or bool(np.any(block.trials["n_steps"]))
         facts = total.facts()
-        has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
             facts.shows_work = any(file.map(_shows_work))
-    hashes = np.concatenate([piece.hashes for piece in ids])
-    return make_run(label, path, facts, Ids(ids), joined(blocks), hashes)
+    found = columns.block()
+    del columns  # make_run empties the block, and nothing else must hold what was in it
+    run = make_run(label, path, facts, Ids(text, sizes.values()), found, hashes.values())
+    if len(run.ids) > FEW:
+        return_memory()
+    return run
 
 
 def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, Collapsed]:
@@ -344,25 +353,26 @@ def make_run(
     columns: Block,
     hashes: NDArray[np.int64] | None = None,
 ) -> Run:
-    """Make a run from the columns of its file, leaving out rows that a later one replaced."""
+    """Make a run from the columns of its file, leaving out rows that a later one replaced.
+
+    The columns are emptied on the way: memory holds one of them twice, not all.
+    """
     rows, trials = columns
     last = _last_of_each(ids, hashes_of(ids) if hashes is None else hashes)
     kept = np.repeat(last, rows["n_trials"])
     grades = _Grades(trials, facts.causes)
     health = grades.health(kept)
     health.n_repeated = int((~last).sum())
-    numbers = {name: rows[source] for name, source in _ROW_COLUMNS.items()}
-    numbers |= {name: trials[name] for name in _TRIAL_COLUMNS}
-    numbers |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    trials |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    del grades
     setups = trials["setup"]
     if health.n_repeated:
         ids = texts_at(ids, np.flatnonzero(last))
         setups = setups[kept]
-        numbers = {
-            name: column[last if name in _ROW_COLUMNS else kept] for name, column in numbers.items()
-        }
-    for name in numbers:  # one after the other: none is there twice
-        numbers[name] = pack(numbers[name])
+        rows |= {name: column[last] for name, column in rows.items()}
+        trials |= {name: column[kept] for name, column in trials.items()}
+    numbers = {name: pack(rows.pop(source)) for name, source in _ROW_COLUMNS.items()}
+    numbers |= {name: pack(trials.pop(name)) for name in _TRIAL_COLUMNS}
     run = Run(
         label=label,
         path=path,
@@ -415,6 +425,9 @@ _ROW_COLUMNS = {
 }
 _WHOLE = frozenset(("inputs", "categories", "k", "n_trials"))
 _TRIAL_COLUMNS = (
+    "passed",
+    "score",
+    "timed_out",
     "duration_ms",
     "first_response_ms",
     "cost_usd",
