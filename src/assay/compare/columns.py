@@ -12,6 +12,7 @@ from itertools import chain, repeat
 from math import inf, nan
 from operator import attrgetter, or_
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -268,6 +269,7 @@ class ColumnReader:
         facts.kind = self._kind
         self._facts = facts
         self._categories = {name: n for n, name in enumerate(facts.categories)}
+        self._by_name: dict[str | None, int] = dict(self._categories)
         self._causes = {name: n for n, name in enumerate(facts.causes)}
         self._setups = {problems: n for n, problems in enumerate(facts.setups)}
 
@@ -380,14 +382,23 @@ class ColumnReader:
         return self._setups.setdefault(problems, len(self._setups))
 
     def _category_numbers(self, categories: list[Any]) -> Ints:
-        """Number the categories; the type of those met before is not checked again."""
-        known = self._categories
+        """Number the categories; a name that was met before is only looked up."""
         try:
-            return np.fromiter(map(known.__getitem__, categories), np.int64, len(categories))
+            return self._looked_up(categories)
         except (KeyError, TypeError):  # a new name, or a value that cannot be a key of a dict
+            pass
+        known = self._categories
+        numbers = list[int]()
+        if set(map(type, categories)) <= {str, NoneType}:
+            for name in dict.fromkeys(categories):
+                self._by_name[name] = known.setdefault(_category(name), len(known))
+        else:  # 1 and True are the same key, but not the same category
             numbers = _numbered(known, map(_category, categories))
-            self._facts.categories = list(known)
-            return np.array(numbers, dtype=np.int64)
+        self._facts.categories = list(known)
+        return np.array(numbers, dtype=np.int64) if numbers else self._looked_up(categories)
+
+    def _looked_up(self, categories: list[Any]) -> Ints:
+        return np.fromiter(map(self._by_name.__getitem__, categories), np.int64, len(categories))
 
     def _note_agents(self, fields: Fields) -> None:
         agents = fields["agent"]

@@ -48,7 +48,7 @@ from assay.records.trials import HINT
 from assay.records.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 
-_BLOCK = 1024 * 1024
+_BLOCK = 256 * 1024
 _AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 _MOST_TRIALS = 1e9
 _LARGEST = 1e15
