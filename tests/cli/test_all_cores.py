@@ -29,7 +29,7 @@ format_command.datetime = Then
 for name, words in json.loads(sys.argv[4]).items():
     told = io.StringIO()
     with contextlib.redirect_stderr(told):
-        code = run_command([*words, "-o", str(folder / f"{name}.out")])
+        code = run_command([*words, "-o", str(folder / (name if "." in name else f"{name}.out"))])
     (folder / f"{name}.told").write_text(f"{code}\\n" + told.getvalue().replace(str(folder), ""))
 """
 
@@ -90,6 +90,9 @@ def commands(name: str, path: Path) -> dict[str, list[str]]:
         f"{name}-jsonl": ["format", str(path)],
         f"{name}-csv": ["format", "-f", "csv", str(path)],
         f"{name}-markdown": ["format", "-f", "markdown", str(path)],
+        f"{name}-sft": ["export", "sft", str(path)],
+        f"{name}-kto": ["export", "kto", str(path), str(other), "--json"],
+        f"{name}-table.csv": ["export", "table", str(path)],
         f"{name}-compare": ["compare", f"a:{path}", f"b:{other}"],
         f"{name}-statistical": ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"],
     }
@@ -117,4 +120,5 @@ def test_one_core_and_several_write_the_same(tmp_path: Path, size: int):
     assert one["good-csv.out"].count(b"\n") == 151
     assert b"bad.jsonl:98: " in one["bad-csv.told"]
     assert b"torn.jsonl:151: " in one["torn-jsonl.told"]
+    assert one["good-table.csv"].count(b"\r\n") == 151
     assert "bad-csv.out" not in one
