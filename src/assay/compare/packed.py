@@ -1,8 +1,9 @@
 """Ids and columns of a large run in little memory; they come out exactly as they went in."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import batched, chain
+from operator import eq
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -21,6 +22,13 @@ class Ids(Sequence[str]):
         self._text = bytes(text)
         smallest = np.uint32 if len(self._text) < 1 << 32 else np.uint64
         self._ends = sizes.cumsum(dtype=smallest)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Ids":
+        """Take texts, some thousand at a time."""
+        pieces = [id_piece(some) for some in batched(texts, _AT_ONCE)] or [id_piece(())]
+        text = b"".join(piece.text for piece in pieces)
+        return cls(text, np.concatenate([piece.sizes for piece in pieces]))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -58,6 +66,12 @@ def texts_at(ids: Sequence[str], numbers: NDArray[np.integer[Any]]) -> list[str]
     return ids.take(numbers) if isinstance(ids, Ids) else [ids[n] for n in numbers.tolist()]
 
 
+def each_at(ids: Sequence[str], numbers: NDArray[np.integer[Any]]) -> Iterator[str]:
+    """Yield the ids with these numbers; memory holds some thousand."""
+    for start in range(0, len(numbers), _AT_ONCE):
+        yield from texts_at(ids, numbers[start : start + _AT_ONCE])
+
+
 class IdPiece(NamedTuple):
     """Some ids on their way into Ids, and their hashes, which tell most of them apart."""
 
@@ -84,6 +98,27 @@ def repeated(hashes: NDArray[np.int64]) -> NDArray[np.intp]:
     ordered = np.sort(hashes)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     return np.flatnonzero(np.isin(hashes, twice)) if len(twice) else np.zeros(0, np.intp)
+
+
+def union(every: Sequence[Sequence[str]]) -> tuple[Ids, list[NDArray[np.intp]]] | None:
+    """Put lists of distinct ids together in the order of their first appearance.
+
+    Return all ids, and for each list the places of its ids among them. None if two ids have one
+    hash, which hardly ever happens.
+    """
+    sizes = list(map(len, every))
+    hashes = np.concatenate([hashes_of(ids) for ids in every])
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.intp)
+    number[np.argsort(first)] = np.arange(len(first))
+    places = np.split(number[inverse], np.cumsum(sizes)[:-1])
+    new = np.split(np.bincount(first, minlength=len(hashes)) > 0, np.cumsum(sizes)[:-1])
+    fresh = (each_at(ids, np.flatnonzero(some)) for ids, some in zip(every, new, strict=True))
+    ids = Ids.of(chain.from_iterable(fresh))
+    for mine, where in zip(every, places, strict=True):
+        if not all(map(eq, mine, each_at(ids, where))):
+            return None
+    return ids, places
 
 
 class _Packed(NamedTuple):

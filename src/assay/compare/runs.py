@@ -32,6 +32,7 @@ from assay.compare.packed import (
     Column,
     IdPiece,
     Ids,
+    each_at,
     hashes_of,
     id_piece,
     pack,
@@ -367,7 +368,7 @@ def make_run(
     del grades
     setups = trials["setup"]
     if health.n_repeated:
-        ids = texts_at(ids, np.flatnonzero(last))
+        ids = Ids.of(each_at(ids, np.flatnonzero(last)))
         setups = setups[kept]
         rows |= {name: column[last] for name, column in rows.items()}
         trials |= {name: column[kept] for name, column in trials.items()}
