@@ -48,7 +48,8 @@ def memory(pid):
 
 peak, began_s = 0.0, time.monotonic()
 pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
-while sys.argv[1] == "memory" and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+ended = os.WEXITED | os.WNOWAIT | os.WNOHANG
+while sys.argv[1] == "memory" and not os.waitid(os.P_PID, pid, ended):
     peak = max(peak, memory(pid))
     time.sleep(0.01)
 _, status, used = os.wait4(pid, 0)

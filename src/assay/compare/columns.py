@@ -269,7 +269,7 @@ class ColumnReader:
         facts.kind = self._kind
         self._facts = facts
         self._categories = {name: n for n, name in enumerate(facts.categories)}
-        self._by_name: dict[str | None, int] = dict(self._categories)
+        self._by_name: dict[Any, int] = dict(self._categories)
         self._causes = {name: n for n, name in enumerate(facts.causes)}
         self._setups = {problems: n for n, problems in enumerate(facts.setups)}
 

@@ -155,9 +155,9 @@ def _smaller(values: NDArray[Any]) -> NDArray[Any] | None:
         most, least = int(values.max()), int(values.min())
         kind = np.promote_types(np.min_scalar_type(most), np.min_scalar_type(least))
         return values.astype(kind) if kind.itemsize < values.itemsize else None
-    for kind in (np.float16, np.float32):
+    for smaller in (np.float16, np.float32):
         with np.errstate(over="ignore"):
-            small = values.astype(kind)
+            small: NDArray[Any] = values.astype(smaller)
         if np.array_equal(small, values, equal_nan=True):
             return small
     return None
@@ -167,9 +167,10 @@ def unpack(column: Column) -> NDArray[Any]:
     """Return the numbers as they were."""
     if not isinstance(column, _Packed):
         return column
-    if column.table is not None:
-        return column.table[column.codes]
-    return column.codes.astype(column.dtype)
+    if column.table is None:
+        return column.codes.astype(column.dtype)
+    values: NDArray[Any] = column.table[column.codes]
+    return values
 
 
 def return_memory() -> None:

@@ -369,7 +369,7 @@ def count_out_of_turn(aligned: Aligned, pair: Pair) -> int:
     has = where[measured, b] >= 0
     if has.all():
         return 0
-    order = sorted(range(len(measured)), key=lambda i: turn_of(aligned.ids[measured[i]]))
+    order = sorted(range(len(measured)), key=lambda i: turn_of(aligned.ids[int(measured[i])]))
     in_turn = has[order]
     return 0 if in_turn[: int(has.sum())].all() else int((~has).sum())
 

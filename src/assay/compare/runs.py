@@ -132,17 +132,17 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     @property
     def inputs(self) -> Ints:
         """Fingerprint of the input of each prompt."""
-        return self._column("inputs")
+        return self._whole("inputs")
 
     @property
     def categories(self) -> Ints:
         """Number of the category of each prompt in category_names."""
-        return self._column("categories")
+        return self._whole("categories")
 
     @property
     def k(self) -> Ints:
         """Trials planned for each prompt."""
-        return self._column("k")
+        return self._whole("k")
 
     @property
     def pass_at_k(self) -> Floats:
@@ -157,7 +157,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     @property
     def prompt(self) -> Ints:
         """Whose trial each is; in order, so that a prompt's trials stand together."""
-        return np.repeat(np.arange(len(self.ids), dtype=np.int64), self._column("n_trials"))
+        return np.repeat(np.arange(len(self.ids), dtype=np.int64), self._whole("n_trials"))
 
     @property
     def passed(self) -> Floats:
@@ -201,9 +201,11 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def complete(self) -> Floats:
         return self._column("complete")
 
-    def _column(self, name: str) -> Any:
-        kind = np.int64 if name in _WHOLE else np.float64
-        return unpack(self.columns[name]).astype(kind, copy=False)
+    def _whole(self, name: str) -> Ints:
+        return unpack(self.columns[name]).astype(np.int64, copy=False)
+
+    def _column(self, name: str) -> Floats:
+        return unpack(self.columns[name]).astype(np.float64, copy=False)
 
     @property
     def agent_names(self) -> list[str]:
@@ -258,7 +260,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
 
     @cached_property
     def _one_trial_each(self) -> bool:
-        return bool((self._column("n_trials") == 1).all())
+        return bool((self._whole("n_trials") == 1).all())
 
     def _count(self, weights: NDArray[np.bool_] | Floats) -> Ints:
         if self._one_trial_each:
@@ -424,7 +426,6 @@ _ROW_COLUMNS = {
     "pass_at_k": "pass_at_k",
     "pass_exp_k": "pass_exp_k",
 }
-_WHOLE = frozenset(("inputs", "categories", "k", "n_trials"))
 _TRIAL_COLUMNS = (
     "passed",
     "score",
