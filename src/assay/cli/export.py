@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +27,7 @@ from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trials import HINT
 from assay.report.messages import Thoughts
-from assay.report.table import SUFFIXES, check_parquet, write_table
+from assay.report.table import SUFFIXES, check_parquet, encode_row, write_table
 
 _FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")
@@ -144,18 +145,21 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
         if options.output is not None:
             summary.output = str(options.output)
         with whole_output(options.output, overwrite=options.overwrite) as out:
-            _write(export.examples(options.kind), out, suffix, table=options.kind == "table")
+            _write(export, out, options.kind, suffix)
             if not summary.written:  # an error here leaves no file behind
                 raise _nothing(summary, options)
     return summary
 
 
-def _write(made: Iterator[Example], out: BinaryIO, suffix: str, *, table: bool) -> None:
-    if table:
-        write_table(made, out, suffix)
-        return
-    for example in made:
-        out.write(msgspec.json.encode(example) + b"\n")
+def _write(export: Export, out: BinaryIO, kind: Format, suffix: str) -> None:
+    if kind == "table":
+        write_table(export.write(kind, partial(encode_row, suffix=suffix)), out, suffix)
+    else:
+        out.writelines(export.write(kind, _line))
+
+
+def _line(example: Example) -> bytes:
+    return msgspec.json.encode(example) + b"\n"
 
 
 def _nothing(summary: ExportSummary, options: _Options) -> InputError:

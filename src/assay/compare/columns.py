@@ -12,6 +12,7 @@ from itertools import chain, repeat
 from math import inf, nan
 from operator import attrgetter, or_
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -138,23 +139,9 @@ def zeros(types: Mapping[str, str], n: int) -> Columns:
 
 def joined(blocks: Sequence[Block]) -> Block:
     """Concatenate blocks, emptying them on the way: memory holds one column twice, not all."""
-    return Block(
-        {name: _concatenated([block.rows.pop(name) for block in blocks]) for name in ROW},
-        {name: _concatenated([block.trials.pop(name) for block in blocks]) for name in TRIAL},
-    )
-
-
-def _concatenated(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate columns; one that has the same value everywhere takes no memory."""
-    values = [part[0] for part in parts if len(part)]
-    if values and all(part.strides == (0,) for part in parts if len(part)) and _alike(values):
-        return np.broadcast_to(values[0], sum(map(len, parts)))
-    return np.concatenate(parts)
-
-
-def _alike(values: Sequence[Any]) -> bool:
-    first = values[0]
-    return all(value == first or (value != value and first != first) for value in values)
+    rows = {name: np.concatenate([block.rows.pop(name) for block in blocks]) for name in ROW}
+    trials = {name: np.concatenate([block.trials.pop(name) for block in blocks]) for name in TRIAL}
+    return Block(rows, trials)
 
 
 class Collapsed(NamedTuple):
@@ -164,12 +151,6 @@ class Collapsed(NamedTuple):
     n_trials: int
     rows: dict[str, Any]
     trials: dict[str, Any]
-
-    def restored(self) -> Block:
-        rows = {name: _spread(values, self.n_rows) for name, values in self.rows.items()}
-        return Block(
-            rows, {name: _spread(values, self.n_trials) for name, values in self.trials.items()}
-        )
 
 
 def collapse(block: Block) -> Collapsed:
@@ -182,12 +163,64 @@ def _collapsed(column: NDArray[Any]) -> Any:
     if not len(column):
         return column
     first = column[0]
-    same = column == first if first == first else np.isnan(column)
-    return first if same.all() else column
+    return first if _are(column, first).all() else column
 
 
-def _spread(values: Any, n: int) -> NDArray[Any]:
-    return values if isinstance(values, np.ndarray) else np.broadcast_to(values, n)
+def _are(values: Any, value: Any) -> Any:
+    """Tell whether values are the same; NaN is the same as NaN."""
+    return values == value if value == value else np.isnan(values)
+
+
+class GrowingBlock:
+    """Blocks one after the other. A column takes no memory while it has the same value."""
+
+    def __init__(self) -> None:
+        self._rows = {name: GrowingColumn(dtype) for name, dtype in ROW.items()}
+        self._trials = {name: GrowingColumn(dtype) for name, dtype in TRIAL.items()}
+
+    def add(self, block: Collapsed) -> None:
+        for name, values in block.rows.items():
+            self._rows[name].add(values, block.n_rows)
+        for name, values in block.trials.items():
+            self._trials[name].add(values, block.n_trials)
+
+    def block(self) -> Block:
+        """Return all of it."""
+        return Block(
+            {name: column.values() for name, column in self._rows.items()},
+            {name: column.values() for name, column in self._trials.items()},
+        )
+
+
+class GrowingColumn:
+    """A column to which values are added; in one piece of memory, which leaves no holes."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = np.dtype(dtype)
+        self._size = 0
+        self._value: Any = None
+        """The value that all have, as long as there is no data."""
+        self._data: bytearray | None = None
+
+    def add(self, values: Any, n: int) -> None:
+        """Add as many values, or one as many times."""
+        before, self._size = self._size, self._size + n
+        single = not isinstance(values, np.ndarray)
+        if not n or (single and before and self._data is None and _are(values, self._value)):
+            return
+        if single and not before:
+            self._value = values
+            return
+        if self._data is None:
+            self._data = bytearray(np.full(before, self._value or 0, self._dtype).data)
+        self._data += np.ascontiguousarray(np.broadcast_to(values, n), self._dtype).data
+
+    def values(self) -> NDArray[Any]:
+        if self._data is not None:
+            return np.frombuffer(self._data, self._dtype)
+        if not self._size:
+            return np.zeros(0, self._dtype)
+        return np.broadcast_to(self._dtype.type(self._value), self._size)
 
 
 def kind_of(line: bytes) -> Kind | None:
@@ -236,6 +269,7 @@ class ColumnReader:
         facts.kind = self._kind
         self._facts = facts
         self._categories = {name: n for n, name in enumerate(facts.categories)}
+        self._by_name: dict[Any, int] = dict(self._categories)
         self._causes = {name: n for n, name in enumerate(facts.causes)}
         self._setups = {problems: n for n, problems in enumerate(facts.setups)}
 
@@ -348,14 +382,23 @@ class ColumnReader:
         return self._setups.setdefault(problems, len(self._setups))
 
     def _category_numbers(self, categories: list[Any]) -> Ints:
-        """Number the categories; the type of those met before is not checked again."""
-        known = self._categories
+        """Number the categories; a name that was met before is only looked up."""
         try:
-            return np.fromiter(map(known.__getitem__, categories), np.int64, len(categories))
+            return self._looked_up(categories)
         except (KeyError, TypeError):  # a new name, or a value that cannot be a key of a dict
+            pass
+        known = self._categories
+        numbers = list[int]()
+        if set(map(type, categories)) <= {str, NoneType}:
+            for name in dict.fromkeys(categories):
+                self._by_name[name] = known.setdefault(_category(name), len(known))
+        else:  # 1 and True are the same key, but not the same category
             numbers = _numbered(known, map(_category, categories))
-            self._facts.categories = list(known)
-            return np.array(numbers, dtype=np.int64)
+        self._facts.categories = list(known)
+        return np.array(numbers, dtype=np.int64) if numbers else self._looked_up(categories)
+
+    def _looked_up(self, categories: list[Any]) -> Ints:
+        return np.fromiter(map(self._by_name.__getitem__, categories), np.int64, len(categories))
 
     def _note_agents(self, fields: Fields) -> None:
         agents = fields["agent"]
@@ -412,7 +455,7 @@ class FactsTotal:
             "setup": {(): 0},
         }
 
-    def add(self, more: RunFacts, block: Block) -> None:
+    def add(self, more: RunFacts, block: Collapsed) -> None:
         """Add the facts about the next rows, and number their categories and so on anew."""
         self._renumber(block.rows, "category", more.categories)
         self._renumber(block.trials, "cause", more.causes)
@@ -429,14 +472,19 @@ class FactsTotal:
                 facts.measures[name] = (n_before + n, before + total)
 
     def _renumber(
-        self, columns: Columns, name: str, found: list[Any], most: float = inf, other: Any = None
+        self,
+        columns: dict[str, Any],
+        name: str,
+        found: list[Any],
+        most: float = inf,
+        other: Any = None,
     ) -> None:
         numbers, new = self._numbers[name], list[int]()
         for value in found:
             known = value if value in numbers or len(numbers) < most else other
             new.append(numbers.setdefault(known, len(numbers)))
         if new != list(range(len(found))):
-            columns[name] = np.array(new, columns[name].dtype)[columns[name]]
+            columns[name] = np.array(new, np.uint32)[columns[name]]
 
     def facts(self) -> RunFacts:
         """Return the facts about all parts."""

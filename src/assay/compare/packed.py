@@ -1,13 +1,15 @@
 """Ids and columns of a large run in little memory; they come out exactly as they went in."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from contextlib import suppress
+from itertools import batched, chain
+from operator import eq
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FEW = 200_000
+FEW = 200_000
 """Columns of so many values stay as they are: packing takes time, and they need little."""
 _MOST_DISTINCT = 65_536
 _AT_ONCE = 4_096
@@ -16,12 +18,17 @@ _AT_ONCE = 4_096
 class Ids(Sequence[str]):
     """Texts in one block of bytes: a tenth of the memory that a list of them takes."""
 
-    def __init__(self, pieces: "Iterable[IdPiece]") -> None:
-        pieces = list(pieces)
-        self._text = b"".join(piece.text for piece in pieces)
-        sizes = [piece.sizes for piece in pieces] or [np.zeros(0, np.uint32)]
+    def __init__(self, text: bytes | bytearray, sizes: NDArray[np.uint32]) -> None:
+        self._text = bytes(text)
         smallest = np.uint32 if len(self._text) < 1 << 32 else np.uint64
-        self._ends = np.concatenate(sizes).cumsum(dtype=smallest)
+        self._ends = sizes.cumsum(dtype=smallest)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Ids":
+        """Take texts, some thousand at a time."""
+        pieces = [id_piece(some) for some in batched(texts, _AT_ONCE)] or [id_piece(())]
+        text = b"".join(piece.text for piece in pieces)
+        return cls(text, np.concatenate([piece.sizes for piece in pieces]))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -59,6 +66,12 @@ def texts_at(ids: Sequence[str], numbers: NDArray[np.integer[Any]]) -> list[str]
     return ids.take(numbers) if isinstance(ids, Ids) else [ids[n] for n in numbers.tolist()]
 
 
+def each_at(ids: Sequence[str], numbers: NDArray[np.integer[Any]]) -> Iterator[str]:
+    """Yield the ids with these numbers; memory holds some thousand."""
+    for start in range(0, len(numbers), _AT_ONCE):
+        yield from texts_at(ids, numbers[start : start + _AT_ONCE])
+
+
 class IdPiece(NamedTuple):
     """Some ids on their way into Ids, and their hashes, which tell most of them apart."""
 
@@ -82,14 +95,30 @@ def hashes_of(ids: Sequence[str]) -> NDArray[np.int64]:
 
 def repeated(hashes: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return, in order, the places of all numbers that occur more than once."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    same = ordered[1:] == ordered[:-1]
-    if not same.any():
-        return np.zeros(0, np.intp)
-    twice = np.zeros(len(hashes), dtype=bool)
-    twice[order[1:][same]] = twice[order[:-1][same]] = True
-    return np.flatnonzero(twice)
+    ordered = np.sort(hashes)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return np.flatnonzero(np.isin(hashes, twice)) if len(twice) else np.zeros(0, np.intp)
+
+
+def union(every: Sequence[Sequence[str]]) -> tuple[Ids, list[NDArray[np.intp]]] | None:
+    """Put lists of distinct ids together in the order of their first appearance.
+
+    Return all ids, and for each list the places of its ids among them. None if two ids have one
+    hash, which hardly ever happens.
+    """
+    sizes = list(map(len, every))
+    hashes = np.concatenate([hashes_of(ids) for ids in every])
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.intp)
+    number[np.argsort(first)] = np.arange(len(first))
+    places = np.split(number[inverse], np.cumsum(sizes)[:-1])
+    new = np.split(np.bincount(first, minlength=len(hashes)) > 0, np.cumsum(sizes)[:-1])
+    fresh = (each_at(ids, np.flatnonzero(some)) for ids, some in zip(every, new, strict=True))
+    ids = Ids.of(chain.from_iterable(fresh))
+    for mine, where in zip(every, places, strict=True):
+        if not all(map(eq, mine, each_at(ids, where))):
+            return None
+    return ids, places
 
 
 class _Packed(NamedTuple):
@@ -105,7 +134,7 @@ type Column = NDArray[Any] | _Packed
 
 def pack(values: NDArray[Any]) -> Column:
     """Keep numbers in less memory, if there are many."""
-    if len(values) <= _FEW:
+    if len(values) <= FEW:
         return values
     first = values[0]
     if (values == first).all() or (first != first and np.isnan(values).all()):
@@ -126,9 +155,9 @@ def _smaller(values: NDArray[Any]) -> NDArray[Any] | None:
         most, least = int(values.max()), int(values.min())
         kind = np.promote_types(np.min_scalar_type(most), np.min_scalar_type(least))
         return values.astype(kind) if kind.itemsize < values.itemsize else None
-    for kind in (np.float16, np.float32):
+    for smaller in (np.float16, np.float32):
         with np.errstate(over="ignore"):
-            small = values.astype(kind)
+            small: NDArray[Any] = values.astype(smaller)
         if np.array_equal(small, values, equal_nan=True):
             return small
     return None
@@ -138,6 +167,24 @@ def unpack(column: Column) -> NDArray[Any]:
     """Return the numbers as they were."""
     if not isinstance(column, _Packed):
         return column
-    if column.table is not None:
-        return column.table[column.codes]
-    return column.codes.astype(column.dtype)
+    if column.table is None:
+        return column.codes.astype(column.dtype)
+    values: NDArray[Any] = column.table[column.codes]
+    return values
+
+
+def return_memory() -> None:
+    """Give back to the system what was freed, and from now on large columns as soon as they are.
+
+    The C library keeps it otherwise, in pieces: after two large files, half of all memory.
+    """
+    import ctypes  # late: only large runs need it
+
+    with suppress(AttributeError, OSError):  # glibc has them
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        library.malloc_trim(0)
+
+
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 1024 * 1024

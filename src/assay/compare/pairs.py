@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.compare.columns import Floats, Ints
-from assay.compare.packed import texts_at
+from assay.compare.packed import FEW, texts_at, union
 from assay.compare.runs import Run
 from assay.stats.means import N_RESAMPLES
 from assay.stats.paired import (
@@ -69,6 +69,11 @@ def align(runs: Sequence[Run]) -> Aligned:
         same = np.arange(len(ids), dtype=np.int64)
         where = np.broadcast_to(same[:, None], (len(ids), len(runs)))
         return Aligned(tuple(runs), ids, where, same=True)
+    if len(ids) > FEW and (found := union([run.ids for run in runs])):
+        where = np.full((len(found[0]), len(runs)), -1, dtype=np.int64)
+        for column, places in enumerate(found[1]):
+            where[places, column] = np.arange(len(places))
+        return Aligned(tuple(runs), found[0], where)
     order = dict.fromkeys(prompt_id for run in runs for prompt_id in run.ids)
     number = dict(zip(order, range(len(order)), strict=True))
     where = np.full((len(number), len(runs)), -1, dtype=np.int64)
@@ -119,8 +124,9 @@ def unlike(aligned: Aligned, a: int, b: int) -> list[str]:
     Where one run lacks prompts that bring their own graders, it lacks versions of these, too.
     """
     run_a, run_b = aligned.runs[a], aligned.runs[b]
-    found = _different_inputs(align([run_a, run_b]))
-    if set(run_a.ids) == set(run_b.ids):
+    both = align([run_a, run_b])
+    found = _different_inputs(both)
+    if (both.where >= 0).all():
         return found + _different_graders([run_a, run_b])
     return found + unlike_graders(run_a, run_b.label, run_b.graders)
 
@@ -363,7 +369,7 @@ def count_out_of_turn(aligned: Aligned, pair: Pair) -> int:
     has = where[measured, b] >= 0
     if has.all():
         return 0
-    order = sorted(range(len(measured)), key=lambda i: turn_of(aligned.ids[measured[i]]))
+    order = sorted(range(len(measured)), key=lambda i: turn_of(aligned.ids[int(measured[i])]))
     in_turn = has[order]
     return 0 if in_turn[: int(has.sum())].all() else int((~has).sum())
 

@@ -19,6 +19,8 @@ from assay.compare.columns import (
     Columns,
     FactsTotal,
     Floats,
+    GrowingBlock,
+    GrowingColumn,
     Ints,
     Kind,
     RunFacts,
@@ -26,13 +28,16 @@ from assay.compare.columns import (
     joined,
 )
 from assay.compare.packed import (
+    FEW,
     Column,
     IdPiece,
     Ids,
+    each_at,
     hashes_of,
     id_piece,
     pack,
     repeated,
+    return_memory,
     texts_at,
     unpack,
 )
@@ -44,7 +49,7 @@ from assay.records.trials import HINT
 from assay.records.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 
-_BLOCK = 1024 * 1024
+_BLOCK = 256 * 1024
 _AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 _MOST_TRIALS = 1e9
 _LARGEST = 1e15
@@ -127,17 +132,17 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     @property
     def inputs(self) -> Ints:
         """Fingerprint of the input of each prompt."""
-        return self._column("inputs")
+        return self._whole("inputs")
 
     @property
     def categories(self) -> Ints:
         """Number of the category of each prompt in category_names."""
-        return self._column("categories")
+        return self._whole("categories")
 
     @property
     def k(self) -> Ints:
         """Trials planned for each prompt."""
-        return self._column("k")
+        return self._whole("k")
 
     @property
     def pass_at_k(self) -> Floats:
@@ -152,7 +157,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     @property
     def prompt(self) -> Ints:
         """Whose trial each is; in order, so that a prompt's trials stand together."""
-        return np.repeat(np.arange(len(self.ids), dtype=np.int64), self._column("n_trials"))
+        return np.repeat(np.arange(len(self.ids), dtype=np.int64), self._whole("n_trials"))
 
     @property
     def passed(self) -> Floats:
@@ -196,9 +201,11 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def complete(self) -> Floats:
         return self._column("complete")
 
-    def _column(self, name: str) -> Any:
-        kind = np.int64 if name in _WHOLE else np.float64
-        return unpack(self.columns[name]).astype(kind, copy=False)
+    def _whole(self, name: str) -> Ints:
+        return unpack(self.columns[name]).astype(np.int64, copy=False)
+
+    def _column(self, name: str) -> Floats:
+        return unpack(self.columns[name]).astype(np.float64, copy=False)
 
     @property
     def agent_names(self) -> list[str]:
@@ -253,7 +260,7 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
 
     @cached_property
     def _one_trial_each(self) -> bool:
-        return bool((self._column("n_trials") == 1).all())
+        return bool((self._whole("n_trials") == 1).all())
 
     def _count(self, weights: NDArray[np.bool_] | Floats) -> Ints:
         if self._one_trial_each:
@@ -275,21 +282,26 @@ def mean_by_group(values: Floats, group: Ints, n_groups: int) -> Floats:
 def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     """Read one file. Of rows with the same id the last one counts."""
     reader = ColumnReader(kind, category_key, RunFacts())
-    total = FactsTotal(kind)
-    # So that a file without rows has columns too.
-    ids, blocks = [id_piece([])], [reader.read([])]
+    total, columns = FactsTotal(kind), GrowingBlock()
+    text, sizes, hashes = bytearray(), GrowingColumn(np.uint32), GrowingColumn(np.int64)
+    has_steps = False
     with open_rows(path, hint=HINT) as file:
-        for some_ids, facts, columns in file.map(partial(_read_part, reader)):
-            block = columns.restored()
+        for ids, facts, block in file.map(partial(_read_part, reader)):
             total.add(facts, block)
-            ids.append(some_ids)
-            blocks.append(block)
+            columns.add(block)
+            text += ids.text
+            sizes.add(ids.sizes, block.n_rows)
+            hashes.add(ids.hashes, block.n_rows)
+            has_steps = has_steps or bool(np.any(block.trials["n_steps"]))
         facts = total.facts()
-        has_steps = any(block.trials["n_steps"].any() for block in blocks)
         if facts.richness is None and kind == "capture" and has_steps:
             facts.shows_work = any(file.map(_shows_work))
-    hashes = np.concatenate([piece.hashes for piece in ids])
-    return make_run(label, path, facts, Ids(ids), joined(blocks), hashes)
+    found = columns.block()
+    del columns  # make_run empties the block, and nothing else must hold what was in it
+    run = make_run(label, path, facts, Ids(text, sizes.values()), found, hashes.values())
+    if len(run.ids) > FEW:
+        return_memory()
+    return run
 
 
 def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, Collapsed]:
@@ -344,25 +356,26 @@ def make_run(
     columns: Block,
     hashes: NDArray[np.int64] | None = None,
 ) -> Run:
-    """Make a run from the columns of its file, leaving out rows that a later one replaced."""
+    """Make a run from the columns of its file, leaving out rows that a later one replaced.
+
+    The columns are emptied on the way: memory holds one of them twice, not all.
+    """
     rows, trials = columns
     last = _last_of_each(ids, hashes_of(ids) if hashes is None else hashes)
     kept = np.repeat(last, rows["n_trials"])
     grades = _Grades(trials, facts.causes)
     health = grades.health(kept)
     health.n_repeated = int((~last).sum())
-    numbers = {name: rows[source] for name, source in _ROW_COLUMNS.items()}
-    numbers |= {name: trials[name] for name in _TRIAL_COLUMNS}
-    numbers |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    trials |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    del grades
     setups = trials["setup"]
     if health.n_repeated:
-        ids = texts_at(ids, np.flatnonzero(last))
+        ids = Ids.of(each_at(ids, np.flatnonzero(last)))
         setups = setups[kept]
-        numbers = {
-            name: column[last if name in _ROW_COLUMNS else kept] for name, column in numbers.items()
-        }
-    for name in numbers:  # one after the other: none is there twice
-        numbers[name] = pack(numbers[name])
+        rows |= {name: column[last] for name, column in rows.items()}
+        trials |= {name: column[kept] for name, column in trials.items()}
+    numbers = {name: pack(rows.pop(source)) for name, source in _ROW_COLUMNS.items()}
+    numbers |= {name: pack(trials.pop(name)) for name in _TRIAL_COLUMNS}
     run = Run(
         label=label,
         path=path,
@@ -413,8 +426,10 @@ _ROW_COLUMNS = {
     "pass_at_k": "pass_at_k",
     "pass_exp_k": "pass_exp_k",
 }
-_WHOLE = frozenset(("inputs", "categories", "k", "n_trials"))
 _TRIAL_COLUMNS = (
+    "passed",
+    "score",
+    "timed_out",
     "duration_ms",
     "first_response_ms",
     "cost_usd",

@@ -1,6 +1,7 @@
 """Training data and tables from results: which trials are taken, and what becomes of each."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -61,22 +62,40 @@ class Export:
         self._secrets = our_secrets()
         self.summary = ExportSummary(files=[file.name for file in files])
 
-    def examples(self, kind: Format) -> Iterator[Example]:
-        """Yield examples of one format; files are read twice, and only one row is in memory."""
-        if kind == "table":
-            yield from self._counted(self._table())
+    def write(self, kind: Format, encode: Callable[[Example], bytes]) -> Iterator[bytes]:
+        """Yield examples of one format, encoded, many at a time; files are read twice."""
+        if kind != "table":  # first, so that a tool has one description in all examples
+            for file in self._files:
+                for tools in file.map(_tools_of):
+                    self._tools.merge(tools)
+        if kind == "dpo":  # a prompt's trials may be far apart
+            yield from map(encode, self._counted(self._dpo()))
             return
-        for file in self._files:  # first, so that a tool has one description in all examples
-            for trial in trials_of(file):
-                self._tools.add(trial.steps)
+
+        def examples_of(part: RowFile) -> tuple[bytes, ExportSummary]:
+            one = self._for(part)
+            return b"".join(map(encode, one._counted(one._made(kind)))), one.summary
+
+        for file in self._files:
+            for text, summary in file.map(examples_of):
+                self.summary.add(summary)
+                yield text
+
+    def _for(self, part: RowFile) -> "Export":
+        """The same export of a part of a file, which counts by itself."""
+        one = copy(self)
+        one._files, one.summary = [part], ExportSummary(files=[])
+        return one
+
+    def _made(self, kind: Format) -> Iterator[Example]:
         make: dict[str, Callable[[], Iterator[Example]]] = {
+            "table": self._table,
             "sft": self._sft,
             "sharegpt": self._sharegpt,
             "atif": self._atif,
             "kto": self._kto,
-            "dpo": self._dpo,
         }
-        yield from self._counted(make[kind]())
+        return make[kind]()
 
     def _counted(self, examples: Iterator[Example]) -> Iterator[Example]:
         for example in examples:
@@ -214,6 +233,13 @@ class Export:
 
     def _leave_out(self, why: str) -> None:
         self.summary.left_out[why] = self.summary.left_out.get(why, 0) + 1
+
+
+def _tools_of(part: RowFile) -> ToolBook:
+    tools = ToolBook()
+    for trial in trials_of(part):
+        tools.add(trial.steps)
+    return tools
 
 
 class _Place(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 
 from assay.errors import OutOfResources
 
-_RANGE = 1024 * 1024
+_RANGE = 4 * 1024 * 1024
 _LARGE = 16 * 1024 * 1024
 """Below it, forking takes about as long as it saves."""
 _MOST_WORKERS = 8

@@ -198,6 +198,24 @@ class ExportSummary(msgspec.Struct, kw_only=True, rename="camel"):
     """Of the trials that were taken."""
     output: str | UnsetType = UNSET
 
+    def add(self, more: "ExportSummary") -> None:
+        """Add what a part of the files gave."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        for why, n in more.left_out.items():
+            self.left_out[why] = self.left_out.get(why, 0) + n
+
+
+_COUNTS = (
+    "trials",
+    "written",
+    "masked",
+    "thoughts_dropped",
+    "sub_agent_steps",
+    "not_passed",
+    "not_graded",
+)
+
 
 class CalledFunction(msgspec.Struct, kw_only=True):
     """Which tool was called, and with what."""

@@ -71,10 +71,13 @@ class Spot(NamedTuple):
     offset: int
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+def _lines(
+    file: Iterable[bytes], first: int = 1, offset: int = 0, end: int | None = None
+) -> Iterator[tuple[int, int, bytes]]:
     """Yield number, offset and text of each line that is not blank."""
-    offset = 0
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(file, first):
+        if end is not None and offset >= end:
+            return
         text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():
             yield number, offset + len(line) - len(text), text
@@ -260,8 +263,10 @@ class RowFile:
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Yield all rows, each with the spot at which row_at finds it again."""
-        self._file.seek(0)
-        for number, offset, line in _lines(self._file):
+        start, end = self._range
+        first = self._line_number(start)
+        self._file.seek(start)
+        for number, offset, line in _lines(self._file, first, start, end):
             try:
                 row = self._decode(line, number, decoder)
             except InputError:

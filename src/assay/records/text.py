@@ -17,6 +17,9 @@ def visible(text: str) -> str:
 
     In JSON this is another spelling of the same text.
     """
+    # Nearly all texts have nothing of the kind, which is found out in a fifth of the time.
+    if text.replace("\n", "").isprintable():
+        return text
     return _UNSEEN.sub(_escape, text)
 
 

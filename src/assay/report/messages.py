@@ -75,6 +75,13 @@ class ToolBook:
                 for key, value in _arguments(step).items():
                     seen.setdefault(key, set()).add(_type(value))
 
+    def merge(self, other: "ToolBook") -> None:
+        """Add what another part of the data set tells."""
+        for name, arguments in other._arguments.items():
+            seen = self._arguments.setdefault(name, {})
+            for key, types in arguments.items():
+                seen.setdefault(key, set()).update(types)
+
     def offered(self, steps: Iterable[AnyStep], setup: dict[str, Any]) -> list[dict[str, Any]]:
         """Describe the tools that the agent had: those it was offered, as far as any trial shows
         how they are called, and those it used."""

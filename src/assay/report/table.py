@@ -92,15 +92,23 @@ def table_row(trial: FinishedTrialRow, file: str) -> TableRow:
     }
 
 
-def write_table(rows: Iterable[TableRow], out: BinaryIO, suffix: str) -> None:
-    """Write the rows in the format of a suffix."""
+def encode_row(row: TableRow, suffix: str) -> bytes:
+    """Return a row as a line of CSV or, for the other formats, of JSON."""
+    if suffix != ".csv":
+        return msgspec.json.encode({name: row[name] for name in COLUMNS}) + b"\n"
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow([csv_cell(row[name]) for name in COLUMNS])
+    return text.getvalue().encode()
+
+
+def write_table(lines: Iterable[bytes], out: BinaryIO, suffix: str) -> None:
+    """Write encoded rows in the format of a suffix."""
     if suffix == ".parquet":
-        _write_parquet(rows, out)
-    elif suffix == ".csv":
-        _write_csv(rows, out)
-    else:
-        for row in rows:
-            out.write(msgspec.json.encode({name: row[name] for name in COLUMNS}) + b"\n")
+        _write_parquet(lines, out)
+        return
+    if suffix == ".csv":
+        out.write(f"{','.join(COLUMNS)}\r\n".encode())
+    out.writelines(lines)
 
 
 def check_parquet() -> None:
@@ -108,25 +116,16 @@ def check_parquet() -> None:
     duckdb_module("Parquet", "; or write .csv or .jsonl")
 
 
-def _write_csv(rows: Iterable[TableRow], out: BinaryIO) -> None:
-    text = io.TextIOWrapper(out, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([csv_cell(row[name]) for name in COLUMNS])
-    text.detach()
-
-
 def csv_cell(value: Any) -> Any:
     """Return a value as it is written to CSV: true and false as in JSON."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _write_parquet(rows: Iterable[TableRow], out: BinaryIO) -> None:
+def _write_parquet(rows: Iterable[bytes], out: BinaryIO) -> None:
     """Let DuckDB convert a file of JSON lines: rows are never all in memory."""
     duckdb = duckdb_module()
     with named_temporary_file() as lines, temporary_folder("assay-table-") as folder:
-        write_table(rows, lines, ".jsonl")
+        lines.writelines(rows)
         lines.flush()
         target = Path(folder, "table.parquet")
         columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())

@@ -168,16 +168,19 @@ def compare_rates(
     if a.size == 0:
         return _not_compared("passRate", n_left_out)
     k = float(2.0 / (1.0 / n_a + 1.0 / n_b).mean())  # harmonic mean: variances go with 1/n
+    single, unequal = bool((n_a == 1).all() and (n_b == 1).all()), bool((n_a != n_b).any())
     groups = None if clusters is None else as_counts(clusters, "clusters")[both]
+    # Of a million prompts, what is not needed any more takes more memory than the rest.
+    del run_a, run_b, passes_a, passes_b, measured_a, measured_b, n_a, n_b, both
     units = cluster_differences(b - a, groups)
     effects: tuple[Effect, ...] = (cohens_h(a, b, k, level),)
     only_a, only_b = int((a - b > _TIE).sum()), int((b - a > _TIE).sum())
     exact_p = None
-    if groups is None and (n_a == 1).all() and (n_b == 1).all():
+    if groups is None and single:
         test = PermutationTest(mcnemar_p(only_a, only_b, mid_p=True), "McNemar, mid-p")
         exact_p = mcnemar_p(only_a, only_b)
         effects = (*effects, matched_odds_ratio(only_a, only_b, level))
-    elif (n_a != n_b).any():
+    elif unequal:
         test = studentised_test(units, pseudo_size_of_rates(k))
     else:
         test = flip_test(cluster_sums(b - a, groups), seed=seed)

@@ -111,7 +111,8 @@ class Index:
         texts = (text for _, block in self.text_blocks() for text in _TEXT.decode_lines(block))
         # The file may have grown since the columns were taken.
         ids = [prompt_id for prompt_id, _ in islice(texts, len(columns.rows["id"]))]
-        return make_run(label, self.path, facts, ids, columns)
+        taken = Block(dict(columns.rows), dict(columns.trials))  # make_run empties it
+        return make_run(label, self.path, facts, ids, taken)
 
     def text(self, row: int) -> tuple[str, str]:
         """Return id and beginning of the input of a row."""

@@ -1,0 +1,124 @@
+"""Commands that read large files write the same with one core and with several."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = """
+import contextlib, io, json, os, sys
+from pathlib import Path
+n_workers, size, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import datetime
+from assay.cli import format as format_command
+from assay.cli.group import run_command
+from assay.records import ranges
+ranges._RANGE = size
+ranges._count_workers = lambda found: min(n_workers, len(found))
+
+class Then(datetime.datetime):  # the time is part of a Markdown report
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime(2026, 1, 1, tzinfo=tz)
+
+format_command.datetime = Then
+for name, words in json.loads(sys.argv[4]).items():
+    told = io.StringIO()
+    with contextlib.redirect_stderr(told):
+        code = run_command([*words, "-o", str(folder / (name if "." in name else f"{name}.out"))])
+    (folder / f"{name}.told").write_text(f"{code}\\n" + told.getvalue().replace(str(folder), ""))
+"""
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    passed = number % 3 > 0
+    return {
+        "id": f"prompt-{number % 90}" if number % 7 == 0 else f"prompt-é{number}",
+        "input": ["first", f"turn {number}"] if number % 5 == 0 else f"Do {number}.",
+        "output": f"done {number}\n" * (number % 4),
+        "hint": "done",
+        "trajectory": [{"type": "tool_call", "name": "Read", "status": "completed"}] * (number % 3),
+        "metadata": {"category": f"kind {number % 4 if number < 60 else number % 9}"},
+        "timing": {"start": 1.0, "end": 1.5 + number / 7, "total": 0.5 + number / 7},
+        "toolErrors": number % 11 == 0,
+        "agent": {"adapter": "a", "version": str(number // 70)},
+        **({} if number < 20 else {"score": {"pass": passed, "score": number / 160}}),
+        **({"failure": {"cause": "provider", "message": "m"}} if number % 17 == 0 else {}),
+        **more,
+    }
+
+
+def trials(number: int) -> dict[str, Any]:
+    entries = [
+        {"trialNum": n, "output": f"done {n}", "trajectory": [], "duration": 10.5 * n + number,
+         "pass": (number + n) % 3 > 0, "score": 0.1 * n}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    return {"id": f"p{number}", "input": "Do.", "k": 3, "trials": entries, "hint": "done"}
+
+
+LINES = [json.dumps(row(n)) for n in range(150)]
+GOOD = "".join(f"{line}\n" for line in LINES)
+BAD = LINES.copy()
+BAD[97] = '{"id": 7, "input": "x", "output": 7}'
+TORN = GOOD + '{"id": "torn", "inp'
+FILES = {
+    "good": GOOD.encode(),
+    "other": "".join(f"{json.dumps(row(n + 3))}\n" for n in range(0, 150, 2)).encode(),
+    "mark": b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n\n").encode(),
+    "unended": GOOD.rstrip("\n").encode(),
+    "long": (json.dumps(row(500, padding="x" * 50_000)) + "\n" + GOOD).encode(),
+    "half": GOOD.replace("done 77", "done \\ud800 77").encode(),
+    "bad": "\n".join(BAD).encode(),
+    "bytes": GOOD.replace("Do 131.", "Do \xff.").encode("latin-1"),
+    "torn": TORN.encode(),
+    "empty": b"",
+    "blank": b"\n \n\n",
+    "trials": "".join(f"{json.dumps(trials(n))}\n" for n in range(60)).encode(),
+}
+
+
+def commands(name: str, path: Path) -> dict[str, list[str]]:
+    other = path.with_name("trials.jsonl" if name == "trials" else "other.jsonl")
+    return {
+        f"{name}-summarize": ["summarize", str(path)],
+        f"{name}-summarize-markdown": ["summarize", "--markdown", str(path)],
+        f"{name}-jsonl": ["format", str(path)],
+        f"{name}-csv": ["format", "-f", "csv", str(path)],
+        f"{name}-markdown": ["format", "-f", "markdown", str(path)],
+        f"{name}-sft": ["export", "sft", str(path)],
+        f"{name}-kto": ["export", "kto", str(path), str(other), "--json"],
+        f"{name}-table.csv": ["export", "table", str(path)],
+        f"{name}-compare": ["compare", f"a:{path}", f"b:{other}"],
+        f"{name}-statistical": ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"],
+    }
+
+
+@pytest.mark.parametrize("size", [700, 3_000])
+def test_one_core_and_several_write_the_same(tmp_path: Path, size: int):
+    words: dict[str, list[str]] = {}
+    for name, data in FILES.items():
+        (tmp_path / f"{name}.jsonl").write_bytes(data)
+        words |= commands(name, tmp_path / f"{name}.jsonl")
+    found = []
+    for n_workers in (1, 3):
+        folder = tmp_path / str(n_workers)
+        folder.mkdir()
+        subprocess.run(
+            [sys.executable, "-c", RUN, str(n_workers), str(size), folder, json.dumps(words)],
+            check=True, timeout=100,
+        )  # fmt: skip
+        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    one, several = found
+    assert one.keys() == several.keys()
+    for name, content in one.items():
+        assert several[name] == content, name
+    assert one["good-csv.out"].count(b"\n") == 151
+    assert b"bad.jsonl:98: " in one["bad-csv.told"]
+    assert b"torn.jsonl:151: " in one["torn-jsonl.told"]
+    assert one["good-table.csv"].count(b"\r\n") == 151
+    assert "bad-csv.out" not in one
