@@ -165,10 +165,11 @@ class RawStreams:
             return None
         found, left = {}, _PACKED_BYTES
         for name, fd in self._fds.items():
-            data = found[name] = os.pread(fd, left + 1, 0)
-            left -= len(data)
+            n_bytes = os.fstat(fd).st_size
+            left -= n_bytes
             if left < 0:
                 return None
+            found[name] = os.pread(fd, n_bytes, 0)
         return found
 
     def _pack(self, trial: str, streams: dict[str, bytes], parent: int) -> tuple[str, list[str]]:
