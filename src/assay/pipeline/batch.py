@@ -161,9 +161,8 @@ def run_batch[R, S: BatchProgress](
             chosen = stopping.until_stopped(budget.affordable(missing))
             with closing(run_all(chosen, budget, executor, on_step)) as done:
                 for spec, result in done:
-                    with one_at_a_time:
-                        rows.add(spec, result)
-                        progress.finished(spec, result)
+                    rows.add(spec, result)
+                    progress.finished(spec, result)
             for text in budget.notes():
                 progress.note(text)
     return progress

@@ -18,9 +18,7 @@ _LONGEST_PAUSE_S = 60.0
 _MOST_ASKED_S = 3600.0
 """More is not waited at once, whatever the provider, or an agent in its name, asks for."""
 # Text, which is compiled at its first use: few runs need these, and all together take 0.7 ms.
-_REFUSED = (
-    r"(?i)\b(429|529)\b|rate.?limit|too many requests|resource.{0,3}exhausted|overloaded"
-)
+_REFUSED = r"(?i)\b(429|529)\b|rate.?limit|too many requests|resource.{0,3}exhausted|overloaded"
 _FOR_LONG = r"(?i)\bdaily\b|per.?day|billing|insufficient|credit balance"
 """What is used up for the day, or until it is paid, does not come back by waiting."""
 _ASKED = (
