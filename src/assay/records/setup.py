@@ -68,8 +68,10 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
 
 def problems_of(row: Capture, asked: Identity) -> Problems:
     """The same for a row that was just made; asked stands in where it has no identity yet."""
-    identity = msgspec.to_builtins(row.identity or asked)
     model = (row.agent.model or None) if row.agent else None
+    if not row.setup and model is None and not row.permission_denials:
+        return ()  # the agent says nothing about itself
+    identity = msgspec.to_builtins(row.identity or asked)
     return setup_problems(row.setup or None, identity, model, row.permission_denials or 0)
 
 
