@@ -94,9 +94,8 @@ class _Words:
         self._n_words += name in ("--stdin", "--benchmark")  # in place of the prompt file
         if self.program:
             self.taken_back.append(name)
-        follows = self._value_follows(word)
-        self.ours.append(_long_name(word, option) if rest or not follows else word)
-        if follows and rest:
+        self.ours.append(word)
+        if self._value_follows(word) and rest:
             self.ours.append(rest.pop(0))
 
     def _value_follows(self, word: str) -> bool:
@@ -118,13 +117,6 @@ class _Words:
         named = self._names_agent or any(map(_names_agent, rest))
         is_file = word.endswith((".jsonl", ".json"))
         return not named or "headless" in (word, *rest) or (not is_file and can_start(word))
-
-
-def _long_name(word: str, option: click.Option | None) -> str:
-    """Return another name of an option. For a short one, click first looks for similar long ones,
-    which takes 0.5 ms each time."""
-    names = option.opts if option is not None else ()
-    return next((name for name in names if name[:2] == "--" and word in names), word)
 
 
 def can_start(program: str) -> bool:

@@ -153,6 +153,8 @@ class Process:
     def end(self, term_s: float) -> bool:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
+        if root is not None:
+            one_at_a_time.give()  # to end it may take long
         if self._wrapped and root is None:
             family.wait_for_orphans(self._mark)  # they are being ended, but are not gone yet
         # After Ctrl-C the operator waits for this: the grace period is short.
