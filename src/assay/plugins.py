@@ -219,7 +219,7 @@ def benchmark_ref(text: str) -> PluginRef:
 _FILE_GRADERS = ("executable", "javascript", "python", "serve")
 """Kinds of graders that a file is; the file is given, not the kind."""
 _MODULES = (".ts", ".mts", ".js", ".mjs", ".cjs")
-_EXPORT = re.compile(rb"^\s*export\b|\bmodule\.exports\b|\bexports\.\w", re.MULTILINE)
+_EXPORT = rb"(?m)^\s*export\b|\bmodule\.exports\b|\bexports\.\w"
 
 
 def is_module(path: Path) -> bool:
@@ -229,7 +229,7 @@ def is_module(path: Path) -> bool:
         return False
     source = path.read_bytes()
     is_program = source.startswith(b"#!") and os.access(path, os.X_OK)
-    return not is_program or _EXPORT.search(source) is not None
+    return not is_program or re.search(_EXPORT, source) is not None
 
 
 def _file_grader(file: Path) -> tuple[str, dict[str, Any]]:

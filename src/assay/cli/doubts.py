@@ -10,7 +10,7 @@ from assay.records.text import counted_noun
 _LEAST_TRIALS = 2
 _SHOWN_CHARS = 200
 _MOST_LINES = 5
-_VARIES = re.compile(r"/[^\s'\":]*/|\d+\.\d+ ?m?s\b")
+_VARIES = r"/[^\s'\":]*/|\d+\.\d+ ?m?s\b"
 """What differs from trial to trial in messages that are otherwise the same: folders, durations."""
 
 
@@ -83,7 +83,7 @@ def same_text(why: str, other: str | None) -> bool:
     """Whether two messages say the same, whatever their folders and durations."""
     if other is None or why == other:
         return other is not None
-    return _VARIES.sub("", why) == _VARIES.sub("", other)
+    return re.sub(_VARIES, "", why) == re.sub(_VARIES, "", other)
 
 
 def _one_line(text: str) -> str:

@@ -50,7 +50,9 @@ def main() -> None:
     elif args in (["-v"], ["--version"]):
         print(__version__)
     else:
-        sys.exit(_run(args))
+        code = _run(args)
+        gc.freeze()  # Python collects garbage once more when it ends, which would take 1.3 ms
+        sys.exit(code)
 
 
 def _run(args: list[str]) -> int:

@@ -612,7 +612,7 @@ def _absolute(word: Any, folder: str) -> Any:
     return _file_in(word, Path(folder)) or word
 
 
-_SCRIPT = re.compile(
+_SCRIPT = (
     r"(?<![^\s;|&])(?:\.{1,2}/[\w./+-]+|[\w.+-][\w./+-]*\.(?:py|js|mjs|cjs|ts|mts|sh|rb|pl|php)\b)"
 )
 
@@ -623,7 +623,7 @@ def _absolute_scripts(template: str, folder: str) -> str:
     def absolute(found: re.Match[str]) -> str:
         return shlex.quote(_file_in(found[0], Path(folder)) or found[0])
 
-    return _SCRIPT.sub(absolute, template)
+    return re.sub(_SCRIPT, absolute, template)
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:

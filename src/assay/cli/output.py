@@ -7,10 +7,8 @@ import codecs
 import contextlib
 import io
 import os
-import shutil
 import stat
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -267,6 +265,8 @@ def folded(text: str, width: int) -> str:
     """
     if len(text) <= width:
         return text
+    import textwrap  # late, as shutil below: both take 3 ms, and most commands print short lines
+
     begin = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(
         text.lstrip(),
@@ -287,6 +287,8 @@ def echo_folded(text: str, *, err: bool = False) -> None:
 
 
 def _window_width() -> int:
+    import shutil
+
     return shutil.get_terminal_size().columns
 
 

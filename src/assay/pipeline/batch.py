@@ -18,6 +18,7 @@ from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun
 from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
+from assay.run.one_at_a_time import one_at_a_time
 from assay.run.process import raise_if_stopping, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.trial import check_program
@@ -222,13 +223,21 @@ def run_all[R](
 
 def _run_one[R](work: Work[R], on_step: OnTrialStep | None, spec: TrialSpec) -> tuple[TrialSpec, R]:
     try:
-        return spec, work.run(spec, on_step)
+        with one_at_a_time if _only_starts_a_program(spec) else nullcontext():
+            return spec, work.run(spec, on_step)
     except BaseException as error:
         # An error that ends the run must end the other agents first: the executor joins all
         # workers, and would wait for their trials.
         if isinstance(error, AssayError) or not isinstance(error, Exception):
             stop_all()
         raise
+
+
+def _only_starts_a_program(spec: TrialSpec) -> bool:
+    """Whether nothing is copied, opened or confined for a trial, which may take long."""
+    around = spec.surroundings
+    prepares = around.workspace_dir or around.own_home or around.snapshot or spec.is_confined
+    return not prepares and spec.benchmark.name == "prompts"
 
 
 def _lost[R](work: Work[R], spec: TrialSpec, why: str) -> tuple[TrialSpec, R]:
@@ -252,6 +261,7 @@ class _FirstAlone[R]:
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
         if not self._first.acquire(blocking=False):
+            one_at_a_time.give()
             while not self._ready.wait(_STOP_S):
                 raise_if_stopping()
             return self._work.run(spec, on_step)

@@ -24,7 +24,7 @@ _MOST_FILES = 2000
 _LARGE = 4 * 1024 * 1024
 """Programs beyond this size are told apart by their version or their time stamp."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
-_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?")
+_VERSION = r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?"
 _VERSION_S = 20.0
 _PACKAGE_DEPTH = 4
 _SKILL = "SKILL.md"
@@ -241,7 +241,7 @@ def asked_version(path: str, machine: Machine, timeout_s: float | None = None) -
         done = machine.run([path, "--version"], timeout_s=timeout_s or _VERSION_S)
     except AssayError:
         return None
-    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    found = re.search(_VERSION, done.stdout.decode("utf-8", "replace"))
     return found.group() if found else None
 
 

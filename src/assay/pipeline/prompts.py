@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +14,6 @@ from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
 from assay.records.capture import Allocation, Identity
-from assay.records.reports import BalanceAnalysis, Category
 from assay.records.rows import Place, decode_line
 from assay.records.spec import (
     Limits,
@@ -25,6 +24,9 @@ from assay.records.spec import (
     check_prompt,
     row_fields,
 )
+
+if TYPE_CHECKING:
+    from assay.records.reports import BalanceAnalysis, Category
 
 
 def read_prompts(ref: PluginRef) -> list[PromptRow]:
@@ -204,8 +206,11 @@ def category_of(prompt: Prompt, key: str) -> str:
     return UNCATEGORIZED if value is None else _as_text(value)
 
 
-def analyse(names: Iterable[str], threshold: float) -> BalanceAnalysis:
+def analyse(names: Iterable[str], threshold: float) -> "BalanceAnalysis":
     """Count categories. Those under threshold % of an even share are underrepresented."""
+    # Late: it takes 1 ms, and runs need none of it.
+    from assay.records.reports import BalanceAnalysis, Category
+
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -228,7 +233,7 @@ def _percentage(count: int, total: int) -> int:
     return math.floor(count / total * 100 + 0.5)  # round() would round half to even
 
 
-def _suggest(total: int, categories: list[Category], scarce: list[str]) -> list[str]:
+def _suggest(total: int, categories: "list[Category]", scarce: list[str]) -> list[str]:
     suggestions: list[str] = []
     if scarce:
         suggestions.append(f"Consider adding more test cases for: {', '.join(scarce)}")

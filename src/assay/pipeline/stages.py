@@ -31,6 +31,7 @@ from assay.records.recording import RawOutput, Recording, raw_output, recording_
 from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
+from assay.run.one_at_a_time import one_at_a_time
 from assay.run.process import pause, prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
@@ -70,6 +71,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
                 on_attempt_step(None)
             began_s = time.monotonic()
             if self.elsewhere is not None:
+                one_at_a_time.give()
                 captured = self.elsewhere(attempt)
             else:
                 until = self.until(attempt) if self.until is not None else None
@@ -77,8 +79,10 @@ class CaptureTrial(msgspec.Struct, frozen=True):
             failure = captured.failure or None
             self.limiter.note(attempt, failure, began_s)
             attempt = _next_attempt(attempt, failure, self.retries, captured.raw or None)
-        graded = self.graders or spec.graders
-        return grade_capture(spec, captured, self.graders) if graded else captured
+        if not self.graders and not spec.graders:
+            return captured
+        one_at_a_time.give()  # graders may take long
+        return grade_capture(spec, captured, self.graders)
 
     def lost(self, spec: TrialSpec, why: str) -> Capture:
         """Return the result of a trial whose worker died."""

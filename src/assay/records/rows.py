@@ -547,7 +547,7 @@ def _open(path: Path, buffering: int = -1) -> BinaryIO:
         raise InputError(msg, hint="check the path") from error
 
 
-_ESCAPES = re.compile(
+_ESCAPES = (
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair: one character
     rb"|\\[^u]|\\u(?![dD][89a-fA-F]))"  # any other escape
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"  # half a pair
@@ -557,5 +557,5 @@ _ESCAPES = re.compile(
 def _without_lone_surrogates(line: bytes) -> bytes | None:
     """Repair a row whose writer cut a character in two; None if that is not what is wrong."""
     # Group 1 is an escape to keep; where it is empty, the match is half a pair.
-    repaired = _ESCAPES.sub(lambda found: found[1] or b"\\ufffd", line)
+    repaired = re.sub(_ESCAPES, lambda found: found[1] or b"\\ufffd", line)
     return None if repaired == line else repaired

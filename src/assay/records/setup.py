@@ -27,7 +27,7 @@ _PERMISSIVE = frozenset({"bypassPermissions", "yolo"})
 _MODES = ("permissionMode", "approvalMode", "approval")
 # A skill in the working folder, in a folder above it, or in the home. Below the working folder
 # agents look for skills only when they work there, so that the start event cannot list them.
-_SKILL_FILE = re.compile(r"(?:/.*/|(?:(?:~|\.\.)/)*)(\.[a-z]+)/skills?/([^/]+)/SKILL\.md")
+_SKILL_FILE = r"(?:/.*/|(?:(?:~|\.\.)/)*)(\.[a-z]+)/skills?/([^/]+)/SKILL\.md"
 _SKILL_FOLDERS = {"claude": (".claude",)}
 _LONGEST_NAME = 100
 _MOST_REMEMBERED = 10_000
@@ -68,8 +68,10 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
 
 def problems_of(row: Capture, asked: Identity) -> Problems:
     """The same for a row that was just made; asked stands in where it has no identity yet."""
-    identity = msgspec.to_builtins(row.identity or asked)
     model = (row.agent.model or None) if row.agent else None
+    if not row.setup and model is None and not row.permission_denials:
+        return ()  # the agent says nothing about itself
+    identity = msgspec.to_builtins(row.identity or asked)
     return setup_problems(row.setup or None, identity, model, row.permission_denials or 0)
 
 
@@ -140,7 +142,7 @@ def _skills(had: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:
     names = {name.rpartition(":")[2] for name in listed if isinstance(name, str)}
     folders = _SKILL_FOLDERS.get(str(given.get("adapter")))
     for path in offered:
-        match = _SKILL_FILE.fullmatch(path)
+        match = re.fullmatch(_SKILL_FILE, path)
         if match and (folders is None or match[1] in folders) and match[2] not in names:
             yield f"skill {_quoted(match[2])} was offered but is not listed by the agent"
 
@@ -169,13 +171,13 @@ def _permissions(had: dict[str, Any], given: dict[str, Any], denials: Any) -> It
 
 
 # What does not change which model it is: dates, tags, the length of the context.
-_NEUTRAL = re.compile(r"20\d{6}|latest|preview|exp|beta|thinking|v\d+|\d+m|\d+k")
+_NEUTRAL = r"20\d{6}|latest|preview|exp|beta|thinking|v\d+|\d+m|\d+k"
 _VARIANTS = frozenset({
     "opus", "sonnet", "haiku", "pro", "flash", "lite", "max", "mini", "nano", "micro", "codex",
     "small", "medium", "large", "turbo", "spark", "fast", "instant", "ultra", "plus",
 })  # fmt: skip
 """Words that tell the models of one family and version apart."""
-_WORD = re.compile(r"[a-z]+|\d+[a-z]*")
+_WORD = r"[a-z]+|\d+[a-z]*"
 
 
 def is_another_model(asked: str, used: str) -> bool:
@@ -200,7 +202,7 @@ def is_another_model(asked: str, used: str) -> bool:
 def _words(model: str) -> list[str]:
     name = model.lower().partition("#")[0].rpartition("/")[2]
     # Numbers stand apart from words in some spellings only: gpt5 is gpt-5.
-    return [word for word in _WORD.findall(name) if not _NEUTRAL.fullmatch(word)]
+    return [word for word in re.findall(_WORD, name) if not re.fullmatch(_NEUTRAL, word)]
 
 
 def _is_within(shorter: list[str], longer: list[str]) -> bool:

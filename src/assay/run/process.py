@@ -21,6 +21,7 @@ import msgspec
 
 from assay.errors import Interrupted, SpawnError
 from assay.run import family
+from assay.run.one_at_a_time import one_at_a_time
 from assay.run.resources import lack_of
 
 _SHORTEST_WAIT_S = 0.01
@@ -132,10 +133,16 @@ class Process:
         if self._outbox:
             self.write(b"")
         pause_s = min(longest_s, max(_SHORTEST_WAIT_S, _active * _WAIT_PER_PROCESS_S))
+        held = one_at_a_time.give()
+        try:
+            ended = self._pidfd is not None and self._poll.poll(max(pause_s, 0) * 1000)
+        finally:
+            if held:
+                one_at_a_time.take()
         if self._pidfd is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(pause_s)
-        elif self._poll.poll(max(pause_s, 0) * 1000):
+        elif ended:
             self._popen.wait()
         return self.has_ended
 
@@ -146,6 +153,8 @@ class Process:
     def end(self, term_s: float) -> bool:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
+        if root is not None:
+            one_at_a_time.give()  # to end it may take long
         if self._wrapped and root is None:
             family.wait_for_orphans(self._mark)  # they are being ended, but are not gone yet
         # After Ctrl-C the operator waits for this: the grace period is short.
@@ -206,6 +215,7 @@ def raise_if_stopping() -> None:
 
 def pause(seconds: float) -> None:
     """Sleep; raise Interrupted as soon as stop_all is called."""
+    one_at_a_time.give()
     if _stopping.wait(seconds):
         msg = "interrupted"
         raise Interrupted(msg)

@@ -32,7 +32,7 @@ from assay.run.segment import SegmentWriter, remove_segments
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _STARTED_NS = time.time_ns()
-_OURS = re.compile(r"\d+\.(in|out|err)|files|game\.jsonl")
+_OURS = r"\d+\.(in|out|err)|files|game\.jsonl"
 _PACKED_BYTES = 256 * 1024
 """Most that the streams of a trial may have together to be packed."""
 
@@ -165,10 +165,11 @@ class RawStreams:
             return None
         found, left = {}, _PACKED_BYTES
         for name, fd in self._fds.items():
-            data = found[name] = os.pread(fd, left + 1, 0)
-            left -= len(data)
+            n_bytes = os.fstat(fd).st_size
+            left -= n_bytes
             if left < 0:
                 return None
+            found[name] = os.pread(fd, n_bytes, 0)
         return found
 
     def _pack(self, trial: str, streams: dict[str, bytes], parent: int) -> tuple[str, list[str]]:
@@ -272,7 +273,7 @@ def remove_kept(raw_dir: str, names: Iterable[str]) -> None:
         folder = Path(raw_dir, name)
         if "/" not in name and not folder.is_symlink() and folder.is_dir():
             entries = os.listdir(folder)  # noqa: PTH208
-            if entries and all(_OURS.fullmatch(entry) for entry in entries):
+            if entries and all(re.fullmatch(_OURS, entry) for entry in entries):
                 remove_folder(str(folder))
 
 

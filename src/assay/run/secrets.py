@@ -37,11 +37,12 @@ _SECRET_WORD = re.compile(
     "|PWD|SECRET|SECRETKEY|SSHKEY|TOKEN|WEBHOOK)"
 )
 _NO_SECRET = re.compile("PWD|OLDPWD|BYPASS|(?:EN)?COMPASS|(?:OVER|SUR|TRES|UNDER)PASS")
-_ABOUT_SECRETS = re.compile(
-    "ALG|ALGORITHM|BUDGET|COUNT|DIR|DIRECTORY|DISABLED|ENABLED|ENDPOINT|EXPIRES|EXPIRY|FILE|FOLDER"
-    "|FORMAT|HOST|HOSTNAME|LENGTH|LIMIT|METHOD|MODE|NAME|PARALLELISM|PATH|PORT|PROVIDER|REGION"
-    "|SIZE|SOCK|SOCKET|TIMEOUT|TTL|TYPE|URI|URL|USER|USERNAME|VERSION"
-)
+_ABOUT_SECRETS = frozenset({
+    "ALG", "ALGORITHM", "BUDGET", "COUNT", "DIR", "DIRECTORY", "DISABLED", "ENABLED", "ENDPOINT",
+    "EXPIRES", "EXPIRY", "FILE", "FOLDER", "FORMAT", "HOST", "HOSTNAME", "LENGTH", "LIMIT",
+    "METHOD", "MODE", "NAME", "PARALLELISM", "PATH", "PORT", "PROVIDER", "REGION", "SIZE", "SOCK",
+    "SOCKET", "TIMEOUT", "TTL", "TYPE", "URI", "URL", "USER", "USERNAME", "VERSION",
+})  # fmt: skip
 """The last word of a name that tells about a secret and does not hold it: SSH_AUTH_SOCK."""
 _FLAGS = frozenset(["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"])
 _WORD = _Late(r"[a-z_]+|[A-Z_]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*")
@@ -247,7 +248,7 @@ def is_secret_name(name: str) -> bool:
     words = [word.upper() for word in _WORDS.findall(name)]
     if _NO_SECRET.fullmatch(name.upper()) or not words:
         return False
-    if _ABOUT_SECRETS.fullmatch(words[-1]) and "WEBHOOK" not in words:
+    if words[-1] in _ABOUT_SECRETS and "WEBHOOK" not in words:
         return False
     for before, word in zip(["", *words], words, strict=False):
         if word == "KEY" and before in ("PUBLIC", "PUB"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from assay.records.recording import RawLine
 from assay.run.secrets import Secrets
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024
 _HEAD = 1024
 """How much is kept of a line that is too long."""
 _OVERLAP = 256

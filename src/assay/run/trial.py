@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from glob import escape
 from itertools import count
@@ -253,11 +253,15 @@ def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
     return stack.enter_context(temporary_folder("assay-home-"))
 
 
+def _confinement(
+    spec: TrialSpec, places: Places, world: World
+) -> AbstractContextManager["Confinement | None"]:
+    is_needed = spec.is_confined or spec.surroundings.has_login
+    return _confined(spec, places, world) if is_needed else nullcontext()
+
+
 @contextmanager
-def _confinement(spec: TrialSpec, places: Places, world: World) -> Iterator["Confinement | None"]:
-    if not spec.is_confined and not spec.surroundings.has_login:
-        yield None
-        return
+def _confined(spec: TrialSpec, places: Places, world: World) -> "Iterator[Confinement]":
     from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
 
     visible = (*getattr(world, "visible", ()), places.scratch)

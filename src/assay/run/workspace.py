@@ -4,6 +4,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def make_workspace(spec: TrialSpec) -> Path:
     """
     around = spec.surroundings
     if around.workspace_dir is None:
-        return Path(around.cwd)
+        return _shared(around.cwd)
     workspace = Path(around.workspace_dir, spec.folder)
     try:
         workspace = new_workspace(spec)
@@ -101,6 +102,12 @@ def make_workspace(spec: TrialSpec) -> Path:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
+
+
+@cache
+def _shared(folder: str) -> Path:
+    """Return the same path for all trials: one that was written as text before knows it."""
+    return Path(folder)
 
 
 def new_workspace(spec: TrialSpec) -> Path:
