@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
+import hypothesis
 import pytest
 
 from assay.cli.group import cli
@@ -51,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     found = shutil.which("python3")
     if found and Path(found).read_bytes()[:2] == b"#!":
         os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
+    # One example may take long where the machine is busy, also without the profile of CI.
+    hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
+    hypothesis.settings.load_profile("patient")
     if "PYTEST_XDIST_WORKER" not in os.environ:
         before = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(before, "pip")))

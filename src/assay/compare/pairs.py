@@ -67,13 +67,14 @@ def align(runs: Sequence[Run]) -> Aligned:
         for run in runs:
             run.ids = ids  # kept once
         same = np.arange(len(ids), dtype=np.int64)
-        where = np.broadcast_to(same[:, None], (len(ids), len(runs)))
-        return Aligned(tuple(runs), ids, where, same=True)
+        everywhere = np.broadcast_to(same[:, None], (len(ids), len(runs)))
+        return Aligned(tuple(runs), ids, everywhere, same=True)
     if len(ids) > FEW and (found := union([run.ids for run in runs])):
-        where = np.full((len(found[0]), len(runs)), -1, dtype=np.int64)
+        where: Any = np.full((len(found[0]), len(runs)), -1, dtype=np.int32)
         for column, places in enumerate(found[1]):
             where[places, column] = np.arange(len(places))
-        return Aligned(tuple(runs), found[0], where)
+        every = found[0] if len(found[0]) > len(ids) else ids  # kept once, if the first has all
+        return Aligned(tuple(runs), every, where)
     order = dict.fromkeys(prompt_id for run in runs for prompt_id in run.ids)
     number = dict(zip(order, range(len(order)), strict=True))
     where = np.full((len(number), len(runs)), -1, dtype=np.int64)
