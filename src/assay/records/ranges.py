@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 from assay.errors import OutOfResources
 
 _RANGE = 4 * 1024 * 1024
-_LARGE = 16 * 1024 * 1024
-"""Below it, forking takes about as long as it saves."""
+_LARGE = 48 * 1024 * 1024
+"""With 24 MB, summarize was slower with two processes than with one."""
 _MOST_WORKERS = 8
 """More would wait for the one that puts their results together, and each takes some MB."""
 _PIPE = 1024 * 1024
