@@ -93,6 +93,8 @@ def commands(name: str, path: Path) -> dict[str, list[str]]:
         f"{name}-sft": ["export", "sft", str(path)],
         f"{name}-kto": ["export", "kto", str(path), str(other), "--json"],
         f"{name}-table.csv": ["export", "table", str(path)],
+        f"{name}-grade": ["grade", str(path), "-g", "contains", "-g", "regex:d.ne"],
+        f"{name}-grade-threads": ["grade", str(path), "-g", "contains", "-g", "regex:d.ne", "-j2"],
         f"{name}-compare": ["compare", f"a:{path}", f"b:{other}"],
         f"{name}-statistical": ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"],
     }
@@ -117,6 +119,12 @@ def test_one_core_and_several_write_the_same(tmp_path: Path, size: int):
     assert one.keys() == several.keys()
     for name, content in one.items():
         assert several[name] == content, name
+    for name in FILES:
+        for kind in ("out", "told"):
+            graded = one.get(f"{name}-grade.{kind}", b"")
+            assert graded.replace(b"-grade", b"") == one.get(
+                f"{name}-grade-threads.{kind}", b""
+            ).replace(b"-grade-threads", b""), name
     assert one["good-csv.out"].count(b"\n") == 151
     assert b"bad.jsonl:98: " in one["bad-csv.told"]
     assert b"torn.jsonl:151: " in one["torn-jsonl.told"]

@@ -39,10 +39,10 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import Elsewhere, GradedRow, Verdict, rows_wait
+from assay.pipeline.grading import Elsewhere, GradedRow, Verdict, only_computes, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
-from assay.pipeline.stages import grade_all
+from assay.pipeline.stages import grade_all, grade_computing
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
 from assay.records.spec import PluginRef
@@ -97,7 +97,10 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @append_option
 @overwrite_option
-@concurrency_option("Grade up to N rows at once. Default: 1.")
+@concurrency_option(
+    "Grade up to N rows at once. Graders that only compute, such as contains, take all cores for "
+    "large files anyway. Default: 1."
+)
 @executor_option(
     "Where graders run: on this machine, or on a Ray cluster, where N rows reserve N CPUs. "
     "Default: local."
@@ -176,8 +179,13 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         with _Batch(sink) as batch:
-            waits, n_workers = rows_wait(options.rows), options.concurrency
-            for row in grade_all(lines, graders, n_workers, waits, own, elsewhere):
+            waits = rows_wait(options.rows)
+            if _takes_all_cores(options, mode, graders):
+                assert options.rows is not None
+                rows = grade_computing(options.rows, graders, own)
+            else:
+                rows = grade_all(lines, graders, options.concurrency, waits, own, elsewhere)
+            for row in rows:
                 # From a pipe that is slower than the graders, each row is written at once; from
                 # other machines too, where the next one may take long.
                 is_slow = elsewhere is not None or (waits is not None and not waits())
@@ -186,6 +194,15 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
                 for shown in _shown(row) if options.progress else ():
                     click.echo(shown, err=True)
     return tally
+
+
+def _takes_all_cores(options: _Options, mode: Mode, graders: list[PluginRef]) -> bool:
+    """Whether all rows of a file are graded, and by graders that only compute."""
+    is_whole = options.rows is not None and options.rows.is_file() and mode != "resume"
+    is_plain = not options.filters and options.prompts is None and options.executor == "local"
+    if not is_whole or not is_plain or options.concurrency > 1:
+        return False
+    return bool(graders) and only_computes(graders)
 
 
 def _elsewhere(options: _Options, graders: list[PluginRef]) -> Elsewhere | None:

@@ -26,7 +26,7 @@ from assay.records.capture import (
     PassAtK,
     TrialEntry,
 )
-from assay.records.rows import UNREADABLE, Place, explain, is_trials_row, split_trials
+from assay.records.rows import UNREADABLE, Place, RowFile, explain, is_trials_row, split_trials
 from assay.records.spec import PluginRef, hash_with_graders
 from assay.records.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
@@ -338,6 +338,31 @@ def grade_rows_elsewhere(
     """Do what grade_rows does, but ask the graders on other machines."""
     grade_batch = _batch_grader(graders, host, own, elsewhere)
     yield from _in_order(_Pace(grade_batch, *_ELSEWHERE_S), lines, workers, stop)
+
+
+def grade_file(
+    file: RowFile, graders: Sequence[PluginRef], host: Host, own: "Own | None" = None
+) -> Iterator[GradedRow]:
+    """Do what grade_rows does with all cores, for graders that only compute."""
+    grade_batch = _batch_grader(graders, host, own)
+
+    def grade_part(part: RowFile) -> tuple[list[GradedRow], InputError | None]:
+        rows: list[GradedRow] = []
+        try:
+            rows.extend(grade_batch(part.placed_lines()))
+        except InputError as error:
+            return rows, error
+        return rows, None
+
+    for rows, error in file.map(grade_part):
+        yield from rows
+        if error is not None:
+            raise error
+
+
+def only_computes(graders: Iterable[PluginRef]) -> bool:
+    """Whether no grader runs a user's code, starts a program or asks anybody."""
+    return all(getattr(plugins.grader(ref), "heeds_alarm", False) for ref in graders)
 
 
 def rows_wait(path: Path | None) -> Callable[[], bool] | None:

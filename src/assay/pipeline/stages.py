@@ -17,6 +17,7 @@ from assay.pipeline.grading import (
     GradedRow,
     Verdict,
     earlier_grades,
+    grade_file,
     grade_rows,
     grade_rows_elsewhere,
     judge,
@@ -28,7 +29,7 @@ from assay.plugin import Adapter, Machine, Trial
 from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
 from assay.records.files import temporary_folder
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
-from assay.records.rows import Place, decode_row, encode_row
+from assay.records.rows import Place, decode_row, encode_row, open_rows
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.one_at_a_time import one_at_a_time
@@ -306,6 +307,15 @@ def grade_all(
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
         close_served()
+
+
+def grade_computing(
+    path: Path, graders: Sequence[PluginRef], own: RowGraders
+) -> Generator[GradedRow, None, None]:
+    """Grade a file with all cores, by graders that only compute; yield the rows in order."""
+    start_over()
+    with open_rows(path) as file:
+        yield from grade_file(file, graders, AskingHost(), own.of)
 
 
 def _prepare(graders: Sequence[PluginRef]) -> None:

@@ -263,23 +263,26 @@ class RowFile:
 
     def placed_rows[T](self, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[Spot, T]]:
         """Yield all rows, each with the spot at which row_at finds it again."""
-        start, end = self._range
-        first = self._line_number(start)
-        self._file.seek(start)
-        for number, offset, line in _lines(self._file, first, start, end):
+        for spot, line in self._placed_lines():
             try:
-                row = self._decode(line, number, decoder)
+                row = self._decode(line, spot.line, decoder)
             except InputError:
                 if not self._skip_unreadable:
                     raise
                 continue
-            yield Spot(number, offset), row
+            yield spot, row
+
+    def _placed_lines(self) -> Iterator[tuple[Spot, bytes]]:
+        start, end = self._range
+        first = self._line_number(start)
+        self._file.seek(start)
+        for number, offset, line in _lines(self._file, first, start, end):
+            yield Spot(number, offset), line
 
     def placed_lines(self) -> Iterator[tuple[Place, bytes]]:
         """Yield all lines as they stand in the file, each with its place."""
-        self._file.seek(0)
-        for number, _, line in _lines(self._file):
-            yield f"{self.name}:{number}", line
+        for spot, line in self._placed_lines():
+            yield f"{self.name}:{spot.line}", line
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
