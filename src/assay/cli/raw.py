@@ -17,7 +17,7 @@ from assay.cli.parameters import (
     overwrite_option,
 )
 from assay.errors import InputError
-from assay.records.raw_streams import KeptStream, kept_streams
+from assay.records.raw_streams import Attempt, KeptStream, named_streams
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
 
@@ -138,7 +138,8 @@ class _TrialView(_RawView, rename="camel", gc=False):
 def _streams(base: Path, options: _Options) -> list[KeptStream]:
     """Find the streams of the trial that was asked for."""
     source = options.file or "stdin"
-    attempts = _attempts(_trial(options))
+    trial = _trial(options)
+    attempts = _attempts(trial)
     number = len(attempts) if options.attempt is None else options.attempt
     if number > len(attempts):
         msg = f"{source}: the trial had {counted_noun(len(attempts), 'attempt')}"
@@ -147,7 +148,8 @@ def _streams(base: Path, options: _Options) -> list[KeptStream]:
     if not name:
         msg = f"{source}: the row names no raw streams"
         raise InputError(msg, hint="they are kept by capture with -o FILE, or with --raw-dir DIR")
-    streams = kept_streams(base / name)
+    attempt = Attempt(options.prompt_id, trial.trial_num, number - 1)
+    streams = named_streams(base, name, attempt)
     if not streams:
         msg = f"{source}: the raw streams at {visible_line(name)} were removed or damaged"
         raise InputError(msg, hint="they lie beside the file that the trial was written to first")
