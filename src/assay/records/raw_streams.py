@@ -134,7 +134,7 @@ def place_inside(base: Path, name: Any) -> Path | None:
     root = base.resolve()
     try:
         path = (root / name).resolve()
-    except OSError:
+    except (OSError, RuntimeError):  # links that lead to themselves
         return None
     return path if path.is_relative_to(root) and path != root else None
 
@@ -159,6 +159,11 @@ def kept_streams(place: Path, attempt: Attempt | None = None) -> list[KeptStream
 def record_name(segment: str, offset: int) -> str:
     """Return how a row names a record."""
     return f"{segment}@{offset}"
+
+
+def is_there(place: Path) -> bool:
+    """Whether there is a folder or segment where streams should be."""
+    return place.with_name(segment_of(place.name) or place.name).exists()
 
 
 def segment_of(name: str) -> str | None:
