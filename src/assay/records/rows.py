@@ -18,6 +18,8 @@ from assay.records.ranges import Range, map_ranges
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a line that is not a row."""
+_GZIP = b"\x1f\x8b"
+"""How a compressed file begins."""
 BOM = b"\xef\xbb\xbf"
 """What some editors put before the first row."""
 _BUFFER = 256 * 1024
@@ -92,7 +94,22 @@ def decode_line[T](
     try:
         return decoder.decode(line)
     except UNREADABLE as error:
+        refuse_other_bytes(place, line)
         raise _refusal(place, error, decoder.type, hint) from error
+
+
+def refuse_other_bytes(place: Place, line: bytes) -> None:
+    """Raise an error for what is no text: the decoder may complain of a consequence."""
+    if line.startswith(_GZIP):
+        name = place.rpartition(":")[0]
+        file = "" if name == "stdin" else f" {name}"
+        msg = f"{place}: compressed with gzip"
+        raise InputError(msg, hint=f"decompress it first: zcat{file} | assay … -")
+    try:
+        _check_utf8(line)
+    except UnicodeDecodeError as error:
+        msg = f"{place}: not UTF-8: {error.reason} at byte {error.start} of the line"
+        raise InputError(msg) from error
 
 
 def decode_row[T](
