@@ -1,8 +1,10 @@
 """`-` is stdin or stdout in every command that takes a file, and -o treats existing files alike."""
 
+import gzip
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,6 +153,47 @@ def test_a_terminal_as_stdin_is_refused(name, made):
         os.close(other_end)
     assert done.returncode == 2, done.stderr
     assert b"stdin is a terminal" in done.stderr
+
+
+def test_a_closed_stdin_is_no_terminal(tmp_path: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m assay summarize <&-"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"stdin is closed" in done.stderr
+    assert b"terminal" not in done.stderr
+
+
+UNREADABLE = [
+    ["summarize"],
+    ["format", "-f", "csv"],
+    ["format"],
+    ["grade", "-g", "contains"],
+    ["export", "sft"],
+    ["raw", "a"],
+    ["capture", "-s", "demo:flaky"],
+    ["compare", "good.jsonl"],
+    ["report", "-o", "-"],
+]
+
+
+@pytest.mark.parametrize("words", UNREADABLE, ids=" ".join)
+def test_a_compressed_file_gets_a_hint(assay: Callable, tmp_path: Path, words: list[str]) -> None:
+    row = b'{"id":"a","output":"y","trajectory":[],"timing":{"start":0,"end":1,"total":1}}\n'
+    (tmp_path / "good.jsonl").write_bytes(row)
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(row, mtime=10))
+    done = assay(*words, "x.jsonl.gz")
+    assert done.code == 1
+    assert "zcat x.jsonl.gz | assay" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["summarize"], ["format", "-f", "csv"], ["grade", "-g", "contains"]]
+)
+def test_a_field_whose_name_is_not_text(assay: Callable, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"id":"a","input":"x","out\xffput":"y"}\n')
+    done = assay(*words, "x.jsonl")
+    assert done.code == 1
+    assert "x.jsonl:1: not UTF-8: invalid start byte at byte 26 of the line" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,6 @@ def test_500_agents_that_sleep_run_at_once(
     assert sorted(row["output"] for row in rows) == sorted(f"number {n}" for n in range(N))
     assert [row for row in rows if "failure" in row] == []
     assert done.peak_mb < 150
-    assert [path.name for path in (tmp_path / "out.raw").iterdir()] == ["segment-1"]
+    assert len(list((tmp_path / "out.raw").iterdir())) == 1
     for row in rows[::50]:
         assert raw_of(tmp_path, row)["1.out"] == row["output"] + "\n"

@@ -299,3 +299,30 @@ def test_the_trials_of_either_kind_of_file_look_alike(
         assert row["score"]["pass"] is captured["score"]["pass"]
         assert captured.keys() - row.keys() == set()
         assert row["mine"] == 1
+
+
+BROKEN = ['{"id":', '{"id": "x", "output": 3}', '{"id": "x", "trials": [{"output": 3}]}']
+READERS = [("summarize",), ("format", "-f", "csv"), ("format", "-f", "markdown")]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("command", READERS)
+def test_an_error_names_the_line_and_not_the_trial(assay, trials, command, broken) -> None:
+    name, *options = command
+    lines = trials.read_text().splitlines()
+    trials.write_text("\n".join([*lines, "", *lines, broken, *lines, ""]))
+    done = assay(name, trials, *options)
+    assert done.code == 1
+    assert f"{trials}:6: " in done.stderr
+
+
+@pytest.mark.parametrize("broken", BROKEN[:2])
+@pytest.mark.parametrize("command", READERS[:2])
+def test_also_in_a_large_file(assay, trials, command, broken) -> None:
+    name, *options = command
+    long = {**ROW, "metadata": {"text": "x" * 100_000}}  # repeated in each of three trials
+    text = json.dumps(long) + "\n"
+    trials.write_text(text * 70 + broken + "\n" + text * 10)
+    done = assay(name, trials, *options)
+    assert done.code == 1
+    assert f"{trials}:71: " in done.stderr

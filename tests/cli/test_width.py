@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -190,15 +191,39 @@ def test_errors_are_folded_on_a_terminal(tmp_path: Path) -> None:
     assert any(line.startswith("  ") for line in shown)
 
 
+@pytest.mark.parametrize("loaded", [True, False])
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         ("ab", "run the same command again to go on"),
-        ("capture", "continue with --resume"),
-        ("trigger", "continue with --resume"),
         ("compare", "Run the same command again."),
+        ("export", "Run the same command again."),
     ],
 )
-def test_what_continues_an_interrupted_command(command: str, said: str) -> None:
+def test_what_continues_an_interrupted_command(
+    monkeypatch: pytest.MonkeyPatch, command: str, said: str, loaded: bool
+) -> None:
     import_module(f"assay.cli.{command}")
+    if not loaded:  # Ctrl-C came first
+        monkeypatch.delitem(sys.modules, f"assay.cli.{command}")
     assert said in _how_to_go_on([command])
+
+
+@pytest.mark.parametrize("command", ["capture", "trials", "grade"])
+@pytest.mark.parametrize("output", [None, "out.jsonl", "/dev/stdout"])
+def test_rows_are_said_to_be_saved_only_where_they_are(
+    start: Callable, eventually: Callable, tmp_path: Path, command: str, output: str | None
+) -> None:
+    marker = tmp_path / "started"
+    slow = f"touch {marker}; sleep 60"
+    (tmp_path / "in.jsonl").write_text('{"id":"p","input":"x","output":"y"}\n')
+    (tmp_path / "slow.sh").write_text(f"#!/bin/sh\n{slow}\n")
+    (tmp_path / "slow.sh").chmod(0o755)
+    words = ["-g", "./slow.sh"] if command == "grade" else ["--shell", slow]
+    more = ["-o", output] if output else []
+    process = start(command, tmp_path / "in.jsonl", *words, *more)
+    assert eventually(marker.exists)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert "Interrupted." in said
+    assert ("continue with --resume" in said) == (output == "out.jsonl")

@@ -230,7 +230,7 @@ def _files(case: Case, folder: Path) -> list[Part]:
     return found
 
 
-_RECORD = re.compile(r"[\w.-]+/segment-\d+@\d+")
+_RECORD = re.compile(r"[\w.-]+/segment-[\w-]+@\d+")
 
 
 def _named(names: dict[str, str], found: re.Match[str]) -> str:

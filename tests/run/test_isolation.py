@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.pipeline.prompts import folder_names
+from assay.records.raw_streams import folder_names
 
 SECRET = 'sk-"quoted"\\and/long-0123456789-é'
 

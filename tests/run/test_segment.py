@@ -21,6 +21,16 @@ def folder(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
+def only_segment(folder: Path) -> Path:
+    [found] = folder.glob("segment-*")
+    return found
+
+
+def number(name: str) -> int:
+    """Give the number of the segment that a record is in."""
+    return int(name.split("-")[1])
+
+
 def read(folder: Path, name: str) -> dict[str, bytes]:
     return {one.name: one.read() for one in kept_streams(folder / name)}
 
@@ -29,8 +39,8 @@ def test_records_of_one_run_share_a_segment(tmp_path: Path, folder: int) -> None
     writer = SegmentWriter("run")
     streams = [{"1.out": b"one\n", "1.err": b""}, {"1.out": b"\x00\xff{"}, {}, {"files/a/ü": b"x"}]
     names = [writer.append(f"trial-{n}", each, folder)[0] for n, each in enumerate(streams)]
-    assert names[0] == "segment-1@0"
-    assert [path.name for path in tmp_path.iterdir()] == ["segment-1"]
+    assert names[0] == f"{only_segment(tmp_path).name}@0"
+    assert number(names[0]) == 1
     assert [read(tmp_path, name) for name in names] == streams
 
 
@@ -40,14 +50,15 @@ def test_a_torn_record_is_cut_off_and_the_next_run_appends(
 ) -> None:
     writer = SegmentWriter("run")
     first, _ = writer.append("a", {"1.out": b"one\n"}, folder)
-    whole = (tmp_path / "segment-1").read_bytes()
+    segment = only_segment(tmp_path)
+    whole = segment.read_bytes()
     _, at = writer.append("b", {"1.out": b"two\n" * 5}, folder)[0].split("@")
-    torn = (tmp_path / "segment-1").read_bytes()
+    torn = segment.read_bytes()
     writer.close()
     assert int(at) == len(whole)
-    (tmp_path / "segment-1").write_bytes(torn[: len(whole) + cut])
+    segment.write_bytes(torn[: len(whole) + cut])
     again, _ = SegmentWriter("run").append("b", {"1.out": b"three\n"}, folder)
-    assert again == f"segment-1@{len(whole)}"
+    assert again == f"{segment.name}@{len(whole)}"
     assert read(tmp_path, first) == {"1.out": b"one\n"}
     assert read(tmp_path, again) == {"1.out": b"three\n"}
 
@@ -61,9 +72,9 @@ def test_a_file_that_is_no_segment_of_ours_stays_as_it_is(
     (tmp_path / "segment-7").write_bytes(content)
     name, _ = SegmentWriter("run").append("a", {"1.out": b"one\n"}, folder)
     if content:
-        assert name == "segment-8@0"
+        assert number(name) == 8
         assert (tmp_path / "segment-7").read_bytes() == content
-        remove_kept(str(tmp_path), ["segment-7@0", "segment-8@0", "segment-9@0", ""])
+        remove_kept(str(tmp_path), ["segment-7@0", name, "segment-9@0", ""])
         assert [path.name for path in tmp_path.iterdir()] == ["segment-7"]
 
 
@@ -76,17 +87,17 @@ def test_the_largest_names_leave_room_for_another(tmp_path: Path, folder: int) -
     ):
         (tmp_path / name).mkdir()
     name, _ = SegmentWriter("run").append("a", {"1.out": b"one\n"}, folder)
-    assert name == "segment-100000001@0"
+    assert number(name) == 100000000
     assert read(tmp_path, name) == {"1.out": b"one\n"}
 
 
 def test_two_runs_with_one_raw_folder_do_not_share_a_segment(tmp_path: Path, folder: int) -> None:
     one, two = SegmentWriter("one"), SegmentWriter("two")
-    assert one.append("a", {"1.out": b"1"}, folder)[0] == "segment-1@0"
-    assert two.append("a", {"1.out": b"2"}, folder)[0] == "segment-2@0"
+    assert number(one.append("a", {"1.out": b"1"}, folder)[0]) == 1
+    assert number(two.append("a", {"1.out": b"2"}, folder)[0]) == 2
     # Not even the same run, while another process of it writes.
-    assert SegmentWriter("two").append("a", {"1.out": b"3"}, folder)[0] == "segment-3@0"
-    assert one.append("b", {"1.out": b"4"}, folder)[0].startswith("segment-1@")
+    assert number(SegmentWriter("two").append("a", {"1.out": b"3"}, folder)[0]) == 3
+    assert number(one.append("b", {"1.out": b"4"}, folder)[0]) == 1
 
 
 @pytest.mark.parametrize("how", ["removed", "truncated", "replaced", "changed"])
@@ -94,8 +105,8 @@ def test_a_segment_that_somebody_touched_is_left_alone(
     tmp_path: Path, folder: int, how: str
 ) -> None:
     writer = SegmentWriter("run")
-    writer.append("a", {"1.out": b"one\n"}, folder)
-    segment = tmp_path / "segment-1"
+    first, _ = writer.append("a", {"1.out": b"one\n"}, folder)
+    segment = only_segment(tmp_path)
     data = segment.read_bytes()
     if how in ("removed", "replaced"):
         segment.unlink()
@@ -103,7 +114,8 @@ def test_a_segment_that_somebody_touched_is_left_alone(
         segment.write_bytes({"truncated": b"", "replaced": data, "changed": data + b"x"}[how])
     name, warnings = writer.append("b", {"1.out": b"two\n"}, folder)
     assert read(tmp_path, name) == {"1.out": b"two\n"}
-    assert "segment-1" in warnings[0]
+    assert segment.name in warnings[0]
+    assert name.partition("@")[0] != first.partition("@")[0]
     assert writer.append("c", {"1.out": b"three\n"}, folder)[1] == []
 
 
@@ -115,7 +127,7 @@ def test_a_raw_folder_that_is_removed_during_the_run_is_made_again(tmp_path: Pat
         assert name is not None
         assert read(tmp_path / "raw", name) == {"1.out": b"%d" % n}
         assert bool(warnings) == (n > 0)
-        (tmp_path / "raw" / "segment-1").unlink()
+        only_segment(tmp_path / "raw").unlink()
         (tmp_path / "raw").rmdir()
 
 
@@ -130,11 +142,9 @@ def test_large_streams_have_files_of_their_own(
     path = prompts("R", f"{LARGE}; R", "R")
     assert assay("capture", path, "-s", shell_agent, "-o", "out.jsonl").code == 0
     rows = read_rows(tmp_path / "out.jsonl")
-    assert [row["raw"].partition("@")[0] for row in rows] == [
-        "out.raw/segment-1",
-        "out.raw/prompt-p1",
-        "out.raw/segment-1",
-    ]
+    segment = f"out.raw/{only_segment(tmp_path / 'out.raw').name}"
+    names = [row["raw"].partition("@")[0] for row in rows]
+    assert names == [segment, "out.raw/prompt-p1", segment]
     assert sorted(raw_of(tmp_path, rows[1])) == ["1.err", "1.out"]
     assert len(raw_of(tmp_path, rows[1])["1.err"]) > 500_000
 
@@ -148,7 +158,7 @@ def test_session_files_are_packed_and_extract_finds_them(
     words = [prompts(script), "-s", schema, "--isolate"]
     assert assay("run", *words, "-o", "raw.jsonl", "--raw-dir", "kept").code == 0
     (row,) = read_rows(tmp_path / "raw.jsonl")
-    assert row["raw"] == "kept/segment-1@0"
+    assert row["raw"] == f"kept/{only_segment(tmp_path / 'kept').name}@0"
     assert read(tmp_path, row["raw"])["files/s/a.txt"] == b"x\n"
     done = assay("extract", "raw.jsonl", "-s", schema)
     assert done.rows[0]["output"] == "ok"
@@ -195,7 +205,7 @@ def test_kill_9_loses_no_raw_stream_that_a_row_names(
         assert eventually(lambda n=n_rows: out.exists() and out.read_bytes().count(b"\n") > n)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with (tmp_path / "out.raw" / "segment-1").open("ab") as segment:
+    with only_segment(tmp_path / "out.raw").open("ab") as segment:
         segment.write(b'{"type":"assay-raw","run')
     done = assay(*words, "--resume")
     assert done.code == 0, done.stderr
@@ -203,4 +213,4 @@ def test_kill_9_loses_no_raw_stream_that_a_row_names(
     assert sorted(row["id"] for row in rows) == sorted(f"p{n}" for n in range(300))
     for row in rows:
         assert f'answer {row["id"][1:]}"' in raw_of(tmp_path, row)["1.out"]
-    assert [path.name for path in (tmp_path / "out.raw").iterdir()] == ["segment-1"]
+    assert list((tmp_path / "out.raw").iterdir()) == [only_segment(tmp_path / "out.raw")]

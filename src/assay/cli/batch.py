@@ -26,12 +26,13 @@ from assay.cli.output import kept_raw, refuse_inputs
 from assay.cli.parameters import prompt_path
 from assay.cli.progress import Progress, rate_text, saved_passes
 from assay.pipeline.batch import Batch, check_startable
-from assay.pipeline.prompts import choose, folder_names, plan, read_prompts
+from assay.pipeline.prompts import choose, plan, read_prompts
 from assay.pipeline.row_settings import RowSettings
 from assay.pipeline.stages import CaptureTrial, freeze
 from assay.plugin import PromptRow
 from assay.records.capture import Allocation, Capture, TrialEntry
 from assay.records.live import LiveFile
+from assay.records.raw_streams import folder_names
 from assay.records.recording import FORGETS
 from assay.records.setup import counted
 from assay.records.spec import HINT, PluginRef, Surroundings, TrialSpec

@@ -17,9 +17,10 @@ from assay.cli.options import AgentOptions, agent_options, agent_ref, with_optio
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
-from assay.pipeline.prompts import Setting, folder_names, plan
+from assay.pipeline.prompts import Setting, plan
 from assay.pipeline.stages import AskingHost, CaptureTrial
 from assay.records.capture import Capture
+from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, Prompt, Surroundings
 from assay.records.text import visible
 

@@ -143,13 +143,19 @@ def _show(error: click.ClickException) -> None:
 
 def _how_to_go_on(args: list[str]) -> str:
     """Say what continues a command that was interrupted."""
-    module = sys.modules.get(f"assay.cli.{args[0].replace('-', '_')}") if args else None
-    command = getattr(module, "command", None)
-    options = {name for param in getattr(command, "params", ()) for name in param.opts}
-    if args[:1] == ["ab"]:
+    name = args[0] if args else ""
+    if name == "ab":
         return "Every finished trial is saved; run the same command again to go on."
-    if command is not None and "--resume" not in options:
-        return "Run the same command again."
+    module = sys.modules.get(f"assay.cli.{name.replace('-', '_')}")
+    command = getattr(module, "command", None)  # not there while it is still being imported
+    options = {option for param in getattr(command, "params", ()) for option in param.opts}
+    journal = sys.modules.get("assay.records.journal")
+    if (
+        journal is None
+        or not journal.Journal.has_saved
+        or (name in COMMANDS and "--resume" not in options)
+    ):
+        return "Run the same command again."  # rows that went to stdout are saved by nobody
     return "Every finished row is saved; continue with --resume."
 
 

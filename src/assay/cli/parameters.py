@@ -230,7 +230,10 @@ def claim_stdin() -> None:
         msg = "stdin can be read only once: use - for one input, and files for the others."
         raise click.UsageError(msg)
     ctx.meta[_STDIN] = True
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None:
+        msg = "stdin is closed. Name a file, or pipe the rows in."
+        raise click.UsageError(msg)
+    if sys.stdin.isatty():
         msg = "stdin is a terminal. Name a file, or pipe the rows in."
         raise click.UsageError(msg)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from assay.cli.parameters import (
     overwrite_option,
 )
 from assay.errors import InputError
-from assay.records.raw_streams import KeptStream, kept_streams
+from assay.records.raw_streams import Attempt, KeptStream, is_there, named_streams, place_inside
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
 
@@ -30,6 +30,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None
     stream: str | None
     only_list: bool
+    raw_dir: Path | None
     output: Path | None
     overwrite: bool
     debug: bool
@@ -73,6 +74,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--list", "only_list", is_flag=True, help="Print only the names and sizes of the streams."
 )
+@click.option(
+    "--raw-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Look for the streams in this folder, the one that the run was given with --raw-dir. "
+    "Default: where the row says, if that is below the folder of FILE.",
+)
 @output_option
 @overwrite_option
 @debug_option
@@ -86,18 +94,27 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     refuse_same_file(options.file, options.output)
-    base = options.file.parent if options.file else Path.cwd()
-    streams = _streams(base, options)
+    streams = _streams(options)
     chosen = [one for one in streams if _is_chosen(one, options)]
     if not chosen:
-        names = ", ".join(visible_line(one.name) for one in streams)
-        msg = f"{options.file or 'stdin'}: the trial has no such stream; it has {names}"
-        raise InputError(msg, hint="choose others with --turn and --stream")
+        raise _no_such_stream(streams, options)
     alone = len(chosen) == 1 and (options.turn is not None or options.stream is not None)
     text = _names(chosen) if options.only_list else _blocks(chosen, headings=not alone)
     with whole_output(options.output, overwrite=options.overwrite) as out:
         for block in text:
             out.write(block)
+
+
+def _no_such_stream(streams: list[KeptStream], options: _Options) -> InputError:
+    source, turn = options.file or "stdin", options.turn
+    numbers = {one.name.partition(".")[0] for one in streams if not one.is_session_file}
+    if turn is not None and str(turn) not in numbers:
+        n_turns = counted_noun(len(numbers), "turn")
+        msg = f"{source}: there are no streams of turn {turn}; the trial has those of {n_turns}"
+    else:
+        msg = f"{source}: the trial has no such stream"
+    names = ", ".join(visible_line(one.name) for one in streams)
+    return InputError(f"{msg}: {names}", hint="choose others with --turn and --stream")
 
 
 def _names(streams: list[KeptStream]) -> Iterator[bytes]:
@@ -135,23 +152,40 @@ class _TrialView(_RawView, rename="camel", gc=False):
     trials: list["_TrialView"] | None = None
 
 
-def _streams(base: Path, options: _Options) -> list[KeptStream]:
+def _streams(options: _Options) -> list[KeptStream]:
     """Find the streams of the trial that was asked for."""
     source = options.file or "stdin"
-    attempts = _attempts(_trial(options))
+    trial = _trial(options)
+    attempts = _attempts(trial)
     number = len(attempts) if options.attempt is None else options.attempt
     if number > len(attempts):
-        msg = f"{source}: the trial had {counted_noun(len(attempts), 'attempt')}"
+        n_attempts = counted_noun(len(attempts), "attempt")
+        msg = f"{source}: there is no attempt {number}; the trial had {n_attempts}"
         raise InputError(msg, hint="choose another one with --attempt")
     name = attempts[number - 1]
     if not name:
         msg = f"{source}: the row names no raw streams"
         raise InputError(msg, hint="they are kept by capture with -o FILE, or with --raw-dir DIR")
-    streams = kept_streams(base / name)
-    if not streams:
-        msg = f"{source}: the raw streams at {visible_line(name)} were removed or damaged"
-        raise InputError(msg, hint="they lie beside the file that the trial was written to first")
-    return streams
+    attempt = Attempt(options.prompt_id, trial.trial_num, number - 1)
+    base = options.file.parent if options.file else Path.cwd()
+    if options.raw_dir is not None:
+        base, name = options.raw_dir, Path(name).name
+    return named_streams(base, name, attempt) or _refuse(base, name, source)
+
+
+def _refuse(base: Path, name: str, source: Path | str) -> NoReturn:
+    """Say why there are no streams."""
+    place, shown = place_inside(base, name), visible_line(name)
+    if place is None:
+        msg = f"{source}: the row names {shown}, which is not below the folder of the file"
+        hint = "if the run was given this folder with --raw-dir, give it here too"
+    elif not is_there(place):
+        msg = f"{source}: no raw streams at {shown} in {visible_line(str(base.resolve()))}"
+        hint = "give the file that the run wrote, not a copy elsewhere; or they were removed"
+    else:
+        msg = f"{source}: the raw streams at {shown} were removed or damaged"
+        hint = "what is there now belongs to another trial, or is none of Assay's"
+    raise InputError(msg, hint=hint)
 
 
 def _attempts(trial: _TrialView) -> list[str]:
@@ -174,5 +208,9 @@ def _trial(options: _Options) -> _TrialView:
     for trial in trials:
         if trial.trial_num == options.trial:
             return trial
-    msg = f"{source}: the prompt has {counted_noun(len(trials), 'trial')}"
-    raise InputError(msg, hint="choose one of them with --trial N")
+    msg = f"the prompt has {counted_noun(len(trials), 'trial')}"
+    if options.trial is not None:
+        msg = f"there is no trial {options.trial}; {msg}"
+    hint = "choose one of them with --trial N" if len(trials) > 1 else "leave out --trial"
+    full = f"{source}: {msg}"
+    raise InputError(full, hint=hint)

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from assay.cli.parameters import (
 from assay.cli.runs import Named, name_runs, pipes_as_files
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
+from assay.records.rows import read_lines, refuse_other_bytes
 from assay.report.junit import write_junit
 from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.viewer.bundle import lines, write_bundle
@@ -170,6 +172,8 @@ def _check(path: Path, index: Index) -> None:
     """Refuse a file without a single valid row; name the lines that are left out."""
     meta = index.meta
     if not meta.n_trials:
+        for place, line in islice(read_lines(path), 1):
+            refuse_other_bytes(place, line)
         what = "neither captures nor trials" if meta.n_bad else "no rows"
         msg = f"{path}: {what}"
         raise InputError(

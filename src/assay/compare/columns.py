@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.records.capture import Cause
-from assay.records.rows import UNREADABLE, explain, read_lines
+from assay.records.rows import UNREADABLE, explain, read_lines, refuse_other_bytes
 from assay.records.setup import Problems, SetupReader
 from assay.records.trials import HINT
 from assay.records.views import (
@@ -239,6 +239,7 @@ def detect_kind(path: Path) -> Kind:
         try:
             kind = kind_of(line)
         except UNREADABLE as error:
+            refuse_other_bytes(place, line)
             msg = f"{place}: {explain(error)}"
             raise InputError(msg, hint=HINT) from error
         if kind is not None:

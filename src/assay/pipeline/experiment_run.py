@@ -20,12 +20,13 @@ from assay.pipeline.experiment import (
 )
 from assay.pipeline.identity import identity_in
 from assay.pipeline.material import skill_body
-from assay.pipeline.prompts import Setting, folder_names, plan
+from assay.pipeline.prompts import Setting, plan
 from assay.pipeline.proof import ArmFacts, Piece, gather, prove, skills_in
 from assay.pipeline.row_settings import RowSettings
 from assay.plugin import PromptRow
 from assay.records.capture import Identity, TrialEntry
 from assay.records.files import short_hash
+from assay.records.raw_streams import folder_names
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun

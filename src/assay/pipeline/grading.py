@@ -26,7 +26,15 @@ from assay.records.capture import (
     PassAtK,
     TrialEntry,
 )
-from assay.records.rows import UNREADABLE, Place, RowFile, explain, is_trials_row, split_trials
+from assay.records.rows import (
+    UNREADABLE,
+    Place,
+    RowFile,
+    explain,
+    is_trials_row,
+    refuse_other_bytes,
+    split_trials,
+)
 from assay.records.spec import PluginRef, hash_with_graders
 from assay.records.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
@@ -459,7 +467,7 @@ def _ungraded(batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
         try:
             row_id = _ID.decode(line).id
         except UNREADABLE as error:
-            raise _unreadable(place, error) from error
+            raise _unreadable(place, line, error) from error
         yield GradedRow(line.strip(), row_id, Verdict(), is_graded=False)
 
 
@@ -512,7 +520,7 @@ class _BatchGrader:
                 verdict = decided(row.failure) if row.failure is not None else None
                 trial = self._trial(row, line) if verdict is None else None
             except UNREADABLE as error:
-                unreadable.append(_unreadable(place, error))
+                unreadable.append(_unreadable(place, line, error))
                 return
             if row.identity and whole is None:
                 line = self._signature.put(line, row)
@@ -535,7 +543,7 @@ class _BatchGrader:
                 unreadable.append(error)
                 return
             except UNREADABLE as error:
-                unreadable.append(_unreadable(place, error))
+                unreadable.append(_unreadable(place, line, error))
                 return
             for trial in trials:
                 yield place, trial, whole
@@ -757,7 +765,11 @@ def _value(json: msgspec.Raw) -> Any:
         return None
 
 
-def _unreadable(place: Place, error: Exception) -> InputError:
+def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
+    try:
+        refuse_other_bytes(place, line)
+    except InputError as other:
+        return other
     msg = f"{place}: {explain(error)}"
     if not isinstance(error, msgspec.ValidationError):
         return InputError(msg)

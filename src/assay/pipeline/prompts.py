@@ -1,8 +1,6 @@
 """Read and filter prompts, plan their trials, and analyse how they spread over categories."""
 
-import hashlib
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -89,10 +87,6 @@ def _values(value: Any) -> Iterator[str]:
             yield ("true" if item else "false") if isinstance(item, bool) else str(item)
 
 
-_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
-_LONGEST = 120
-
-
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What all trials of a run share."""
 
@@ -169,29 +163,10 @@ def _trials_of(
         )
 
 
-def folder_names(ids: Iterable[str]) -> dict[str, str]:
-    """Return a unique folder name for each prompt id; ids that would collide get a hash."""
-    plain = {prompt_id: _UNSAFE.sub("_", prompt_id) for prompt_id in ids}
-    counts: dict[str, int] = {}
-    for name in plain.values():
-        counts[name] = counts.get(name, 0) + 1
-    return {
-        prompt_id: f"prompt-{name}"
-        if counts[name] == 1 and len(name.encode()) <= _LONGEST
-        else f"prompt-{_cut(name)}-{hashlib.sha256(prompt_id.encode()).hexdigest()[:10]}"
-        for prompt_id, name in plain.items()
-    }
-
-
 def _limits(limits: Limits, timeout_ms: float | None) -> Limits:
     if timeout_ms is None:
         return limits
     return msgspec.structs.replace(limits, turn_s=timeout_ms / 1000)
-
-
-def _cut(name: str) -> str:
-    # Names are limited in bytes; "ignore" drops a character that was cut in two.
-    return name.encode()[: _LONGEST - 11].decode(errors="ignore")
 
 
 UNCATEGORIZED = "(uncategorized)"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -82,6 +82,9 @@ class Journal:
     as where agents run, a second copy without a name makes sure that no row is lost then.
     """
 
+    has_saved: ClassVar = False
+    """Whether this process has opened one in a file: what was written is there after it ends."""
+
     def __init__(
         self, path: Path, mode: Mode, hint: str = RESUMABLE, *, guarded: bool = True
     ) -> None:
@@ -108,6 +111,7 @@ class Journal:
         except BaseException:
             self._close()
             raise
+        Journal.has_saved |= self._regular
 
     def _refuse_replaced(self) -> None:
         """Refuse a file that another process put in place of this one before we had the lock."""

@@ -5,12 +5,13 @@ is a header (a line of JSON), the streams that it names, and a line feed. Large 
 a folder of the trial's own; so were all of them in earlier versions.
 """
 
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +19,9 @@ from assay.records.rows import UNREADABLE
 
 SESSION_FILES = "files"
 """The folder among the raw streams with the agent's own session files."""
-_RECORD = re.compile(r"(segment-\d{1,9})@(\d{1,15})")
+_RECORD = re.compile(r"(segment-\d{1,9}(?:-[0-9a-f]{8})?)@(\d{1,15})")
+_WRITTEN = re.compile(rf"\d+\.(in|out|err)|game\.jsonl|{SESSION_FILES}/.+", re.DOTALL)
+"""What streams are called: a row of others must not have us print any other file."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Nothing follows a link, and nothing waits for the other end of a FIFO."""
 _BLOCK = 1024 * 1024
@@ -38,6 +41,52 @@ class SegmentHeader(msgspec.Struct, frozen=True, tag_field="type", tag="assay-ra
 
 
 HEADER_START = b'{"type":"assay-raw",'
+_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
+_LONGEST = 120
+_OF_PROMPT = "prompt-"
+
+
+def folder_names(ids: Iterable[str]) -> dict[str, str]:
+    """Return a unique folder name for each prompt id; ids that would collide get a hash."""
+    names = {prompt_id: _possible_names(prompt_id) for prompt_id in ids}
+    counts: dict[str, int] = {}
+    for plain, _ in names.values():
+        counts[plain] = counts.get(plain, 0) + 1
+    return {
+        prompt_id: plain
+        if counts[plain] == 1 and len(plain.encode()) <= _LONGEST + len(_OF_PROMPT)
+        else hashed
+        for prompt_id, (plain, hashed) in names.items()
+    }
+
+
+def _possible_names(prompt_id: str) -> tuple[str, str]:
+    """Return the name of a prompt's folder without a hash, and with it."""
+    name = _UNSAFE.sub("_", prompt_id)
+    # Names are limited in bytes; "ignore" drops a character that was cut in two.
+    cut = name.encode()[: _LONGEST - 11].decode(errors="ignore")
+    digest = hashlib.sha256(prompt_id.encode()).hexdigest()[:10]
+    return f"{_OF_PROMPT}{name}", f"{_OF_PROMPT}{cut}-{digest}"
+
+
+class Attempt(NamedTuple):
+    """Whose streams they are, as a row says."""
+
+    prompt_id: str
+    trial: int = 1
+    """Which trial of the prompt, from 1."""
+    n_before: int = 0
+    """How many attempts at the trial there were before."""
+
+    def may_be(self, name: str) -> bool:
+        """Whether a record with this name can be its own. Benchmarks may name trials otherwise."""
+        if not name.startswith(_OF_PROMPT):
+            return True
+        again = f".retry-{self.n_before}" if self.n_before else ""
+        return any(
+            name in (f"{prompt}{again}", f"{prompt}-trial-{self.trial}{again}")
+            for prompt in _possible_names(self.prompt_id)
+        )
 
 
 class KeptStream(NamedTuple):
@@ -71,14 +120,36 @@ class KeptStream(NamedTuple):
             os.close(fd)
 
 
-def kept_streams(place: Path) -> list[KeptStream]:
+def named_streams(base: Path, name: Any, attempt: Attempt) -> list[KeptStream]:
+    """Return the streams that a row of anybody names, if they are below the folder of its file."""
+    place = place_inside(base, name)
+    found = kept_streams(place, attempt) if place else []
+    return [one for one in found if _WRITTEN.fullmatch(one.name)]
+
+
+def place_inside(base: Path, name: Any) -> Path | None:
+    """Return the path that a row names; None if it leads out of the folder, by links too."""
+    if not isinstance(name, str) or not name or "\x00" in name:
+        return None
+    root = base.resolve()
+    try:
+        path = (root / name).resolve()
+    except (OSError, RuntimeError):  # links that lead to themselves
+        return None
+    return path if path.is_relative_to(root) and path != root else None
+
+
+def kept_streams(place: Path, attempt: Attempt | None = None) -> list[KeptStream]:
     """Return the raw streams of a trial, turn by turn, then its session files.
 
     place is what the row names in `raw`, below the folder of the row's file. No streams are found
-    where they were removed or damaged.
+    where they were removed or damaged, or are those of another attempt than the one given.
     """
     try:
-        found = _packed(place) if _RECORD.fullmatch(place.name) else list(_in_folder(place))
+        if _RECORD.fullmatch(place.name):
+            found = _packed(place, attempt)
+        else:
+            found = list(_in_folder(place))
     except OSError:
         return []
     # By length, then name: turn 10 comes after turn 2.
@@ -88,6 +159,11 @@ def kept_streams(place: Path) -> list[KeptStream]:
 def record_name(segment: str, offset: int) -> str:
     """Return how a row names a record."""
     return f"{segment}@{offset}"
+
+
+def is_there(place: Path) -> bool:
+    """Whether there is a folder or segment where streams should be."""
+    return place.with_name(segment_of(place.name) or place.name).exists()
 
 
 def segment_of(name: str) -> str | None:
@@ -118,7 +194,7 @@ def read_header(fd: int, offset: int) -> tuple[SegmentHeader, int] | None:
         raise ValueError(msg) from error
 
 
-def _packed(place: Path) -> list[KeptStream]:
+def _packed(place: Path, attempt: Attempt | None) -> list[KeptStream]:
     record = _RECORD.fullmatch(place.name)
     assert record is not None
     path = str(place.with_name(record[1]))
@@ -133,6 +209,8 @@ def _packed(place: Path) -> list[KeptStream]:
     if found is None:
         return []
     header, offset = found
+    if attempt is not None and not attempt.may_be(header.trial):
+        return []
     streams = []
     for name, size in header.files.items():
         streams.append(KeptStream(name, path, offset, size))

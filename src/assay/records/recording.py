@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
-from assay.records.raw_streams import SESSION_FILES, kept_streams
+from assay.records.raw_streams import SESSION_FILES, Attempt, kept_streams
 from assay.records.spec import Prompt
 
 
@@ -215,7 +215,8 @@ def _session_files(row: RawOutput, base: Path, scratch: Path) -> Path:
     folder = place / SESSION_FILES
     if folder.is_dir():
         return folder
-    own = ((s.name, s.read()) for s in kept_streams(place) if s.is_session_file)
+    attempt = Attempt(row.id, n_before=len(row.retried or ()))
+    own = ((s.name, s.read()) for s in kept_streams(place, attempt) if s.is_session_file)
     return _write_files(own, scratch) / SESSION_FILES
 
 

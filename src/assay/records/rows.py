@@ -4,7 +4,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -17,6 +18,8 @@ from assay.records.ranges import Range, map_ranges
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a line that is not a row."""
+_GZIP = b"\x1f\x8b"
+"""How a compressed file begins."""
 BOM = b"\xef\xbb\xbf"
 """What some editors put before the first row."""
 _BUFFER = 256 * 1024
@@ -91,7 +94,22 @@ def decode_line[T](
     try:
         return decoder.decode(line)
     except UNREADABLE as error:
+        refuse_other_bytes(place, line)
         raise _refusal(place, error, decoder.type, hint) from error
+
+
+def refuse_other_bytes(place: Place, line: bytes) -> None:
+    """Raise an error for what is no text: the decoder may complain of a consequence."""
+    if line.startswith(_GZIP):
+        name = place.rpartition(":")[0]
+        file = "" if name == "stdin" else f" {name}"
+        msg = f"{place}: compressed with gzip"
+        raise InputError(msg, hint=f"decompress it first: zcat{file} | assay … -")
+    try:
+        _check_utf8(line)
+    except UnicodeDecodeError as error:
+        msg = f"{place}: not UTF-8: {error.reason} at byte {error.start} of the line"
+        raise InputError(msg) from error
 
 
 def decode_row[T](
@@ -176,13 +194,15 @@ class RowFile:
         """Where its lines are; a part of a file has only some."""
         self._counted = (0, 1)
         """An offset and the number of the line there, so that lines are counted only once."""
+        self._lines_before: Sequence[int] = ()
+        """For a copy of another file: from which line of that one each line was made."""
 
     def map[T](self, work: "Callable[[RowFile], T]") -> Iterator[T]:
         """Yield what work returns for each part of the file, in order; see records/ranges.py."""
         part = RowFile(
             self.name, self._file, hint=self._hint, skip_unreadable=self._skip_unreadable
         )
-        part.has_trials = self.has_trials
+        part.has_trials, part._lines_before = self.has_trials, self._lines_before
 
         def work_on(file: BinaryIO, lines: Range) -> T:
             part._file, part._range = file, lines
@@ -282,7 +302,23 @@ class RowFile:
     def placed_lines(self) -> Iterator[tuple[Place, bytes]]:
         """Yield all lines as they stand in the file, each with its place."""
         for spot, line in self._placed_lines():
-            yield f"{self.name}:{spot.line}", line
+            yield self.place(spot), line
+
+    def split_into(self, out: BinaryIO) -> Sequence[int]:
+        """Write each trial as a row of its own; return the number of the line each came from."""
+        came_from = array("Q")
+        for spot, line in self._placed_lines():
+            try:
+                rows = [line.strip() + b"\n"]
+                if is_trials_row(line):
+                    rows = split_trials(self.place(spot), line)
+            except InputError:
+                if not self._skip_unreadable:
+                    raise
+                continue
+            out.writelines(rows)
+            came_from.extend([spot.line] * len(rows))
+        return came_from
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
@@ -295,7 +331,10 @@ class RowFile:
 
     def place(self, spot: Spot) -> Place:
         """Name a row by file and line."""
-        return f"{self.name}:{spot.line}"
+        return self._place(spot.line)
+
+    def _place(self, number: int) -> Place:
+        return f"{self.name}:{self._lines_before[number - 1] if self._lines_before else number}"
 
     def _line_number(self, offset: int) -> int:
         """Count the lines up to an offset, from where they were counted last."""
@@ -331,12 +370,12 @@ class RowFile:
             try:
                 _check_utf8(line)
             except UnicodeDecodeError as error:
-                msg = f"{self.name}:{number}: {explain(error)}"
+                msg = f"{self._place(number)}: {explain(error)}"
                 raise InputError(msg, hint=self._hint) from error
 
     def _decode[T](self, line: bytes, number: int, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return decode_line(decoder, f"{self.name}:{number}", line, hint=self._hint)
+            return decode_line(decoder, self._place(number), line, hint=self._hint)
         except InputError:
             repaired = _without_lone_surrogates(line)
             if repaired is None:
@@ -403,16 +442,8 @@ def open_trials(
             yield rows
             return
         with temporary_file() as file:
-            for place, line in rows.placed_lines():
-                try:
-                    file.writelines(
-                        split_trials(place, line) if is_trials_row(line) else [line.strip(), b"\n"]
-                    )
-                except InputError:
-                    if not skip_unreadable:
-                        raise
             split = RowFile(rows.name, file, hint=hint, skip_unreadable=skip_unreadable)
-            split.has_trials = True
+            split.has_trials, split._lines_before = True, rows.split_into(file)
             yield split
 
 

@@ -24,7 +24,7 @@ _FULL_BYTES = 256 * 1024 * 1024
 """Then another segment is started."""
 _REUSED_BYTES = 4 * 1024 * 1024
 """A longer one is not appended to by a later run, which would have to read through it first."""
-_COUNTED = re.compile(r"segment-\d{1,8}")
+_COUNTED = re.compile(r"segment-(\d{1,8})(?:-[0-9a-f]{8})?")
 """Names from which the next number follows: it has at most as many digits as can be read."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -76,7 +76,7 @@ class SegmentWriter:
             return []
         name = self._name
         self.close()
-        self._open(folder)
+        self._open(folder, again=False)
         return [f"somebody removed or changed {name} with earlier raw streams"] if touched else []
 
     def close(self) -> None:
@@ -85,15 +85,15 @@ class SegmentWriter:
             os.close(self._fd)
             self._fd = -1
 
-    def _open(self, folder: int) -> None:
+    def _open(self, folder: int, *, again: bool = True) -> None:
+        """Open the newest segment again, or a new one."""
         # Agents may have put anything under these names.
-        names = filter(_COUNTED.fullmatch, os.listdir(folder))
-        number = max((int(name.partition("-")[2]) for name in names), default=0)
-        name = f"segment-{number}"
-        fd = _opened_again(name, self._run, folder) if number else None
+        found = filter(None, map(_COUNTED.fullmatch, os.listdir(folder)))
+        number, name = max(((int(each[1]), each[0]) for each in found), default=(0, ""))
+        fd = _opened_again(name, self._run, folder) if name and again else None
         while fd is None:
-            number += 1
-            name = f"segment-{number}"
+            # Rows may still name a segment that was lost: none gets its name again.
+            name = f"segment-{number + 1}-{os.urandom(4).hex()}"
             with contextlib.suppress(FileExistsError):
                 fd = os.open(name, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
         with contextlib.suppress(OSError):  # some file systems have no locks
@@ -122,7 +122,9 @@ def _opened_again(name: str, run: str, folder: int) -> int | None:
 
 
 def _may_append(about: Any) -> bool:
-    return stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_size < _REUSED_BYTES
+    # An empty one has lost its records: rows may still name their offsets.
+    has_room = 0 < about.st_size < _REUSED_BYTES
+    return stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and has_room
 
 
 def _whole_end(fd: int, size: int, run: str) -> int:

@@ -56,9 +56,11 @@ class _Rows:
                 row = self._prompts.file_row(number, prompt)
                 if row is not None:
                     line = run.index.line(row)
-                    yield HtmlRow(run.label, shown["id"], line, list(self._files(run, line)))
+                    yield HtmlRow(
+                        run.label, shown["id"], line, list(self._files(run, shown["id"], line))
+                    )
 
-    def _files(self, run: OpenRun, line: bytes) -> Iterator[HtmlFile]:
+    def _files(self, run: OpenRun, prompt_id: str, line: bytes) -> Iterator[HtmlFile]:
         if b'"raw"' not in line and b'"evidence"' not in line:
             return  # most rows name no files: not worth decoding
         row = msgspec.json.decode(line)
@@ -70,7 +72,7 @@ class _Rows:
                 data = log.read_bytes()
                 self._logs_left -= len(data)
                 yield HtmlFile(n, "game", data)
-            raw = raw_files(run.path.parent, entry, _MOST_RAW)
+            raw = raw_files(run.path.parent, prompt_id, entry, _MOST_RAW)
             size = sum(len(file["text"]) for file in raw)
             if raw and size <= self._raw_left:
                 self._raw_left -= size

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from assay.compare.columns import detect_kind
 from assay.errors import InputError
 from assay.records.live import read_live
-from assay.records.raw_streams import KeptStream, kept_streams
+from assay.records.raw_streams import Attempt, KeptStream, named_streams, place_inside
 from assay.records.rows import UNREADABLE, read_lines
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
@@ -200,9 +201,9 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     metadata = entry.get("metadata")
     evidence = metadata.get("evidence") if isinstance(metadata, dict) else None
     name = evidence.get("log") if isinstance(evidence, dict) else None
-    raw = _inside(base, entry.get("raw"))
+    raw = place_inside(base, entry.get("raw"))
     for folder in (base, raw):  # without a folder for logs, it lies with the raw streams
-        path = _inside(folder, name) if folder is not None else None
+        path = place_inside(folder, name) if folder is not None else None
         if path is not None and _is_log(path):
             return path
     return None
@@ -216,11 +217,18 @@ def _is_log(path: Path) -> bool:
         return file.read(len(_LOG_HEAD)).replace(b" ", b"").startswith(b'{"type":"header"')
 
 
-def raw_files(base: Path, entry: dict[str, Any], most: int = MOST_RAW) -> list[dict[str, Any]]:
+def raw_files(
+    base: Path, prompt_id: str, entry: dict[str, Any], most: int = MOST_RAW
+) -> list[dict[str, Any]]:
     """Read what an agent printed in a trial, turn by turn; of long streams the beginning."""
-    place = _inside(base, entry.get("raw"))
-    streams = [one for one in kept_streams(place) if _is_printed(one)] if place else []
-    return [_shown(one, most) for one in streams[:_MOST_KEPT_FILES]]
+    retried = entry.get("retried")
+    attempt = Attempt(
+        prompt_id,
+        entry.get("trialNum", 1),
+        len(retried) if isinstance(retried, list) else 0,
+    )
+    streams = filter(_is_printed, named_streams(base, entry.get("raw"), attempt))
+    return [_shown(one, most) for one in islice(streams, _MOST_KEPT_FILES)]
 
 
 def _is_printed(stream: KeptStream) -> bool:
@@ -230,15 +238,3 @@ def _is_printed(stream: KeptStream) -> bool:
 def _shown(stream: KeptStream, most: int) -> dict[str, Any]:
     text = stream.read(most).decode("utf-8", "replace")
     return {"name": stream.name, "size": stream.size, "cut": stream.size > most, "text": text}
-
-
-def _inside(base: Path, name: Any) -> Path | None:
-    """Return the path that a row names; None if it leads out of the folder, by links too."""
-    if not isinstance(name, str) or not name or "\x00" in name:
-        return None
-    root = base.resolve()
-    try:
-        path = (root / name).resolve()
-    except OSError:
-        return None
-    return path if path.is_relative_to(root) and path != root else None

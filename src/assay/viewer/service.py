@@ -102,7 +102,7 @@ class ViewerService:
     def raw(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
         """Return the raw streams of a trial."""
         path, entry = self._entry(runs, label, prompt_id, number)
-        return {"files": raw_files(path.parent, entry)} if path and entry else None
+        return {"files": raw_files(path.parent, prompt_id, entry)} if path and entry else None
 
     def search(self, runs: str, text: str, after: str) -> dict[str, Any]:
         """Find places in the trials; an empty query only has the words indexed."""

@@ -43,10 +43,11 @@ from assay.cli.progress import Progress
 from assay.errors import Interrupted, OutputError
 from assay.pipeline.batch import Batch, Rows, run_batch
 from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting, folder_names, plan
+from assay.pipeline.prompts import Setting, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
 from assay.records.live import LiveFile
+from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
