@@ -34,6 +34,65 @@ def test_trials_are_the_rows_of_export_table(assay, ask, results, tmp_path):
     assert sorted(asked, key=str) == sorted(exported, key=str)
 
 
+def exported(assay, tmp_path, *files):
+    assert assay("export", "table", *files, "-o", "t.jsonl", "--overwrite").code == 0
+    return [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+
+
+def asked(assay, sql, *files):
+    done = assay("query", sql, *files, "-f", "jsonl")
+    assert done.code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("order", [("captures", "trials"), ("trials", "captures")])
+def test_a_file_with_rows_of_both_kinds_is_read_row_by_row(assay, results, tmp_path, order):
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join(results[name].read_text() for name in order))
+    table = exported(assay, tmp_path, mixed)
+    assert len(table) == 15
+    fields = ("id", "trial", "output", "pass", "score", "duration_ms", "steps")
+    wanted = [{name: row[name] for name in fields} for row in table]
+    found = asked(assay, f"SELECT {', '.join(fields)} FROM trials", mixed)
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+GRADER_FAILED = {"graderFailures": {"g.py": "ZeroDivisionError"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "measured"),
+    [
+        ({}, True),
+        ({"graderFailures": {}}, True),
+        (GRADER_FAILED, False),
+        (GRADER_FAILED | {"pass": True, "score": 1.0}, True),
+        (GRADER_FAILED | {"failure": {"cause": "agent_timeout", "message": "60 s"}}, True),
+        (
+            GRADER_FAILED
+            | {"failure": {"cause": "agent_timeout", "message": "1", "answered": True}},
+            False,
+        ),
+        ({"failure": {"cause": "provider", "message": "503"}}, False),
+    ],
+)
+def test_a_trial_whose_grader_failed_is_not_measured(assay, tmp_path, more, measured):
+    entry = {"trialNum": 1, "output": "o", "trajectory": [], "duration": 1.0}
+    row = {"id": "x", "input": "i", "k": 1, "metadata": {}, "trials": [entry | more]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    assert [row["measured"] for row in exported(assay, tmp_path, "rows.jsonl")] == [measured]
+    assert asked(assay, "SELECT measured FROM trials", "rows.jsonl") == [{"measured": measured}]
+
+
+@pytest.mark.parametrize("name", ["", "*", "a\\b", '"', "\\", '\\"', "$", "a.b", "[0]", "'"])
+def test_a_grader_may_have_any_name(assay, results, tmp_path, name):
+    first = json.loads(results["captures"].read_text().splitlines()[0])
+    rows = [first | {"grades": {given: {"pass": True, "score": 1.0}}} for given in ("ok", name)]
+    (tmp_path / "graded.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = asked(assay, "SELECT grader, pass, score FROM grades", "graded.jsonl")
+    assert found == [{"grader": given, "pass": True, "score": 1.0} for given in ("ok", name)]
+
+
 def test_steps_and_tools_have_what_the_trajectory_has(ask):
     steps = ask("SELECT step, type, content, tool FROM steps WHERE id = 'work' ORDER BY step")
     kinds = "thought message tool_call tool_call plan tool_call thought message"

@@ -79,9 +79,10 @@ def command(**given: Any) -> None:
         refuse_same_file(path, options.output)
     refuse_existing(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as paths:
-        files = [(label, path, detect_kind(path)) for label, path in paths]
+        for _, path in paths:
+            detect_kind(path)  # refuses what is empty, missing or no result file at all
         with (
-            open_database(files) as database,
+            open_database(paths) as database,
             whole_output(options.output, overwrite=options.overwrite) as out,
         ):
             _write(database, options.sql, style, out)

@@ -48,7 +48,8 @@ _ATTEMPT = {
     "toolErrors": "BOOLEAN",
     "grades": "JSON",
     "usage": _struct(_USAGE),
-    "failure": _struct({"cause": "VARCHAR", "message": "VARCHAR"}),
+    "graderFailures": "JSON",
+    "failure": _struct({"cause": "VARCHAR", "message": "VARCHAR", "answered": "BOOLEAN"}),
     "agent": _struct({"adapter": "VARCHAR", "version": "VARCHAR", "model": "VARCHAR"}),
 }
 """What a capture and an entry of trials have in common."""
@@ -62,27 +63,32 @@ _ENTRY = {
     "reasoning": "VARCHAR",
 }
 _PROMPT = {"id": "VARCHAR", "input": "JSON", "hint": "VARCHAR", "metadata": "JSON"}
-_CAPTURE = {
+_ROW = {
     **_PROMPT,
     **_ATTEMPT,
     "timing": _struct({"total": "DOUBLE", "firstResponse": "DOUBLE"}),
     "score": _struct({"pass": "BOOLEAN", "score": "DOUBLE", "reasoning": "VARCHAR"}),
+    "trials": f"{_struct(_ENTRY)}[]",
 }
-_TRIALS = {**_PROMPT, "trials": f"{_struct(_ENTRY)}[]"}
-_OF_CAPTURE = """1::BIGINT AS number, score.pass AS passed, score.score AS mark,
-  score.reasoning AS reasoning, timing.total AS duration, timing."firstResponse" AS first,
-  output, trajectory, "toolErrors", grades, usage, failure, agent"""
-_OF_TRIALS = """entry."trialNum" AS number, entry.pass AS passed, entry.score AS mark,
-  entry.reasoning AS reasoning, entry.duration AS duration, entry."firstResponse" AS first,
-  entry.output AS output, entry.trajectory AS trajectory, entry."toolErrors" AS "toolErrors",
-  entry.grades AS grades, entry.usage AS usage, entry.failure AS failure, entry.agent AS agent"""
+"""A row of captures or of trials: a file may have both."""
+_IN_EITHER = {
+    "number": ("1::BIGINT", '"trialNum"'),
+    "passed": ("score.pass", "pass"),
+    "mark": ("score.score", "score"),
+    "reasoning": ("score.reasoning", "reasoning"),
+    "duration": ("timing.total", "duration"),
+    "first": ('timing."firstResponse"', '"firstResponse"'),
+    **{name: (f'"{name}"', f'"{name}"') for name in _ATTEMPT},
+}
+"""Where a capture has it, and where an entry of trials has it."""
 _CELLS = {
     "trial": "number::INTEGER",
     "input": "CASE json_type(input) WHEN 'ARRAY' "
     "THEN array_to_string(from_json(input, '[\"VARCHAR\"]'), chr(10)) ELSE input->>'$' END",
     "pass": "passed",
     "score": "mark",
-    "measured": "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', true)",
+    "measured": "CASE WHEN passed IS NULL AND {broken} THEN {by_agent} AND "
+    "NOT coalesce(failure.answered, false) ELSE failure.cause IS NULL OR {by_agent} END",
     "cause": "failure.cause",
     "message": "failure.message",
     "duration_ms": "coalesce(duration, 0)",
@@ -110,6 +116,8 @@ _CELLS = {
     "grades": "coalesce(grades, '{}')::VARCHAR",
 }
 """How a column of the table of trials is made; the others are called as in the rows."""
+_BY_AGENT = "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', false)"
+_BROKEN = 'coalesce(len(json_keys("graderFailures")) > 0, false)'
 _CALLS = "list_filter(coalesce(trajectory, []), lambda s: s.type = 'tool_call')"
 _STEPS = """
 SELECT file, id, trial, step, s.type AS type, s.turn AS turn, s.timestamp AS timestamp_ms,
@@ -123,11 +131,13 @@ SELECT file, id, trial, step, turn, timestamp_ms, tool, status, exit_code, durat
   output, error, call_id, parent
 FROM steps WHERE type = 'tool_call'"""
 _GRADES = """
-SELECT file, id, trial, grader, (grade->>'$.pass')::BOOLEAN AS pass,
-  (grade->>'$.score')::DOUBLE AS score, grade->>'$.reasoning' AS reasoning,
+SELECT file, id, trial, grader, try_cast(grade->>'$.pass' AS BOOLEAN) AS pass,
+  try_cast(grade->>'$.score' AS DOUBLE) AS score, grade->>'$.reasoning' AS reasoning,
   grade->>'$.version' AS version
-FROM (SELECT file, id, number::INTEGER AS trial, unnest(json_keys(grades)) AS grader,
-      json_extract(grades, '$."' || replace(grader, '"', '\\"') || '"') AS grade FROM attempts)"""
+FROM (SELECT file, id, trial, given.key AS grader, given.value AS grade
+      FROM (SELECT file, id, number::INTEGER AS trial,
+            unnest(map_entries(from_json(grades, '"MAP(VARCHAR, JSON)"'))) AS given
+            FROM attempts))"""
 _LARGEST = (16 << 20, 128 << 20, 1 << 30)
 """Bytes of a row, at most. DuckDB reserves twice as much for each thread, so we begin small."""
 _MEMORY = "1GB"
@@ -139,8 +149,8 @@ class QueryFailed(AssayError):
 
 
 @contextmanager
-def open_database(files: Sequence[tuple[str, Path, str]]) -> Iterator["Database"]:
-    """Open a database in memory over files: label, path, and whether it has captures or trials."""
+def open_database(files: Sequence[tuple[str, Path]]) -> Iterator["Database"]:
+    """Open a database in memory over files: label and path."""
     duckdb = duckdb_module()
     with temporary_folder("assay-query-") as folder, duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
@@ -154,7 +164,7 @@ class Database:
     """The views trials, steps, tools and grades."""
 
     def __init__(
-        self, connection: Any, files: Sequence[tuple[str, Path, str]], error: type[Exception]
+        self, connection: Any, files: Sequence[tuple[str, Path]], error: type[Exception]
     ) -> None:
         self._connection = connection
         self._files = files
@@ -202,7 +212,7 @@ class Database:
     def _explained(self, error: Exception) -> AssayError:
         first, _, rest = str(error).partition("\n")
         if " in file " in first:
-            for _, path, _ in self._files:
+            for _, path in self._files:
                 _check_rows(path)  # our own reader names the line and the field
         where = f"\n{rest.strip()}" if rest.strip() else ""
         hint = "the tables are trials, steps, tools and grades; DESCRIBE trials lists columns"
@@ -215,22 +225,29 @@ def _check_rows(path: Path) -> None:
             pass
 
 
-def _attempts(label: str, path: Path, kind: str, largest: int) -> str:
-    columns = _TRIALS if kind == "trials" else _CAPTURE
-    typed = ", ".join(f"{_quoted(name)}: {_quoted(type_)}" for name, type_ in columns.items())
+def _attempts(label: str, path: Path, largest: int) -> str:
+    """One row for each trial; a capture is expanded as if it were a list of one."""
+    typed = ", ".join(f"{_quoted(name)}: {_quoted(type_)}" for name, type_ in _ROW.items())
     source = (
         f"read_json({_quoted(_escaped(path))}, columns = {{{typed}}}, "
         f"format = 'newline_delimited', maximum_object_size = {largest})"
     )
-    prompt = f"{_quoted(label)} AS file, id, input, hint, metadata"
-    if kind == "trials":
-        entries = f"(SELECT id, input, hint, metadata, unnest(trials) AS entry FROM {source})"
-        return f"SELECT {prompt}, {_OF_TRIALS} FROM {entries}"
-    return f"SELECT {prompt}, {_OF_CAPTURE} FROM {source}"
+    entries = "unnest(CASE WHEN trials IS NULL THEN [NULL] ELSE trials END) AS entry"
+    fields = ", ".join(
+        f'CASE WHEN is_capture THEN {of_capture} ELSE entry.{of_entry} END AS "{name}"'
+        for name, (of_capture, of_entry) in _IN_EITHER.items()
+    )
+    return (
+        f"SELECT {_quoted(label)} AS file, id, input, hint, metadata, {fields} "
+        f"FROM (SELECT *, trials IS NULL AS is_capture, {entries} FROM {source})"
+    )
 
 
 def _trials_view() -> str:
-    cells = {name: _CELLS.get(name, name).replace("{calls}", _CALLS) for name in COLUMNS}
+    parts = {"{calls}": _CALLS, "{by_agent}": _BY_AGENT, "{broken}": _BROKEN}
+    cells = {name: _CELLS.get(name, name) for name in COLUMNS}
+    for part, sql in parts.items():
+        cells = {name: cell.replace(part, sql) for name, cell in cells.items()}
     return f"SELECT {', '.join(f'{cell} AS {name}' for name, cell in cells.items())} FROM attempts"
 
 
