@@ -2,6 +2,11 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +143,99 @@ def test_parquet_is_read_by_others(assay, results, tmp_path):
     again = assay("query", sql, results["trials"], "-o", "t.parquet")
     assert again.code == 1
     assert "--overwrite" in again.stderr
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1 AS n -- one", "SELECT 1 AS n; -- one", "SELECT 1 n;;"])
+def test_parquet_has_what_one_statement_returns(assay, results, tmp_path, sql):
+    done = assay("query", sql, results["trials"], "-o", "t.parquet")
+    assert done.code == 0, done.stderr
+    assert duckdb.sql(f"SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "  ;",
+        "-- nothing",
+        "SELECT 1; SELECT 2",
+        "COPY (SELECT 1) TO 'stolen.csv'",
+        "COPY (PIVOT (SELECT 1 AS a) ON a USING sum(a)) TO 'stolen.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'stolen.csv'",
+        "SELECT 1) TO 'stolen.csv'; --",
+        "INSTALL httpfs",
+        "SET memory_limit = '100GB'",
+        "ATTACH 'stolen.csv'",
+        "EXPORT DATABASE 'stolen.csv'",
+    ],
+)
+@pytest.mark.parametrize("output", ["t.parquet", "t.csv"])
+def test_only_a_single_query_is_run(assay, results, tmp_path, sql, output):
+    done = assay("query", sql, results["trials"], "-o", output)
+    assert done.code == (1 if "1)" in sql[:10] else 2), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "stolen.csv").exists()
+    assert not (tmp_path / output).exists()
+
+
+@pytest.mark.parametrize("source", ["read_text('{}')", "read_csv('{}')", "'{}'", "glob('{}')"])
+def test_no_other_file_is_read(assay, results, tmp_path, source):
+    (tmp_path / "secret.csv").write_text("a\nsecret-word\n")
+    sql = f"SELECT * FROM {source.format(tmp_path / 'secret.csv')}"
+    done = assay("query", sql, results["trials"], "-f", "csv")
+    assert (done.code, done.stdout) == (1, "")
+    assert "secret-word" not in done.stderr
+
+
+def test_what_does_not_fit_in_memory_is_kept_on_disk(assay, results):
+    sql = (
+        "SELECT max(t) AS n FROM (SELECT repeat(i::VARCHAR, 40) AS t FROM range(6000000) r(i) "
+        "ORDER BY hash(i)) WHERE t <> '' HAVING count(*) > 0"
+    )
+    done = assay("query", sql, results["trials"], "-f", "csv")
+    assert done.code == 0, done.stderr
+
+
+def test_times_with_a_zone_are_text(assay, results):
+    sql = "SELECT TIMESTAMPTZ '2026-01-02 03:04:05+00' AT TIME ZONE 'UTC' AS plain, now() AS zoned"
+    found = asked(assay, f"{sql}, [now()] AS many, 7 AS n", results["trials"])
+    assert found[0]["plain"].startswith("2026-01-02")
+    assert found[0]["zoned"].startswith("2")
+    assert found[0]["n"] == 7
+
+
+def test_equal_names_of_columns_are_numbered_in_jsonl(assay, results):
+    sql = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a"
+    assert asked(assay, sql, results["trials"]) == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+
+
+ENDLESS = "SELECT count(*) FROM trials a, range(9000000) b, range(9000000) c WHERE hash(b, c) = 1"
+DEAF = "SELECT levenshtein(repeat('a', 300000 + trial), repeat('b', 300000)) FROM trials"
+"""A single step that takes long, in which DuckDB does not look for an interrupt."""
+
+
+@pytest.mark.parametrize("sql", [ENDLESS, DEAF])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_query(results, tmp_path, sql, number):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    words = [sys.executable, "-m", "assay", "query", sql, str(results["trials"])]
+    env = os.environ | {"TMPDIR": str(place)}
+    query = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
+    while not list(place.glob("assay-query-*/scratch")):
+        assert query.poll() is None, query.communicate()
+        time.sleep(0.05)
+    time.sleep(1)
+    start = time.monotonic()
+    query.send_signal(number)
+    try:
+        _, said = query.communicate(timeout=30)
+    finally:
+        query.kill()
+    assert query.returncode == 130, said
+    assert "Traceback" not in said
+    assert time.monotonic() - start < 10
+    assert list(place.iterdir()) == []
 
 
 def test_a_table_cuts_long_cells_visibly_and_shows_control_characters(assay, tmp_path):

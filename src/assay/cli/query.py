@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,9 +17,9 @@ from assay.cli.parameters import debug_option, help_option, output_option, overw
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.errors import UsageError
-from assay.records.files import copy_stream, temporary_folder
+from assay.records.files import copy_stream
 from assay.records.text import visible_line
-from assay.report.query import Database, open_database
+from assay.report.query import Database, RowTooLong, open_database
 from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
@@ -104,37 +105,55 @@ def _style(options: _Options) -> str:
 
 
 def _write(database: Database, sql: str, style: str, out: BinaryIO) -> None:
+    while True:
+        try:
+            _write_once(database, sql, style, out)
+        except RowTooLong:
+            database.expect_longer_rows()
+            out.seek(0)
+            out.truncate()
+        else:
+            return
+
+
+def _write_once(database: Database, sql: str, style: str, out: BinaryIO) -> None:
     if style == "parquet":
-        _write_parquet(database, sql, out)
+        database.write_parquet(sql, lambda made: _copy(made, out))
         return
     result = database.run(sql)
-    if result.description is None:  # a statement without rows
-        return
-    names = [column[0] for column in result.description]
-    rows = _rows(database, result)
+    rows = _rows(database)
     if style == "jsonl":
-        _write_jsonl(names, [str(column[1]) == "JSON" for column in result.description], rows, out)
+        names = _distinct(result.names)
+        _write_jsonl(names, [kind == "JSON" for kind in result.types], rows, out)
     elif style == "csv":
-        text = io.TextIOWrapper(out, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        writer.writerow(names)
-        writer.writerows([csv_cell(value) for value in row] for row in rows)
-        text.detach()
+        text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
+        try:
+            writer = csv.writer(text)
+            writer.writerow(result.names)
+            writer.writerows([csv_cell(value) for value in row] for row in rows)
+        finally:
+            text.detach()  # else it would close the output
     else:
-        _write_table(names, rows, out)
+        _write_table(result.names, rows, out)
 
 
-def _rows(database: Database, result: Any) -> Iterator[tuple[Any, ...]]:
-    while rows := database.fetch(result, _ROWS_AT_ONCE):
+def _copy(made: Path, out: BinaryIO) -> None:
+    with made.open("rb") as file:
+        copy_stream(file, out)
+
+
+def _rows(database: Database) -> Iterator[tuple[Any, ...]]:
+    while rows := database.fetch(_ROWS_AT_ONCE):
         yield from rows
 
 
-def _write_parquet(database: Database, sql: str, out: BinaryIO) -> None:
-    with temporary_folder("assay-query-") as folder:
-        made = Path(folder, "rows.parquet")
-        database.write(sql, made, "FORMAT parquet, COMPRESSION zstd")
-        with made.open("rb") as file:
-            copy_stream(file, out)
+def _distinct(names: list[str]) -> list[str]:
+    """Number equal names, as DuckDB does for Parquet: an object has each name once."""
+    taken: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in {*taken, *names})
+        taken[name if name not in taken else next(numbered)] = None
+    return list(taken)
 
 
 def _write_jsonl(
