@@ -282,6 +282,10 @@ def test_any_file_name_and_rows_of_many_megabytes_are_read(assay, tmp_path):
         (("SELECT 1", "missing.jsonl"), 1, "missing.jsonl"),
         (("SELECT 1", "captures", "-f", "parquet"), 2, "needs -o"),
         (("SELECT 1", "captures", "-o", "captures"), 2, "captures"),
+        (("captures", "SELECT 1"), 2, "The SQL comes first"),
+        (("gone.jsonl", "SELECT 1"), 2, "The SQL comes first"),
+        (("SELECT 1", "captures", "-f", "csv", "-o", "t.parquet"), 2, "contradict"),
+        (("SELECT 1", "captures", "-f", "table", "-o", "t.JSON"), 2, "contradict"),
     ],
 )
 def test_wrong_use_says_what_to_do(assay, results, words, code, says):
@@ -302,6 +306,57 @@ def test_a_broken_row_is_named_by_its_line(assay, results, tmp_path, line):
     assert done.code == 1
     assert f"torn.jsonl:{len(good.splitlines()) + 1}: " in done.stderr
     assert done.stdout == ""
+
+
+def test_a_byte_order_mark_is_skipped(assay, results, tmp_path):
+    (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + results["trials"].read_bytes())
+    assert asked(assay, "SELECT count(*) AS n FROM trials", "marked.jsonl") == [{"n": 8}]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"usage": {"inputTokens": 2**63}}, "9223372036854775808"),
+        ({"output": "a\ud800"}, "surrogate"),
+        ({"output": "a\ud800", "usage": {"inputTokens": 2**63}}, "surrogate"),
+    ],
+)
+@pytest.mark.parametrize("n_before", [1, 6])
+def test_a_row_that_only_duckdb_refuses_is_named_by_its_line(
+    assay, results, tmp_path, more, says, n_before
+):
+    lines = results["captures"].read_text().splitlines()
+    bad = json.dumps(json.loads(lines[0]) | more)
+    text = "\n".join([*lines[:n_before], "", "", bad, *lines])
+    (tmp_path / "odd.jsonl").write_text(text + "\n")
+    sql = "SELECT max(output), max(input_tokens) FROM trials"
+    done = assay("query", sql, "odd.jsonl")
+    assert (done.code, done.stdout) == (1, "")
+    assert f"odd.jsonl:{n_before + 3}: " in done.stderr
+    assert says in done.stderr
+    assert "auto_detect" not in done.stderr
+    assert "the tables are" not in done.stderr
+
+
+@pytest.mark.parametrize("style", ["csv", "jsonl", "table"])
+def test_a_long_row_after_many_short_ones_begins_again(assay, results, tmp_path, style):
+    short = json.loads(results["captures"].read_text().splitlines()[0])
+    rows = "".join(json.dumps(short | {"id": str(n)}) + "\n" for n in range(9000))
+    long = json.dumps(short | {"id": "last", "output": "o" * (20 << 20)})
+    (tmp_path / "rows.jsonl").write_text(rows + long + "\n")
+    done = assay("query", "SELECT id, len(output) FROM trials", "rows.jsonl", "-f", style)
+    assert done.code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 9001 + {"csv": 1, "jsonl": 0, "table": 2}[style]
+
+
+def test_json_is_written_as_lines(assay, results, tmp_path):
+    assert assay("query", "SELECT 1 AS n", results["trials"], "-o", "t.json").code == 0
+    assert json.loads((tmp_path / "t.json").read_text()) == {"n": 1}
+
+
+def test_only_the_documented_tables_are_there(assay, results):
+    found = asked(assay, "SHOW TABLES", results["trials"])
+    assert sorted(row["name"] for row in found) == ["grades", "steps", "tools", "trials"]
 
 
 def test_without_duckdb_it_says_what_to_install(assay, results, tmp_path):

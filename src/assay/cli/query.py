@@ -24,7 +24,7 @@ from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".txt": "table"}
+_SUFFIXES = {".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".parquet": "parquet"}
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "style",
     type=click.Choice(["table", "csv", "jsonl", "parquet"]),
     help="How the rows are written; parquet needs -o. Default: by the suffix of the output "
-    "(.csv, .jsonl, .parquet), otherwise a table.",
+    "(.csv, .json, .jsonl, .parquet), otherwise a table.",
 )
 @debug_option
 @help_option
@@ -72,8 +72,7 @@ def command(**given: Any) -> None:
     first 60 characters of a cell; the other formats have all of it.
     """
     options = _Options(**given)
-    if not options.files:
-        raise UsageError(_no_files(options.sql))
+    _refuse_swapped(options)
     style = _style(options)
     named = name_runs(options.files, ())
     for _, path in named:
@@ -89,17 +88,25 @@ def command(**given: Any) -> None:
             _write(database, options.sql, style, out)
 
 
-def _no_files(sql: str) -> str:
+def _refuse_swapped(options: _Options) -> None:
+    sql = options.sql
     if Path(sql).suffix == ".jsonl" or os.access(sql, os.F_OK):
-        return 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
-    return "No files given. Name one or more result files, or - for stdin."
+        msg = 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
+        raise UsageError(msg)
+    if not options.files:
+        msg = "No files given. Name one or more result files, or - for stdin."
+        raise UsageError(msg)
 
 
 def _style(options: _Options) -> str:
     suffix = options.output.suffix.lower() if options.output else ""
-    style = options.style or _SUFFIXES.get(suffix, "table")
+    by_suffix = _SUFFIXES.get(suffix)
+    style = options.style or by_suffix or "table"
     if style == "parquet" and (options.output is None or str(options.output) == "-"):
         msg = "-f parquet needs -o FILE: Parquet cannot be written to a terminal or a pipe."
+        raise UsageError(msg)
+    if by_suffix is not None and style != by_suffix:
+        msg = f"-f {style} and -o {options.output} contradict each other: leave out -f, or rename."
         raise UsageError(msg)
     return style
 

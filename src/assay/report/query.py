@@ -371,7 +371,7 @@ class Database:
         n = int(found[1])
         for place, line in islice(read_lines(source.path), max(0, n - 2), n):
             if reason := self._refusal(line):
-                hint = "`assay export table` reads this row, without SQL"
+                hint = "`assay export table` may read this row: it checks and converts by itself"
                 msg = f"{place}: {reason}"
                 raise InputError(msg, hint=hint)
 
@@ -379,7 +379,7 @@ class Database:
         """Say why DuckDB does not read a row; empty if it does."""
         alone = self._scratch / "row.jsonl"
         alone.write_bytes(line)
-        sql = f"SELECT * FROM {_read_json(alone, _columns(), _LARGEST[-1])}"
+        sql = f"SELECT * FROM {_read_json(alone, _columns(), 2 * len(line) + 1024)}"
         try:
             self._connection.cursor().execute(sql).fetchall()
         except self._duckdb.Error as error:
