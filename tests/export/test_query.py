@@ -2,6 +2,11 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,65 @@ def test_trials_are_the_rows_of_export_table(assay, ask, results, tmp_path):
         for name in ("metadata", "grades"):
             row[name] = json.loads(row[name])
     assert sorted(asked, key=str) == sorted(exported, key=str)
+
+
+def exported(assay, tmp_path, *files):
+    assert assay("export", "table", *files, "-o", "t.jsonl", "--overwrite").code == 0
+    return [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+
+
+def asked(assay, sql, *files):
+    done = assay("query", sql, *files, "-f", "jsonl")
+    assert done.code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("order", [("captures", "trials"), ("trials", "captures")])
+def test_a_file_with_rows_of_both_kinds_is_read_row_by_row(assay, results, tmp_path, order):
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join(results[name].read_text() for name in order))
+    table = exported(assay, tmp_path, mixed)
+    assert len(table) == 15
+    fields = ("id", "trial", "output", "pass", "score", "duration_ms", "steps")
+    wanted = [{name: row[name] for name in fields} for row in table]
+    found = asked(assay, f"SELECT {', '.join(fields)} FROM trials", mixed)
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+GRADER_FAILED = {"graderFailures": {"g.py": "ZeroDivisionError"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "measured"),
+    [
+        ({}, True),
+        ({"graderFailures": {}}, True),
+        (GRADER_FAILED, False),
+        (GRADER_FAILED | {"pass": True, "score": 1.0}, True),
+        (GRADER_FAILED | {"failure": {"cause": "agent_timeout", "message": "60 s"}}, True),
+        (
+            GRADER_FAILED
+            | {"failure": {"cause": "agent_timeout", "message": "1", "answered": True}},
+            False,
+        ),
+        ({"failure": {"cause": "provider", "message": "503"}}, False),
+    ],
+)
+def test_a_trial_whose_grader_failed_is_not_measured(assay, tmp_path, more, measured):
+    entry = {"trialNum": 1, "output": "o", "trajectory": [], "duration": 1.0}
+    row = {"id": "x", "input": "i", "k": 1, "metadata": {}, "trials": [entry | more]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    assert [row["measured"] for row in exported(assay, tmp_path, "rows.jsonl")] == [measured]
+    assert asked(assay, "SELECT measured FROM trials", "rows.jsonl") == [{"measured": measured}]
+
+
+@pytest.mark.parametrize("name", ["", "*", "a\\b", '"', "\\", '\\"', "$", "a.b", "[0]", "'"])
+def test_a_grader_may_have_any_name(assay, results, tmp_path, name):
+    first = json.loads(results["captures"].read_text().splitlines()[0])
+    rows = [first | {"grades": {given: {"pass": True, "score": 1.0}}} for given in ("ok", name)]
+    (tmp_path / "graded.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = asked(assay, "SELECT grader, pass, score FROM grades", "graded.jsonl")
+    assert found == [{"grader": given, "pass": True, "score": 1.0} for given in ("ok", name)]
 
 
 def test_steps_and_tools_have_what_the_trajectory_has(ask):
@@ -81,6 +145,99 @@ def test_parquet_is_read_by_others(assay, results, tmp_path):
     assert "--overwrite" in again.stderr
 
 
+@pytest.mark.parametrize("sql", ["SELECT 1 AS n -- one", "SELECT 1 AS n; -- one", "SELECT 1 n;;"])
+def test_parquet_has_what_one_statement_returns(assay, results, tmp_path, sql):
+    done = assay("query", sql, results["trials"], "-o", "t.parquet")
+    assert done.code == 0, done.stderr
+    assert duckdb.sql(f"SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "  ;",
+        "-- nothing",
+        "SELECT 1; SELECT 2",
+        "COPY (SELECT 1) TO 'stolen.csv'",
+        "COPY (PIVOT (SELECT 1 AS a) ON a USING sum(a)) TO 'stolen.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'stolen.csv'",
+        "SELECT 1) TO 'stolen.csv'; --",
+        "INSTALL httpfs",
+        "SET memory_limit = '100GB'",
+        "ATTACH 'stolen.csv'",
+        "EXPORT DATABASE 'stolen.csv'",
+    ],
+)
+@pytest.mark.parametrize("output", ["t.parquet", "t.csv"])
+def test_only_a_single_query_is_run(assay, results, tmp_path, sql, output):
+    done = assay("query", sql, results["trials"], "-o", output)
+    assert done.code == (1 if "1)" in sql[:10] else 2), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "stolen.csv").exists()
+    assert not (tmp_path / output).exists()
+
+
+@pytest.mark.parametrize("source", ["read_text('{}')", "read_csv('{}')", "'{}'", "glob('{}')"])
+def test_no_other_file_is_read(assay, results, tmp_path, source):
+    (tmp_path / "secret.csv").write_text("a\nsecret-word\n")
+    sql = f"SELECT * FROM {source.format(tmp_path / 'secret.csv')}"
+    done = assay("query", sql, results["trials"], "-f", "csv")
+    assert (done.code, done.stdout) == (1, "")
+    assert "secret-word" not in done.stderr
+
+
+def test_what_does_not_fit_in_memory_is_kept_on_disk(assay, results):
+    sql = (
+        "SELECT max(t) AS n FROM (SELECT repeat(i::VARCHAR, 40) AS t FROM range(6000000) r(i) "
+        "ORDER BY hash(i)) WHERE t <> '' HAVING count(*) > 0"
+    )
+    done = assay("query", sql, results["trials"], "-f", "csv")
+    assert done.code == 0, done.stderr
+
+
+def test_times_with_a_zone_are_text(assay, results):
+    sql = "SELECT TIMESTAMPTZ '2026-01-02 03:04:05+00' AT TIME ZONE 'UTC' AS plain, now() AS zoned"
+    found = asked(assay, f"{sql}, [now()] AS many, 7 AS n", results["trials"])
+    assert found[0]["plain"].startswith("2026-01-02")
+    assert found[0]["zoned"].startswith("2")
+    assert found[0]["n"] == 7
+
+
+def test_equal_names_of_columns_are_numbered_in_jsonl(assay, results):
+    sql = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a"
+    assert asked(assay, sql, results["trials"]) == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+
+
+ENDLESS = "SELECT count(*) FROM trials a, range(9000000) b, range(9000000) c WHERE hash(b, c) = 1"
+DEAF = "SELECT levenshtein(repeat('a', 300000 + trial), repeat('b', 300000)) FROM trials"
+"""A single step that takes long, in which DuckDB does not look for an interrupt."""
+
+
+@pytest.mark.parametrize("sql", [ENDLESS, DEAF])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_query(results, tmp_path, sql, number):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    words = [sys.executable, "-m", "assay", "query", sql, str(results["trials"])]
+    env = os.environ | {"TMPDIR": str(place)}
+    query = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
+    while not list(place.glob("assay-query-*/scratch")):
+        assert query.poll() is None, query.communicate()
+        time.sleep(0.05)
+    time.sleep(1)
+    start = time.monotonic()
+    query.send_signal(number)
+    try:
+        _, said = query.communicate(timeout=30)
+    finally:
+        query.kill()
+    assert query.returncode == 130, said
+    assert "Traceback" not in said
+    assert time.monotonic() - start < 10
+    assert list(place.iterdir()) == []
+
+
 def test_a_table_cuts_long_cells_visibly_and_shows_control_characters(assay, tmp_path):
     row = {
         "id": "x\x1b[31m",
@@ -125,6 +282,10 @@ def test_any_file_name_and_rows_of_many_megabytes_are_read(assay, tmp_path):
         (("SELECT 1", "missing.jsonl"), 1, "missing.jsonl"),
         (("SELECT 1", "captures", "-f", "parquet"), 2, "needs -o"),
         (("SELECT 1", "captures", "-o", "captures"), 2, "captures"),
+        (("captures", "SELECT 1"), 2, "The SQL comes first"),
+        (("gone.jsonl", "SELECT 1"), 2, "The SQL comes first"),
+        (("SELECT 1", "captures", "-f", "csv", "-o", "t.parquet"), 2, "contradict"),
+        (("SELECT 1", "captures", "-f", "table", "-o", "t.JSON"), 2, "contradict"),
     ],
 )
 def test_wrong_use_says_what_to_do(assay, results, words, code, says):
@@ -145,6 +306,57 @@ def test_a_broken_row_is_named_by_its_line(assay, results, tmp_path, line):
     assert done.code == 1
     assert f"torn.jsonl:{len(good.splitlines()) + 1}: " in done.stderr
     assert done.stdout == ""
+
+
+def test_a_byte_order_mark_is_skipped(assay, results, tmp_path):
+    (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + results["trials"].read_bytes())
+    assert asked(assay, "SELECT count(*) AS n FROM trials", "marked.jsonl") == [{"n": 8}]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"usage": {"inputTokens": 2**63}}, "9223372036854775808"),
+        ({"output": "a\ud800"}, "surrogate"),
+        ({"output": "a\ud800", "usage": {"inputTokens": 2**63}}, "surrogate"),
+    ],
+)
+@pytest.mark.parametrize("n_before", [1, 6])
+def test_a_row_that_only_duckdb_refuses_is_named_by_its_line(
+    assay, results, tmp_path, more, says, n_before
+):
+    lines = results["captures"].read_text().splitlines()
+    bad = json.dumps(json.loads(lines[0]) | more)
+    text = "\n".join([*lines[:n_before], "", "", bad, *lines])
+    (tmp_path / "odd.jsonl").write_text(text + "\n")
+    sql = "SELECT max(output), max(input_tokens) FROM trials"
+    done = assay("query", sql, "odd.jsonl")
+    assert (done.code, done.stdout) == (1, "")
+    assert f"odd.jsonl:{n_before + 3}: " in done.stderr
+    assert says in done.stderr
+    assert "auto_detect" not in done.stderr
+    assert "the tables are" not in done.stderr
+
+
+@pytest.mark.parametrize("style", ["csv", "jsonl", "table"])
+def test_a_long_row_after_many_short_ones_begins_again(assay, results, tmp_path, style):
+    short = json.loads(results["captures"].read_text().splitlines()[0])
+    rows = "".join(json.dumps(short | {"id": str(n)}) + "\n" for n in range(9000))
+    long = json.dumps(short | {"id": "last", "output": "o" * (20 << 20)})
+    (tmp_path / "rows.jsonl").write_text(rows + long + "\n")
+    done = assay("query", "SELECT id, len(output) FROM trials", "rows.jsonl", "-f", style)
+    assert done.code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 9001 + {"csv": 1, "jsonl": 0, "table": 2}[style]
+
+
+def test_json_is_written_as_lines(assay, results, tmp_path):
+    assert assay("query", "SELECT 1 AS n", results["trials"], "-o", "t.json").code == 0
+    assert json.loads((tmp_path / "t.json").read_text()) == {"n": 1}
+
+
+def test_only_the_documented_tables_are_there(assay, results):
+    found = asked(assay, "SHOW TABLES", results["trials"])
+    assert sorted(row["name"] for row in found) == ["grades", "steps", "tools", "trials"]
 
 
 def test_without_duckdb_it_says_what_to_install(assay, results, tmp_path):

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,14 +17,14 @@ from assay.cli.parameters import debug_option, help_option, output_option, overw
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.columns import detect_kind
 from assay.errors import UsageError
-from assay.records.files import copy_stream, temporary_folder
+from assay.records.files import copy_stream
 from assay.records.text import visible_line
-from assay.report.query import Database, open_database
+from assay.report.query import Database, RowTooLong, open_database
 from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".txt": "table"}
+_SUFFIXES = {".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".parquet": "parquet"}
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "style",
     type=click.Choice(["table", "csv", "jsonl", "parquet"]),
     help="How the rows are written; parquet needs -o. Default: by the suffix of the output "
-    "(.csv, .jsonl, .parquet), otherwise a table.",
+    "(.csv, .json, .jsonl, .parquet), otherwise a table.",
 )
 @debug_option
 @help_option
@@ -71,69 +72,95 @@ def command(**given: Any) -> None:
     first 60 characters of a cell; the other formats have all of it.
     """
     options = _Options(**given)
-    if not options.files:
-        raise UsageError(_no_files(options.sql))
+    _refuse_swapped(options)
     style = _style(options)
     named = name_runs(options.files, ())
     for _, path in named:
         refuse_same_file(path, options.output)
     refuse_existing(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as paths:
-        files = [(label, path, detect_kind(path)) for label, path in paths]
+        for _, path in paths:
+            detect_kind(path)  # refuses what is empty, missing or no result file at all
         with (
-            open_database(files) as database,
+            open_database(paths) as database,
             whole_output(options.output, overwrite=options.overwrite) as out,
         ):
             _write(database, options.sql, style, out)
 
 
-def _no_files(sql: str) -> str:
+def _refuse_swapped(options: _Options) -> None:
+    sql = options.sql
     if Path(sql).suffix == ".jsonl" or os.access(sql, os.F_OK):
-        return 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
-    return "No files given. Name one or more result files, or - for stdin."
+        msg = 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
+        raise UsageError(msg)
+    if not options.files:
+        msg = "No files given. Name one or more result files, or - for stdin."
+        raise UsageError(msg)
 
 
 def _style(options: _Options) -> str:
     suffix = options.output.suffix.lower() if options.output else ""
-    style = options.style or _SUFFIXES.get(suffix, "table")
+    by_suffix = _SUFFIXES.get(suffix)
+    style = options.style or by_suffix or "table"
     if style == "parquet" and (options.output is None or str(options.output) == "-"):
         msg = "-f parquet needs -o FILE: Parquet cannot be written to a terminal or a pipe."
+        raise UsageError(msg)
+    if by_suffix is not None and style != by_suffix:
+        msg = f"-f {style} and -o {options.output} contradict each other: leave out -f, or rename."
         raise UsageError(msg)
     return style
 
 
 def _write(database: Database, sql: str, style: str, out: BinaryIO) -> None:
+    while True:
+        try:
+            _write_once(database, sql, style, out)
+        except RowTooLong:
+            database.expect_longer_rows()
+            out.seek(0)
+            out.truncate()
+        else:
+            return
+
+
+def _write_once(database: Database, sql: str, style: str, out: BinaryIO) -> None:
     if style == "parquet":
-        _write_parquet(database, sql, out)
+        database.write_parquet(sql, lambda made: _copy(made, out))
         return
     result = database.run(sql)
-    if result.description is None:  # a statement without rows
-        return
-    names = [column[0] for column in result.description]
-    rows = _rows(database, result)
+    rows = _rows(database)
     if style == "jsonl":
-        _write_jsonl(names, [str(column[1]) == "JSON" for column in result.description], rows, out)
+        names = _distinct(result.names)
+        _write_jsonl(names, [kind == "JSON" for kind in result.types], rows, out)
     elif style == "csv":
-        text = io.TextIOWrapper(out, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        writer.writerow(names)
-        writer.writerows([csv_cell(value) for value in row] for row in rows)
-        text.detach()
+        text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
+        try:
+            writer = csv.writer(text)
+            writer.writerow(result.names)
+            writer.writerows([csv_cell(value) for value in row] for row in rows)
+        finally:
+            text.detach()  # else it would close the output
     else:
-        _write_table(names, rows, out)
+        _write_table(result.names, rows, out)
 
 
-def _rows(database: Database, result: Any) -> Iterator[tuple[Any, ...]]:
-    while rows := database.fetch(result, _ROWS_AT_ONCE):
+def _copy(made: Path, out: BinaryIO) -> None:
+    with made.open("rb") as file:
+        copy_stream(file, out)
+
+
+def _rows(database: Database) -> Iterator[tuple[Any, ...]]:
+    while rows := database.fetch(_ROWS_AT_ONCE):
         yield from rows
 
 
-def _write_parquet(database: Database, sql: str, out: BinaryIO) -> None:
-    with temporary_folder("assay-query-") as folder:
-        made = Path(folder, "rows.parquet")
-        database.write(sql, made, "FORMAT parquet, COMPRESSION zstd")
-        with made.open("rb") as file:
-            copy_stream(file, out)
+def _distinct(names: list[str]) -> list[str]:
+    """Number equal names, as DuckDB does for Parquet: an object has each name once."""
+    taken: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in {*taken, *names})
+        taken[name if name not in taken else next(numbered)] = None
+    return list(taken)
 
 
 def _write_jsonl(

@@ -257,6 +257,6 @@ class _Group(NamedTuple):
 
 
 def _unmeasured(trial: FinishedTrialRow) -> str | None:
-    if trial.is_measured or trial.failure is None:
+    if trial.failure is None or trial.failure.cause.measures_agent:
         return None
     return f"did not measure the agent ({trial.failure.cause.words})"

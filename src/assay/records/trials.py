@@ -19,6 +19,7 @@ class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):
     trajectory: list[AnyStep] = []
     tool_errors: bool = False
     grades: dict[str, Grade] | None = None
+    grader_failures: dict[str, Any] | None = None
     usage: Usage = Usage()
     turn_usage: list[Usage] = []
     failure: Failure | None = None
@@ -77,6 +78,7 @@ class FinishedTrialRow(msgspec.Struct, frozen=True, kw_only=True):
     first_response_ms: float | None
     tool_errors: bool
     grades: dict[str, Grade]
+    grader_failed: bool
     usage: Usage
     turn_usage: list[Usage]
     failure: Failure | None
@@ -90,8 +92,12 @@ class FinishedTrialRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_measured(self) -> bool:
-        """Whether it says anything about the agent."""
-        return self.failure is None or self.failure.cause.measures_agent
+        """Whether it says anything about the agent, as a comparison decides it."""
+        failure = self.failure
+        by_agent = failure is not None and failure.cause.measures_agent
+        if self.passed is None and self.grader_failed:
+            return by_agent and not (failure and failure.answered)
+        return failure is None or by_agent
 
     @property
     def is_finished(self) -> bool:
@@ -157,6 +163,7 @@ def _shared(row: _Row, attempt: _Attempt, spot: Spot, place: Place) -> dict[str,
         "steps": attempt.trajectory,
         "tool_errors": attempt.tool_errors,
         "grades": attempt.grades or {},
+        "grader_failed": bool(attempt.grader_failures),
         "usage": attempt.usage,
         "turn_usage": attempt.turn_usage,
         "failure": attempt.failure,

@@ -1,14 +1,19 @@
 """Result files as tables of SQL: DuckDB reads the lines themselves, nothing is imported first."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay.errors import AssayError
-from assay.records.files import temporary_folder
-from assay.records.rows import open_rows
+import msgspec
+
+from assay.errors import AssayError, InputError, OutOfResources, UsageError
+from assay.records.files import copy_stream, temporary_folder
+from assay.records.rows import BOM, open_rows, read_lines
 from assay.records.trials import HINT, trials_of
 from assay.report.table import COLUMNS, duckdb_module
 
@@ -48,7 +53,8 @@ _ATTEMPT = {
     "toolErrors": "BOOLEAN",
     "grades": "JSON",
     "usage": _struct(_USAGE),
-    "failure": _struct({"cause": "VARCHAR", "message": "VARCHAR"}),
+    "graderFailures": "JSON",
+    "failure": _struct({"cause": "VARCHAR", "message": "VARCHAR", "answered": "BOOLEAN"}),
     "agent": _struct({"adapter": "VARCHAR", "version": "VARCHAR", "model": "VARCHAR"}),
 }
 """What a capture and an entry of trials have in common."""
@@ -62,27 +68,32 @@ _ENTRY = {
     "reasoning": "VARCHAR",
 }
 _PROMPT = {"id": "VARCHAR", "input": "JSON", "hint": "VARCHAR", "metadata": "JSON"}
-_CAPTURE = {
+_ROW = {
     **_PROMPT,
     **_ATTEMPT,
     "timing": _struct({"total": "DOUBLE", "firstResponse": "DOUBLE"}),
     "score": _struct({"pass": "BOOLEAN", "score": "DOUBLE", "reasoning": "VARCHAR"}),
+    "trials": f"{_struct(_ENTRY)}[]",
 }
-_TRIALS = {**_PROMPT, "trials": f"{_struct(_ENTRY)}[]"}
-_OF_CAPTURE = """1::BIGINT AS number, score.pass AS passed, score.score AS mark,
-  score.reasoning AS reasoning, timing.total AS duration, timing."firstResponse" AS first,
-  output, trajectory, "toolErrors", grades, usage, failure, agent"""
-_OF_TRIALS = """entry."trialNum" AS number, entry.pass AS passed, entry.score AS mark,
-  entry.reasoning AS reasoning, entry.duration AS duration, entry."firstResponse" AS first,
-  entry.output AS output, entry.trajectory AS trajectory, entry."toolErrors" AS "toolErrors",
-  entry.grades AS grades, entry.usage AS usage, entry.failure AS failure, entry.agent AS agent"""
+"""A row of captures or of trials: a file may have both."""
+_IN_EITHER = {
+    "number": ("1::BIGINT", '"trialNum"'),
+    "passed": ("score.pass", "pass"),
+    "mark": ("score.score", "score"),
+    "reasoning": ("score.reasoning", "reasoning"),
+    "duration": ("timing.total", "duration"),
+    "first": ('timing."firstResponse"', '"firstResponse"'),
+    **{name: (f'"{name}"', f'"{name}"') for name in _ATTEMPT},
+}
+"""Where a capture has it, and where an entry of trials has it."""
 _CELLS = {
     "trial": "number::INTEGER",
     "input": "CASE json_type(input) WHEN 'ARRAY' "
     "THEN array_to_string(from_json(input, '[\"VARCHAR\"]'), chr(10)) ELSE input->>'$' END",
     "pass": "passed",
     "score": "mark",
-    "measured": "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', true)",
+    "measured": "CASE WHEN passed IS NULL AND {broken} THEN {by_agent} AND "
+    "NOT coalesce(failure.answered, false) ELSE failure.cause IS NULL OR {by_agent} END",
     "cause": "failure.cause",
     "message": "failure.message",
     "duration_ms": "coalesce(duration, 0)",
@@ -110,6 +121,8 @@ _CELLS = {
     "grades": "coalesce(grades, '{}')::VARCHAR",
 }
 """How a column of the table of trials is made; the others are called as in the rows."""
+_BY_AGENT = "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', false)"
+_BROKEN = 'coalesce(len(json_keys("graderFailures")) > 0, false)'
 _CALLS = "list_filter(coalesce(trajectory, []), lambda s: s.type = 'tool_call')"
 _STEPS = """
 SELECT file, id, trial, step, s.type AS type, s.turn AS turn, s.timestamp AS timestamp_ms,
@@ -117,96 +130,275 @@ SELECT file, id, trial, step, s.type AS type, s.turn AS turn, s.timestamp AS tim
   s.duration AS duration_ms, s.input AS input, s.output->>'$' AS output, s.error AS error,
   s."callId" AS call_id, s.parent AS parent
 FROM (SELECT file, id, number::INTEGER AS trial, unnest(trajectory) AS s,
-      generate_subscripts(trajectory, 1)::INTEGER AS step FROM attempts)"""
+      generate_subscripts(trajectory, 1)::INTEGER AS step FROM {attempts})"""
 _TOOLS = """
 SELECT file, id, trial, step, turn, timestamp_ms, tool, status, exit_code, duration_ms, input,
   output, error, call_id, parent
 FROM steps WHERE type = 'tool_call'"""
 _GRADES = """
-SELECT file, id, trial, grader, (grade->>'$.pass')::BOOLEAN AS pass,
-  (grade->>'$.score')::DOUBLE AS score, grade->>'$.reasoning' AS reasoning,
+SELECT file, id, trial, grader, try_cast(grade->>'$.pass' AS BOOLEAN) AS pass,
+  try_cast(grade->>'$.score' AS DOUBLE) AS score, grade->>'$.reasoning' AS reasoning,
   grade->>'$.version' AS version
-FROM (SELECT file, id, number::INTEGER AS trial, unnest(json_keys(grades)) AS grader,
-      json_extract(grades, '$."' || replace(grader, '"', '\\"') || '"') AS grade FROM attempts)"""
+FROM (SELECT file, id, trial, given.key AS grader, given.value AS grade
+      FROM (SELECT file, id, number::INTEGER AS trial,
+            unnest(map_entries(from_json(grades, '"MAP(VARCHAR, JSON)"'))) AS given
+            FROM {attempts}))"""
 _LARGEST = (16 << 20, 128 << 20, 1 << 30)
 """Bytes of a row, at most. DuckDB reserves twice as much for each thread, so we begin small."""
 _MEMORY = "1GB"
 """What is beyond is kept on disk while the query runs."""
+_LOCKED = (
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "allow_community_extensions = false",
+    "enable_external_access = false",
+    "lock_configuration = true",
+)
+"""Nothing is fetched, and no file is read or written but those that were allowed before."""
+_QUERIES = "SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE or SHOW"
+_PATIENCE_S = 1.0
+"""How long an interrupted query may take to end."""
+_TABLES = "the tables are trials, steps, tools and grades; DESCRIBE trials lists columns"
+_NAMED_ONLY = "a query reads the files on the command line and no others, and writes with -o only"
 
 
 class QueryFailed(AssayError):
     """The query itself is wrong, or cannot be carried out."""
 
 
+class RowTooLong(AssayError):
+    """A row is longer than DuckDB was told to expect: expect_longer_rows, and begin again."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a query returns: its columns. The database has the rows."""
+
+    names: list[str]
+    types: list[str]
+
+
+class _Source(msgspec.Struct, frozen=True):
+    label: str
+    path: Path
+    readable: Path
+    """The same under a name in which DuckDB finds no pattern, without a byte order mark."""
+
+
 @contextmanager
-def open_database(files: Sequence[tuple[str, Path, str]]) -> Iterator["Database"]:
-    """Open a database in memory over files: label, path, and whether it has captures or trials."""
+def open_database(files: Sequence[tuple[str, Path]]) -> Iterator["Database"]:
+    """Open a database in memory over files: label and path."""
     duckdb = duckdb_module()
-    with temporary_folder("assay-query-") as folder, duckdb.connect() as connection:
-        connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        connection.execute(f"SET temp_directory = {_quoted(folder)}")
-        # Nothing is fetched from anywhere: what the wheel brings is enough.
-        connection.execute("SET autoinstall_known_extensions = false")
-        yield Database(connection, files, duckdb.Error)
+    with temporary_folder("assay-query-") as folder:
+        sources = [
+            _Source(label, path, _readable(path, Path(folder, f"{n}.jsonl")))
+            for n, (label, path) in enumerate(files)
+        ]
+        database = Database(duckdb, sources, Path(folder))
+        try:
+            yield database
+        finally:
+            database.close()
 
 
 class Database:
     """The views trials, steps, tools and grades."""
 
-    def __init__(
-        self, connection: Any, files: Sequence[tuple[str, Path, str]], error: type[Exception]
-    ) -> None:
-        self._connection = connection
-        self._files = files
-        self._error = error
+    def __init__(self, duckdb: Any, sources: Sequence[_Source], folder: Path) -> None:
+        self._duckdb = duckdb
+        self._sources = sources
+        self._scratch = folder / "scratch"
+        self._scratch.mkdir()
+        self._largest = _LARGEST[0]
+        self.is_stuck = False
+        """Whether an interrupted query goes on: then only the end of the process ends it."""
+        self._connection = self._explaining(duckdb.connect)
+        paths = ", ".join(_quoted(str(source.readable)) for source in sources)
+        for setting in (
+            f"memory_limit = '{_MEMORY}'",
+            f"temp_directory = {_quoted(str(folder / 'spilled'))}",
+            f"allowed_paths = [{paths}]",
+            f"allowed_directories = [{_quoted(str(self._scratch))}]",
+            *_LOCKED,
+        ):
+            self._connection.execute(f"SET {setting}")
 
-    def run(self, sql: str) -> Any:
-        """Run a query; return a relation that can be fetched in parts, or None if it has no rows.
+    def close(self) -> None:
+        if not self.is_stuck:
+            self._connection.close()
 
-        A row that is longer than DuckDB was told to expect makes it begin again.
-        """
-        for largest in _LARGEST:
-            self._make_views(largest)
-            try:
-                return self._connection.execute(sql)
-            except self._error as error:
-                if "maximum_object_size" in str(error) and largest != _LARGEST[-1]:
-                    continue
-                raise self._explained(error) from error
-        raise AssertionError
+    def expect_longer_rows(self) -> None:
+        self._largest = _LARGEST[_LARGEST.index(self._largest) + 1]
 
-    def write(self, sql: str, target: Path, options: str) -> None:
-        """Write what a query returns to a file, in a format of DuckDB's."""
-        self.run(f"COPY ({sql.rstrip().rstrip(';')}) TO {_quoted(str(target))} ({options})")
+    def run(self, sql: str) -> Result:
+        """Start a query."""
+        statement = self._statement(sql)
+        return self._wait(lambda: self._start(statement))  # type: ignore[no-any-return]
 
-    def fetch(self, result: Any, n: int) -> list[tuple[Any, ...]]:
+    def write_parquet(self, sql: str, use: Callable[[Path], None]) -> None:
+        """Write what a query returns to a temporary file, to be used."""
+        statement, target = self._statement(sql), self._scratch / "rows.parquet"
+
+        def write() -> None:
+            self._make_views()
+            self._connection.sql(statement).write_parquet(str(target), compression="zstd")
+
+        self._wait(write)
+        use(target)
+
+    def fetch(self, n: int) -> list[tuple[Any, ...]]:
         """Return the next rows, n at most."""
-        try:
-            rows: list[tuple[Any, ...]] = result.fetchmany(n)
-        except self._error as error:
-            raise self._explained(error) from error
+        rows: list[tuple[Any, ...]] = self._wait(lambda: self._connection.fetchmany(n))
         return rows
 
-    def _make_views(self, largest: int) -> None:
-        parts = [_attempts(*file, largest) for file in self._files]
-        views = {
-            "attempts": " UNION ALL ".join(parts),
-            "trials": _trials_view(),
-            "steps": _STEPS,
-            "tools": _TOOLS,
-            "grades": _GRADES,
-        }
+    def _statement(self, sql: str) -> Any:
+        """Return the only statement, which must be a query: nothing else is of use here."""
+        statements = self._explaining(lambda: self._parsed(sql))
+        if len(statements) != 1:
+            msg = f"The SQL must be one statement; this has {len(statements) or 'none'}."
+            raise UsageError(msg, hint='for example: "SELECT * FROM trials"')
+        kind = self._duckdb.StatementType
+        # Any statement with PIVOT inside is a MULTI, even one that writes.
+        pivots = re.match(r"\s*(PIVOT|SELECT|FROM|WITH)\b", sql, re.IGNORECASE)
+        allowed = (kind.SELECT, kind.MULTI) if pivots else (kind.SELECT,)
+        if statements[0].type not in allowed:
+            msg = f"The SQL must be a query: {_QUERIES}."
+            raise UsageError(msg, hint=_NAMED_ONLY)
+        return statements[0]
+
+    def _parsed(self, sql: str) -> list[Any]:
+        """Return the statements; a single one without its semicolon, which no subquery may have."""
+        parse = self._connection.extract_statements
+        statements: list[Any] = parse(sql)
+        for end in (found.start() for found in re.finditer(";", sql)):
+            with suppress(self._duckdb.Error):
+                if len(statements) == 1 and len(parse(sql[:end])) == 1 and not parse(sql[end:]):
+                    return parse(sql[:end])  # type: ignore[no-any-return]
+        return statements
+
+    def _start(self, statement: Any) -> Result:
+        self._make_views()
+        relation = self._connection.sql(statement)
+        names, types = list(relation.columns), [str(kind) for kind in relation.types]
+        if any("WITH TIME ZONE" in kind for kind in types):
+            # Python would need another package for such values; as text they are complete.
+            cells = (
+                f"#{n}{'::VARCHAR' if 'WITH TIME ZONE' in kind else ''} AS c{n}"
+                for n, kind in enumerate(types, 1)
+            )
+            relation.project(", ".join(cells)).create_view("assay_rows", replace=True)
+            self._connection.execute("SELECT * FROM assay_rows")
+        else:
+            self._connection.execute(statement)
+        return Result(names, types)
+
+    def _wait(self, work: Callable[[], Any]) -> Any:
+        """Work in another thread: in this one, Python handles signals meanwhile."""
+        results: list[Any] = []
+        errors: list[BaseException] = []
+        # Not join(): where a signal interrupts that, Python 3.12 takes the thread for ended.
+        ended = threading.Event()
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+            finally:
+                ended.set()
+
+        try:
+            self._explaining(threading.Thread(target=run, daemon=True).start)
+            while not ended.wait(1):
+                pass
+        except KeyboardInterrupt:
+            self._interrupt(ended)
+            raise
+        return self._explaining(lambda: _raised(errors[0]) if errors else results[0])
+
+    def _interrupt(self, ended: threading.Event) -> None:
+        end = time.monotonic() + _PATIENCE_S
+        while not ended.is_set() and time.monotonic() < end:
+            self._connection.interrupt()  # again and again: it may not have started yet
+            ended.wait(0.02)
+        self.is_stuck = not ended.is_set()
+
+    def _make_views(self) -> None:
+        columns = _columns()
+        parts = [_attempts(source, columns, self._largest) for source in self._sources]
+        attempts = f"({' UNION ALL '.join(parts)})"
+        views = {"trials": _trials_view(), "steps": _STEPS, "tools": _TOOLS, "grades": _GRADES}
         for name, sql in views.items():
-            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+            whole = sql.replace("{attempts}", attempts)
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {whole}")
+
+    def _explaining(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (MemoryError, self._duckdb.OutOfMemoryException) as error:
+            msg = f"memory ran out: {str(error).partition('\n')[0]}"
+            hint = "ask for less at once, or free some memory"
+            raise OutOfResources(msg, hint=hint) from error
+        except self._duckdb.Error as error:
+            raise self._explained(error) from error
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            msg = "no thread can be started"
+            raise OutOfResources(msg, hint="free some memory or processes") from error
 
     def _explained(self, error: Exception) -> AssayError:
-        first, _, rest = str(error).partition("\n")
-        if " in file " in first:
-            for _, path, _ in self._files:
-                _check_rows(path)  # our own reader names the line and the field
-        where = f"\n{rest.strip()}" if rest.strip() else ""
-        hint = "the tables are trials, steps, tools and grades; DESCRIBE trials lists columns"
-        return QueryFailed(f"{first}{where}", hint=hint)
+        said = str(error)
+        if "maximum_object_size" in said and self._largest != _LARGEST[-1]:
+            return RowTooLong("a row is too long")
+        for source in self._sources:
+            if str(source.readable) in said:
+                self._find_unreadable_row(source, said)
+            said = said.replace(str(source.readable), str(source.path))
+        hint = ""
+        if isinstance(error, (self._duckdb.CatalogException, self._duckdb.BinderException)):
+            hint = _TABLES
+        elif isinstance(error, self._duckdb.PermissionException):
+            hint = _NAMED_ONLY
+        return QueryFailed(re.sub(r"\n\s*\n", "\n", said.strip()), hint=hint)
+
+    def _find_unreadable_row(self, source: _Source, said: str) -> None:
+        """Raise an error with the line, if the message is about a row."""
+        found = re.search(r"in line (\d+)", said)
+        if found is None:
+            return
+        _check_rows(source.path)  # our own reader names the line and the field
+        # DuckDB does not count blank lines, and it counts one too many for some errors.
+        n = int(found[1])
+        for place, line in islice(read_lines(source.path), max(0, n - 2), n):
+            if reason := self._refusal(line):
+                hint = "`assay export table` may read this row: it checks and converts by itself"
+                msg = f"{place}: {reason}"
+                raise InputError(msg, hint=hint)
+
+    def _refusal(self, line: bytes) -> str:
+        """Say why DuckDB does not read a row; empty if it does."""
+        alone = self._scratch / "row.jsonl"
+        alone.write_bytes(line)
+        sql = f"SELECT * FROM {_read_json(alone, _columns(), 2 * len(line) + 1024)}"
+        try:
+            self._connection.cursor().execute(sql).fetchall()
+        except self._duckdb.Error as error:
+            return str(error).partition("\n")[0].rpartition("in line 1: ")[2].strip()
+        return ""
+
+
+def _raised(error: BaseException) -> None:
+    raise error
+
+
+def _readable(path: Path, link: Path) -> Path:
+    with path.open("rb") as file:
+        if file.read(len(BOM)) != BOM:
+            link.symlink_to(path.resolve())
+            return link
+        with link.open("wb") as copy:
+            copy_stream(file, copy)
+    return link
 
 
 def _check_rows(path: Path) -> None:
@@ -215,29 +407,39 @@ def _check_rows(path: Path) -> None:
             pass
 
 
-def _attempts(label: str, path: Path, kind: str, largest: int) -> str:
-    columns = _TRIALS if kind == "trials" else _CAPTURE
-    typed = ", ".join(f"{_quoted(name)}: {_quoted(type_)}" for name, type_ in columns.items())
-    source = (
-        f"read_json({_quoted(_escaped(path))}, columns = {{{typed}}}, "
+def _columns() -> str:
+    return ", ".join(f"{_quoted(name)}: {_quoted(type_)}" for name, type_ in _ROW.items())
+
+
+def _read_json(path: Path, columns: str, largest: int) -> str:
+    return (
+        f"read_json({_quoted(str(path))}, columns = {{{columns}}}, "
         f"format = 'newline_delimited', maximum_object_size = {largest})"
     )
-    prompt = f"{_quoted(label)} AS file, id, input, hint, metadata"
-    if kind == "trials":
-        entries = f"(SELECT id, input, hint, metadata, unnest(trials) AS entry FROM {source})"
-        return f"SELECT {prompt}, {_OF_TRIALS} FROM {entries}"
-    return f"SELECT {prompt}, {_OF_CAPTURE} FROM {source}"
+
+
+def _attempts(source: _Source, columns: str, largest: int) -> str:
+    """One row for each trial; a capture is expanded as if it were a list of one."""
+    rows = _read_json(source.readable, columns, largest)
+    entries = "unnest(CASE WHEN trials IS NULL THEN [NULL] ELSE trials END) AS entry"
+    fields = ", ".join(
+        f'CASE WHEN is_capture THEN {of_capture} ELSE entry.{of_entry} END AS "{name}"'
+        for name, (of_capture, of_entry) in _IN_EITHER.items()
+    )
+    return (
+        f"SELECT {_quoted(source.label)} AS file, id, input, hint, metadata, {fields} "
+        f"FROM (SELECT *, trials IS NULL AS is_capture, {entries} FROM {rows})"
+    )
 
 
 def _trials_view() -> str:
-    cells = {name: _CELLS.get(name, name).replace("{calls}", _CALLS) for name in COLUMNS}
-    return f"SELECT {', '.join(f'{cell} AS {name}' for name, cell in cells.items())} FROM attempts"
+    parts = {"{calls}": _CALLS, "{by_agent}": _BY_AGENT, "{broken}": _BROKEN}
+    cells = {name: _CELLS.get(name, name) for name in COLUMNS}
+    for part, sql in parts.items():
+        cells = {name: cell.replace(part, sql) for name, cell in cells.items()}
+    made = ", ".join(f"{cell} AS {name}" for name, cell in cells.items())
+    return f"SELECT {made} FROM {{attempts}}"
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _escaped(path: Path) -> str:
-    """A path in which DuckDB finds no pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
