@@ -365,3 +365,8 @@ def test_without_duckdb_it_says_what_to_install(assay, results, tmp_path):
     done = assay("query", "SELECT 1", results["captures"], env=env)
     assert done.code == 1
     assert "pip install '.[query]'" in done.stderr
+
+
+@pytest.mark.cold
+def test_the_end_of_a_query_is_quiet(assay, results):
+    assert assay("query", "SELECT count(*) FROM trials", results["captures"]).stderr == ""
