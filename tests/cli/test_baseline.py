@@ -267,7 +267,7 @@ def test_old_builds_are_pruned(
     assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
 ) -> None:
     baseline = tmp_path / "b.jsonl"
-    for age_days, name in ((40, "old"), (20, "middle"), (0, "young")):
+    for age_days, name in ((40, "old"), (20, "middle"), (1, "young")):
         path = run(name)
         os.utime(path, (time.time() - 86400 * age_days,) * 2)
         assay("baseline", "add", path, "--to", baseline)

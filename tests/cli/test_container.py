@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,13 +43,14 @@ exit $code
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def podman() -> Iterator[dict[str, str]]:
     """Give the environment in which podman has the image; loudly skip where it cannot run."""
     if shutil.which("podman") is None and shutil.which("apt-get") and os.geteuid() == 0:
         subprocess.run(["sh", "-c", INSTALL], check=False, capture_output=True, timeout=600)
     if shutil.which("podman") is None:
         unavailable(f"podman is missing; install it: {INSTALL}")
-    folder = tmp_path_factory.mktemp("podman")
+    # Not below the folder of the session: conmon cannot use a socket with a path that is too long.
+    folder = Path(tempfile.mkdtemp(prefix="podman-"))
     (folder / "containers.conf").write_text(CONFIG)
     storage = f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/g"\nrunroot = "{folder}/r"\n'
     (folder / "storage.conf").write_text(storage)
@@ -67,6 +69,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         unavailable(f"podman cannot run a container here: {done.stderr}")
     yield env
     subprocess.run(["podman", "rm", "-af"], **run)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def unavailable(why: str) -> None:

@@ -302,7 +302,7 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     "times": [
         (rf'"({TIME_KEYS})":( ?){NUMBER}', r'"\1":\2<time>'),
         (r'("timing":\{[^}]*?"total":)\d+', r"\1<time>"),
-        (r'"(spawnedMs|startMs)": ?\d+,', ""),
+        (r'"(spawnedMs|startMs)": ?(?:\d+|<time>),', ""),
         (r"(\bat|Duration\*\*:|Duration</b>:) [\d.]+ (m?s|min)\b", r"\1 <time>"),
         (r'"rawTimes":\[[^\]]*\]', '"rawTimes":[<times>]'),
     ],
