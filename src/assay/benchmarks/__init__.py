@@ -1,7 +1,8 @@
 """The plain benchmark: the prompts of a file and an empty world."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from assay.plugin import Machine, PromptRow
 from assay.records.recording import TurnEnd
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import HINT, PluginRef, Prompt, TrialSpec, check_prompt
+
+_SHOWN = 5
 
 
 class EmptyWorld(msgspec.Struct, frozen=True):
@@ -24,7 +27,33 @@ class EmptyWorld(msgspec.Struct, frozen=True):
         return {}
 
 
-class PromptFile(msgspec.Struct, frozen=True):
+class OnlyPrompts:
+    """A benchmark that brings nothing along but its prompts."""
+
+    __slots__ = ()
+
+    def world(
+        self, spec: TrialSpec, workspace: Path, host: Machine
+    ) -> AbstractContextManager[EmptyWorld]:
+        """Leave the agent alone in its folder."""
+        return nullcontext(EmptyWorld())
+
+    def graders(self) -> Sequence[PluginRef]:
+        """Return none: the user names them."""
+        return ()
+
+
+def refuse(refused: Mapping[str, str], n_asked: int, noun: str, where: str = "") -> None:
+    """Raise an error that lists what cannot be run, by id, and why; do nothing if all can."""
+    if not refused:
+        return
+    listed = "; ".join(f"{id_}: {why}" for id_, why in islice(refused.items(), _SHOWN))
+    more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+    msg = f"{len(refused)} of {n_asked} {noun} cannot be run{where}. {listed}{more}"
+    raise InputError(msg, hint=f"nothing was run; --filter ID runs some of the {noun}")
+
+
+class PromptFile(OnlyPrompts, msgspec.Struct, frozen=True):
     """Fields are the options a user may set."""
 
     path: str | None = None
@@ -43,11 +72,3 @@ class PromptFile(msgspec.Struct, frozen=True):
             msg = "stdin: no prompts"
             raise InputError(msg, hint=HINT)
         return rows
-
-    def world(
-        self, spec: TrialSpec, workspace: Path, host: Machine
-    ) -> AbstractContextManager[EmptyWorld]:
-        return nullcontext(EmptyWorld())
-
-    def graders(self) -> Sequence[PluginRef]:
-        return ()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from assay.benchmarks import refuse
 from assay.benchmarks.dockerfile import Entry
 from assay.benchmarks.harbor_task import (
     ORACLE,
@@ -45,7 +46,6 @@ from assay.records.files import temporary_folder
 _TAIL_CHARS = 1500
 _MOST_REWARD_BYTES = 1024 * 1024
 _COPY_S = 600.0
-_SHOWN = 5
 
 
 @dataclass
@@ -98,12 +98,7 @@ class HarborBenchmark:
             if reasons := list(dict.fromkeys(why_not(self._task(spec), spec))):
                 refused[spec.prompt.id] = " and ".join(reasons)
         self._check_one_image(specs)
-        if refused:
-            more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-            listed = [f"{name}: {why}" for name, why in list(refused.items())[:_SHOWN]]
-            n_tasks = len({spec.prompt.id for spec in specs})
-            msg = f"{len(refused)} of {n_tasks} tasks cannot be run here. {'; '.join(listed)}{more}"
-            raise InputError(msg, hint="nothing was run; --filter ID runs some of the tasks")
+        refuse(refused, len({spec.prompt.id for spec in specs}), "tasks", " here")
         return [self._fitted(spec) for spec in specs]
 
     def _check_one_image(self, specs: Sequence[TrialSpec]) -> None:

@@ -4,7 +4,6 @@ import json
 import string
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from assay.benchmarks import EmptyWorld
-from assay.plugin import InputError, Machine, PluginRef, Prompt, PromptRow, TrialSpec
+from assay.benchmarks import OnlyPrompts, refuse
+from assay.plugin import InputError, Prompt, PromptRow, TrialSpec
+from assay.records.rows import UNREADABLE
 
 _ATTACHMENT = "attachment://"
-_SHOWN = 5
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Content(msgspec.Struct):
@@ -56,8 +54,11 @@ class _Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class InspectLog:
-    """A log file of Inspect: .json, or .eval, which is an archive of JSON files."""
+class InspectLog(OnlyPrompts):
+    """A log file of Inspect: .json, or .eval, which is an archive of JSON files.
+
+    Its scorers are not in it, so the user names the graders.
+    """
 
     path: str
 
@@ -68,24 +69,9 @@ class InspectLog:
     def fit_trials(self, specs: Sequence[TrialSpec]) -> list[TrialSpec]:
         """Refuse samples that cannot be put to an agent as they were put to a model."""
         chosen = dict.fromkeys(spec.prompt.id for spec in specs)
-        refused = [f"{id_}: {self._read[1][id_]}" for id_ in chosen if id_ in self._read[1]]
-        if refused:
-            more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-            msg = (
-                f"{len(refused)} of {len(chosen)} samples cannot be run. "
-                f"{'; '.join(refused[:_SHOWN])}{more}"
-            )
-            raise InputError(msg, hint="nothing was run; --filter ID runs some of the samples")
+        _, reasons = self._read
+        refuse({id_: reasons[id_] for id_ in chosen if id_ in reasons}, len(chosen), "samples")
         return list(specs)
-
-    def world(
-        self, spec: TrialSpec, workspace: Path, host: Machine
-    ) -> AbstractContextManager[EmptyWorld]:
-        return nullcontext(EmptyWorld())
-
-    def graders(self) -> Sequence[PluginRef]:
-        """None: the scorers of a log are not in it."""
-        return ()
 
     @cached_property
     def _read(self) -> tuple[list[PromptRow], dict[str, str]]:
@@ -175,10 +161,10 @@ def _archived(path: Path) -> Iterator[tuple[str, _Sample]]:
 def _decode[T](data: bytes, kind: type[T], place: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     try:  # Inspect writes NaN and Infinity, which only this reader accepts
         return msgspec.convert(json.loads(data), kind)
-    except (*_UNREADABLE, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         msg = f"inspect-log: {place}: {error}"
         raise InputError(msg, hint="give a log of Inspect: --benchmark inspect-log:FILE") from error
