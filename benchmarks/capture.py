@@ -44,8 +44,8 @@ def main() -> None:
                 bare.append(timed(xargs(folder / "agent", options.trials, jobs)))
                 theirs.append(timed(harness(reference, prompts, schema, folder, jobs)))
                 ours.append(timed(assay(prompts, schema, folder, jobs)))
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            rows.append((f"{options.trials} trials, -j {jobs}", bare, ours, theirs, ratio, goal))
+            medians = [statistics.median(times) for times in (bare, ours, theirs)]
+            rows.append((f"{options.trials} trials, -j {jobs}", *medians, goal))
         few = write_prompts(folder / "few.jsonl", 500)
         slept = [timed(assay(few, sleeper, folder, 8))]
         report(rows)
@@ -53,20 +53,22 @@ def main() -> None:
         share = statistics.median(slept) / ideal
         print(
             f"| 500 agents of 0.2 s, -j 8 | ideal {ideal:.1f} s | {statistics.median(slept):.2f} s "
-            f"| | {share:.3f} of ideal (goal 1.05) |"
+            f"| | {share:.3f} of ideal (goal 1.05) | |"
         )
         print_help(reference)
         print_many(folder)
         print_sandbox(folder, options.trials, options.rounds)
 
 
-def report(rows: list[tuple]) -> None:
-    print("| case | bare (xargs) | assay | reference | assay / reference |")
-    print("|---|---|---|---|---|")
-    for name, bare, ours, theirs, ratio, goal in rows:
-        cells = [f"{statistics.median(times):.2f} s" for times in (bare, ours, theirs)]
-        verdict = "met" if ratio <= goal else "MISSED"
-        print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} (goal {goal}: {verdict}) |")
+def report(rows: list[tuple[str, float, float, float, float]]) -> None:
+    """Print both ratios: of the overhead, which is beyond the bare agents, and of all the time."""
+    print("| case | bare (xargs) | assay | reference | overhead / reference's | whole time / its |")
+    print("|---|---|---|---|---|---|")
+    for name, bare, ours, theirs, goal in rows:
+        cells = [f"{seconds:.2f} s" for seconds in (bare, ours, theirs)]
+        for ratio in ((ours - bare) / (theirs - bare), ours / theirs):
+            cells.append(f"{ratio:.2f} (goal {goal}: {'met' if ratio <= goal else 'MISSED'})")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def print_help(reference: list[str]) -> None:
@@ -77,7 +79,7 @@ def print_help(reference: list[str]) -> None:
     bare = statistics.median(timed(imports) for _ in range(9))
     print(
         f"| --help | {bare * 1000:.0f} ms (import msgspec, click) | {ours * 1000:.0f} ms "
-        f"| {theirs * 1000:.0f} ms | {ours / theirs:.2f} |"
+        f"| {theirs * 1000:.0f} ms | {ours / theirs:.2f} | |"
     )
 
 
@@ -93,7 +95,7 @@ def print_many(folder: Path) -> None:
     assert status == 0
     print(
         f"| 200 agents of 5 s, -j 200 | | {seconds:.1f} s, {usage.ru_maxrss / 1024:.0f} MB peak "
-        "(goal 300 MB) | | |"
+        "(goal 300 MB) | | | |"
     )
 
 
@@ -124,7 +126,7 @@ def print_sandbox(folder: Path, trials: int, rounds: int) -> None:
             added_ms = (statistics.median(times) - base) / trials * 1000
             print(
                 f"| {name}, {trials} trials, -j {jobs} | {base:.2f} s without "
-                f"| {statistics.median(times):.2f} s | | {added_ms:+.2f} ms a trial |"
+                f"| {statistics.median(times):.2f} s | | {added_ms:+.2f} ms a trial | |"
             )
 
 
