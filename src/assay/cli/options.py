@@ -39,7 +39,7 @@ from assay.cli.parameters import (
 )
 from assay.errors import InputError
 from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting
+from assay.pipeline.prompts import Setting, check_confinement
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import local_machine
 from assay.records.capture import Capture, TrialEntry
@@ -624,15 +624,6 @@ def _absolute_scripts(template: str, folder: str) -> str:
         return shlex.quote(_file_in(found[0], Path(folder)) or found[0])
 
     return re.sub(_SCRIPT, absolute, template)
-
-
-def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
-    """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
-    limited = limits.memory_bytes is not None or limits.cpus is not None
-    if surroundings.confined_in or limited:
-        from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
-
-        check(surroundings, limits)
 
 
 def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surroundings:

@@ -137,11 +137,18 @@ def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
     for spec in specs:
         limits = spec.limits
         if (limits.memory_bytes, limits.cpus) not in checked:
-            from assay.run.confinement import check_confinement  # late, as in run/trial.py
-
             check_confinement(spec.surroundings, limits)
             checked.add((limits.memory_bytes, limits.cpus))
     return specs
+
+
+def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
+    """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
+    limited = limits.memory_bytes is not None or limits.cpus is not None
+    if surroundings.confined_in or limited:
+        from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
+
+        check(surroundings, limits)
 
 
 def _trials_of(

@@ -20,6 +20,7 @@ import msgspec
 from assay import __version__, plugins
 from assay.errors import AssayError, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
+from assay.pipeline.prompts import check_confinement
 from assay.pipeline.stages import capture_attempt, read_recording
 from assay.plugin import Ask
 from assay.records.capture import Capture, Cause, Failure
@@ -304,7 +305,7 @@ def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]
             name = plugins.adapter(spec.agent).name
             plugins.benchmark(spec.benchmark)
             check_program(spec)
-            _check_confinement(spec)
+            check_confinement(spec.surroundings, spec.limits)
             versions.append((name, program_version(spec.agent, spec.surroundings, LocalHost())))
         except AssayError as error:
             problems.append(f"{name}: {error.message}")
@@ -319,13 +320,6 @@ def node_state(answer: NodeState | Exception) -> NodeState:
         why = last if more else f"{type(answer).__name__}: {last}"
         return NodeState(problems=[f"Assay cannot run there: {why}"])
     return answer
-
-
-def _check_confinement(spec: TrialSpec) -> None:
-    if spec.is_confined:
-        from assay.run.confinement import check_confinement  # late, as in run/trial.py
-
-        check_confinement(spec.surroundings, spec.limits)
 
 
 def _expected(specs: Sequence[TrialSpec]) -> NodeState:

@@ -1,15 +1,10 @@
 """assay arc run: let agents play games; scores come from the games' logs."""
 
-import contextlib
-import hashlib
 import os
-import secrets
-import shutil
-import tempfile
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +17,6 @@ from assay.cli.group import examples
 from assay.cli.options import (
     AgentOptions,
     agent_ref,
-    check_confinement,
     confinement_options,
     executor_options,
     executor_ref,
@@ -40,19 +34,14 @@ from assay.cli.parameters import (
     retries_option,
 )
 from assay.cli.progress import Progress
-from assay.errors import Interrupted, OutputError
-from assay.pipeline.batch import Batch, Rows, run_batch
-from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting, plan
-from assay.pipeline.stages import CaptureTrial, local_machine
+from assay.errors import Interrupted
 from assay.records.capture import Capture
 from assay.records.live import LiveFile
-from assay.records.raw_streams import folder_names
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import PluginRef
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
-from assay_arc.benchmark import KEPT_LOG, run_tools
-from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
+from assay_arc.benchmark import run_tools
+from assay_arc.cards import RESULTS
 from assay_arc.catalog import GameInfo, choose_from, choose_games
 from assay_arc.commands.online import (
     ask_for_games,
@@ -66,6 +55,7 @@ from assay_arc.commands.shared import Place, need_toolkit, open_place, place_opt
 from assay_arc.log import Shows
 from assay_arc.online import OnlineRun
 from assay_arc.report import unmeasured_words
+from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, Pace, PlannedOptions
 from assay_arc.store import (
     META,
     RECORDED,
@@ -78,9 +68,8 @@ from assay_arc.store import (
     config_hash,
     write_json,
 )
-from assay_arc.world import NOT_OFFERED, hide_process
+from assay_arc.world import NOT_OFFERED
 
-DEFAULT_TIMEOUT_MS = 1_800_000
 positive = click.FloatRange(min=0, min_open=True)
 
 
@@ -340,15 +329,23 @@ def _end(*runs: StoredRun) -> None:
 
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
+    pace = Pace(
+        workers=options.concurrency,
+        retries=options.retries,
+        max_cost=options.max_cost,
+        rate_per_s=options.rate,
+        executor=executor_ref(options.executor, options.address),
+    )
     try:
-        card = run.play(options)
+        progress = run.play(pace, open_rows, partial(_progress, stored, options))
     except (KeyboardInterrupt, Interrupted):
         click.echo(f"Continue with: {stored.resume_command}", err=True)
         raise
+    card = run.conclude(complete=progress.tally.n_done == progress.tally.total)
     close_official(run.run)
     print_result(run, card)
-    if run.nothing_measured:
-        click.echo(run.nothing_measured, err=True)
+    if nothing_measured := progress.nothing_measured():
+        click.echo(nothing_measured, err=True)
         raise click.exceptions.Exit(1)
     not_offered = [name for name, why in run.meta.not_measured.items() if NOT_OFFERED in why]
     if not_offered:
@@ -363,24 +360,18 @@ def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     return stored
 
 
-RAW, WORK = "raw", "workspaces"
-
-
-class PlannedOptions(msgspec.Struct, kw_only=True):
-    """What a run is planned with; kept in its run-meta.json so that it can be resumed."""
-
-    k: int = 1
-    timeout_ms: float = DEFAULT_TIMEOUT_MS
-    trial_ms: float | None = None
-    stall_s: float | None = None
-    isolate: bool = False
-    sandbox: str = ""
-    container: str = ""
-    memory_bytes: int | None = None
-    cpus: float | None = None
-    env_names: Sequence[str] = ()
-    concurrency: int = 1
-    retries: int = 0
+def _progress(run: StoredRun, options: RunOptions, n_missing: int, n_planned: int) -> Progress:
+    progress = Progress(
+        n_missing,
+        plain=options.progress or options.debug,
+        quiet=options.quiet,
+        agent=run.meta.harness,
+        scoreboard=LevelCount(),
+        live=LiveFile(run.folder / RESULTS),
+    )
+    progress.tally.n_before = n_planned - n_missing
+    progress.tally.budget_usd = options.max_cost
+    return progress
 
 
 def new_run(
@@ -478,217 +469,6 @@ def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions)
         "mcp": options.mcp,
         **_ablation(options),
     }
-
-
-class ArcRun:
-    """One run, new or resumed."""
-
-    def __init__(self, run: StoredRun) -> None:
-        self.run = run
-        self.folder, self.meta = run.folder, run.meta
-        self._options = msgspec.convert(self.meta.options or {}, PlannedOptions)
-        self._token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
-        # Streams and workspaces are elsewhere while agents run: nothing that a player has open
-        # leads to logs and scores.
-        self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
-        self._names: dict[str, str] = {}
-        """What the folders of each trial are called in the folder of the run."""
-        self._executor = PluginRef(name="local")
-        self.nothing_measured = ""
-        """What to say when no trial measured the agent."""
-
-    def play(self, options: RunOptions) -> Scorecard:
-        """Run what is missing, then write the scores and the metadata."""
-        began_s = time.monotonic()
-        self._executor = executor_ref(options.executor, options.address)
-        shared = self._setting()
-        if self._is_local:
-            check_confinement(shared.surroundings, shared.limits)
-        work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), options.retries)
-        batch = Batch(
-            specs=self._specs(),
-            run_token=self._token,
-            resume=True,  # a new run has no rows yet
-            workers=options.concurrency,
-            max_cost=options.max_cost,
-            rate_per_s=options.rate,
-            executor=self._executor,
-        )
-        hide_process()
-        with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
-            rows = _MovedRows(sink, self._names, self.folder)
-            progress = run_batch(
-                batch,
-                work,
-                rows,
-                lambda missing: self._progress(len(missing), len(batch.specs), options),
-                self._private_folder(),
-            )
-        self.nothing_measured, tally = progress.nothing_measured(), progress.tally
-        return self._conclude(time.monotonic() - began_s, complete=tally.n_done == tally.total)
-
-    def _progress(self, n_missing: int, n_planned: int, options: RunOptions) -> Progress:
-        progress = Progress(
-            n_missing,
-            plain=options.progress or options.debug,
-            quiet=options.quiet,
-            agent=self.meta.harness,
-            scoreboard=LevelCount(),
-            live=LiveFile(self.folder / RESULTS),
-        )
-        progress.tally.n_before = n_planned - n_missing
-        progress.tally.budget_usd = options.max_cost
-        return progress
-
-    def _specs(self) -> list[TrialSpec]:
-        """Plan the trials; each has its own id, because a row is found by its id."""
-        benchmark = plugins.benchmark(self._benchmark())
-        k = self._options.k
-        rows, numbers = [], {}
-        for prompt, extra in benchmark.prompts():
-            for number in range(1, k + 1):
-                trial_id = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
-                metadata = {**prompt.metadata, "trial": number}
-                trial = msgspec.structs.replace(prompt, id=trial_id, metadata=metadata)
-                rows.append((trial, extra))
-                numbers[trial_id] = number
-        self._names = folder_names(numbers)
-        # The player sees other names, which say nothing of the game and lead to no other trial.
-        secret = {trial_id: f"trial-{secrets.token_hex(8)}" for trial_id in numbers}
-        specs = plan(rows, secret, self._setting())
-        return [self._apart(spec, numbers[spec.prompt.id]) for spec in specs]
-
-    def _apart(self, spec: TrialSpec, number: int) -> TrialSpec:
-        """Give a trial folders of its own."""
-        place = self._temporary / spec.folder
-        around = msgspec.structs.replace(
-            spec.surroundings,
-            cwd=str(place),
-            workspace_dir=str(place / WORK),
-            raw_dir=str(place / RAW),
-        )
-        return msgspec.structs.replace(spec, number=number, surroundings=around)
-
-    def _setting(self) -> Setting:
-        options = self._options
-        agent, benchmark = msgspec.convert(self.meta.agent, PluginRef), self._benchmark()
-        limits = Limits(
-            turn_s=options.timeout_ms / 1000,
-            trial_s=options.trial_ms / 1000 if options.trial_ms else None,
-            stall_s=options.stall_s,
-            memory_bytes=options.memory_bytes,
-            cpus=options.cpus,
-        )
-        surroundings = Surroundings(
-            cwd=str(self._temporary),
-            workspace_dir=str(self._temporary / WORK),
-            replace=True,
-            isolate=options.isolate,
-            sandbox=options.sandbox,
-            container=options.container,
-            env_names=tuple(options.env_names),
-            raw_dir=str(self._temporary / RAW),
-            raw_prefix=RAW,
-        )
-        graders = plugins.benchmark(benchmark).graders()
-        return Setting(
-            agent=agent,
-            benchmark=benchmark,
-            limits=limits,
-            surroundings=surroundings,
-            run_token=self._token,
-            identity=identify(agent, surroundings, limits, graders, local_machine()),
-        )
-
-    @property
-    def _is_local(self) -> bool:
-        return self._executor.name == "local"
-
-    def _benchmark(self) -> PluginRef:
-        logs: dict[str, Any] = {"logs_prefix": f"{LOGS}/", "log_names": self._names}
-        # On another machine a log is kept with the raw streams, and comes back with them.
-        logs["logs_dir"] = str((self.folder / LOGS).resolve()) if self._is_local else None
-        return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
-
-    @contextlib.contextmanager
-    def _private_folder(self) -> Iterator[None]:
-        """Make the folder that agents run in; what a killed run left in it is removed."""
-        shutil.rmtree(self._temporary, ignore_errors=True)
-        try:
-            # Fails if somebody else made it: its name can be guessed.
-            self._temporary.mkdir(mode=0o700)
-        except OSError as error:
-            msg = f"cannot make {self._temporary}: {error.strerror}"
-            raise OutputError(msg, hint="remove it, or set TMPDIR to another folder") from error
-        try:
-            yield
-        finally:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def _conclude(self, seconds: float, *, complete: bool) -> Scorecard:
-        meta = self.meta
-        played, lost = derive_played(self.folder, meta)
-        card = write_scores(self.folder, meta.run_id, played, not_measured=lost)
-        meta.duration_seconds = round(meta.duration_seconds + seconds, 3)
-        meta.games_played = len(card.games)
-        meta.not_measured = lost
-        meta.cost_usd = card.cost_usd
-        meta.status = "completed" if complete else "running"
-        write_json(self.folder / META, meta)
-        return card
-
-
-class _MovedRows:
-    """Moves the files of each finished trial into the run's folder, then writes its row."""
-
-    def __init__(self, sink: Rows[Capture], names: dict[str, str], target: Path) -> None:
-        self.missing = sink.missing
-        self._sink = sink
-        self._names = names
-        self._target = target
-
-    def add(self, spec: TrialSpec, captured: Capture) -> None:
-        raw = captured.raw
-        # An agent may have made folders of such names itself, so the row says which one is ours.
-        own = [Path(raw).name] if raw else []
-        for name in (*own, spec.folder, *_retry_names(spec.folder)):
-            moved = self._move(spec, spec.surroundings.raw_dir, RAW, name)
-            if moved is not None and own == [name]:
-                raw = f"{RAW}/{moved.name}"
-        metadata = dict(captured.metadata)
-        if raw and (evidence := metadata.get("evidence")) and evidence.get("log") == KEPT_LOG:
-            metadata["evidence"] = {**evidence, "log": self._move_log(raw)}
-        if worked_in := metadata.pop("workspaceDir", None):
-            place = spec.surroundings.workspace_dir
-            workspace = self._move(spec, place, WORK, Path(worked_in).name)
-            if workspace is not None and any(workspace.iterdir()):
-                metadata["workspaceDir"] = str(workspace)
-        cwd = metadata.get("workspaceDir", msgspec.UNSET)
-        moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
-        self._sink.add(spec, moved_row)
-        shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
-
-    def _move_log(self, raw: str) -> str:
-        """Move a log that was kept with the raw streams to the others; return its name."""
-        name = f"{LOGS}/{Path(raw).name}.jsonl"
-        (self._target / LOGS).mkdir(exist_ok=True)
-        shutil.move(self._target / raw / KEPT_LOG, self._target / name)
-        return name
-
-    def _move(self, spec: TrialSpec, place: str | None, kind: str, name: str) -> Path | None:
-        """Move a folder of a trial, and name it after the game again."""
-        source = Path(place or "", name)
-        target = self._target / kind / name.replace(spec.folder, self._names[spec.prompt.id], 1)
-        if source.is_symlink() or not source.is_dir():
-            return None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.move(source, target)
-        return target
-
-
-def _retry_names(name: str) -> Iterator[str]:
-    return (f"{name}.retry-{number}" for number in range(1, 100))
 
 
 def print_result(run: ArcRun, card: Scorecard) -> None:
