@@ -25,7 +25,7 @@ from assay.cli.options import CaptureOptions
 from assay.cli.output import echo_folded, open_sink, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
-from assay.pipeline.arms import VERDICT, ArmRows, EarlierTrials, arm_key
+from assay.pipeline.arms import VERDICT, ArmRows, EarlierTrials, Regrade, arm_key
 from assay.pipeline.batch import Batch, check_startable, run_batch
 from assay.pipeline.experiment import Experiment, differences, hash_inputs
 from assay.pipeline.experiment_run import (
@@ -123,6 +123,7 @@ class _Command:
             self._folder,
         )
         self._n_reused: dict[str, int] = {}
+        self._n_regraded = 0
         self._n_smoke = 0
         """How many smoke trials were started by this command."""
         is_local = how.base.executor == "local"
@@ -215,7 +216,8 @@ class _Command:
                     open_sink(arm.output, "resume", kind="trials", resume=resume)
                 )
                 rows[key] = stack.enter_context(TrialRows(sink, arm.output, "resume", resume))
-            into = ArmRows(rows, earlier)
+            again = Regrade(work=work, workers=base.concurrency, announce=self._say_regrade)
+            into = ArmRows(rows, earlier, again)
             batch = Batch(
                 specs=specs,
                 run_token=self._run.token,
@@ -231,6 +233,11 @@ class _Command:
                 each.settle()
             for source, n in into.n_reused.items():
                 self._n_reused[source] = self._n_reused.get(source, 0) + n
+            self._n_regraded += into.n_regraded
+
+    def _say_regrade(self, n: int) -> None:
+        are = "trial is" if n == 1 else "trials are"
+        self._say(f"{n} finished {are} graded again, because the graders are others than before.")
 
     def _show(self, missing: list[TrialSpec], what: str) -> Progress:
         base = self._how.base
@@ -406,6 +413,7 @@ class _Command:
             "proof": proof,
             "effort": told.spent,
             "reused": self._n_reused,
+            "regraded": self._n_regraded,
             "effect": self._experiment.effect,
             "decisions": told.decisions,
             "pairs": told.pairs,
