@@ -325,11 +325,13 @@ def _prepare(graders: Sequence[PluginRef]) -> None:
             prepare_to_fork(function)
 
 
-def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
-    """Read one raw row as capture would have read the trial."""
+def extract_row(
+    row: RawOutput, adapter: Adapter, base: Path, raw_dir: Path | None = None
+) -> Capture:
+    """Read one raw row as capture would have read the trial; see recording_of for the folders."""
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with temporary_folder("assay-extract-") as scratch:
-        recording = recording_of(row, base, Path(scratch))
+        recording = recording_of(row, base, Path(scratch), raw_dir)
         captured = our_secrets().mask_record(extract(prompt, recording, adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash, identity=row.identity)
 
