@@ -434,6 +434,17 @@ def test_a_changed_grader_grades_the_finished_trials_again(ab: Ab, project: Proj
     assert len(project.started) == 12
 
 
+def test_the_estimate_leaves_out_what_is_only_graded_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
+    assert ab(*graded_by(project, "plum")).code == 0
+    done = ab(*graded_by(project, "pear"), "--max-cost", "0.0000001", "--until", "k")
+    assert done.code == 0, done.stderr
+    assert "Estimate" not in done.stderr
+    project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
+    done = ab(*graded_by(project, "fig"))
+    assert "Estimate for 5 more trials" in done.stderr  # after the smoke trial of the other arm
+
+
 def test_an_interrupted_regrade_goes_on(
     ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
 ) -> None:

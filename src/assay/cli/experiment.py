@@ -122,6 +122,7 @@ class _Command:
             partial(row_settings, experiment=experiment, graders=self._graders),
             self._folder,
         )
+        self._earlier = None if how.fresh else EarlierTrials(how.root, self._folder)
         self._n_reused: dict[str, int] = {}
         self._n_regraded = 0
         self._n_smoke = 0
@@ -206,7 +207,6 @@ class _Command:
     ) -> None:
         """Run those of some trials that are missing; stopper may end it early."""
         base = self._how.base
-        earlier = None if self._how.fresh else EarlierTrials(self._how.root, self._folder)
         work = CaptureTrial(self._graders, self._experiment.retries, debug_trace(base))
         resume = Resume(k=self._k, graders=self._graders)
         with ExitStack() as stack:
@@ -217,7 +217,7 @@ class _Command:
                 )
                 rows[key] = stack.enter_context(TrialRows(sink, arm.output, "resume", resume))
             again = Regrade(work=work, workers=base.concurrency, announce=self._say_regrade)
-            into = ArmRows(rows, earlier, again)
+            into = ArmRows(rows, self._earlier, again)
             batch = Batch(
                 specs=specs,
                 run_token=self._run.token,
@@ -272,21 +272,20 @@ class _Command:
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
-        cost, seconds = 0.0, 0.0
+        cost, seconds, n_trials = 0.0, 0.0, 0
         known = True
         for arm in self._run.arms:
-            entries = arm.entries
-            n_left = len(arm.specs) - len(entries)
+            entries, n_left = arm.entries, arm.n_left(self._earlier)
+            n_trials += n_left
             costs = [e.usage.cost_usd for e in entries if e.usage and e.usage.cost_usd]
             known = known and bool(costs)
             cost += n_left * (sum(costs) / len(costs) if costs else 0.0)
             seconds += n_left * sum(e.duration for e in entries) / max(len(entries), 1) / 1000
-        n_left = len(self._run.specs) - sum(len(arm.entries) for arm in self._run.arms)
-        if not n_left:
+        if not n_trials:
             return
         price = f"about {money(cost)}" if known else "cost unknown"
         left = span(seconds / self._how.base.concurrency)
-        self._say(f"Estimate for {counted_noun(n_left, 'more trial')}: {price}, about {left}.")
+        self._say(f"Estimate for {counted_noun(n_trials, 'more trial')}: {price}, about {left}.")
         budget = self._run.budget_left()
         if budget is not None and not known:
             share = money(self._run.cost_bound(self._experiment.budget or 0.0))

@@ -73,35 +73,37 @@ class ArmRows:
         by_arm: dict[str, list[TrialSpec]] = {}
         for spec in specs:
             by_arm.setdefault(arm_key(spec), []).append(spec)
-        left = {id(spec) for key, own in by_arm.items() for spec in self._missing(key, own)}
-        return [spec for spec in specs if id(spec) in left]
-
-    def _missing(self, key: str, specs: list[TrialSpec]) -> Iterator[TrialSpec]:
-        missing = self._rows[key].missing(specs)
+        missing = [spec for key, own in by_arm.items() for spec in self._rows[key].missing(own)]
         found = self._earlier.find(missing) if self._earlier is not None and missing else {}
+        left: set[int] = set()
         again: list[tuple[TrialSpec, TrialEntry]] = []
         for spec in missing:
             earlier = found.get((made_from(spec.hash), spec.number))
-            if earlier is None:
-                yield spec
-            elif earlier.is_graded:
-                self._reuse(key, spec, earlier.entry)
-            elif self._regrade is not None and _can_be_regraded(spec, earlier.entry):
+            if earlier is not None and earlier.is_graded:
+                self._reuse(spec, earlier.entry)
+            elif earlier is not None and self._regrade and _can_be_regraded(spec, earlier.entry):
                 again.append((spec, earlier.entry))
             else:
-                yield spec
-        if self._regrade is None or not again:
-            return
-        with closing(self._regrade.each(again)) as graded:
+                left.add(id(spec))
+        left |= self._graded_again(again)
+        return [spec for spec in specs if id(spec) in left]
+
+    def _graded_again(self, trials: Sequence[tuple[TrialSpec, TrialEntry]]) -> set[int]:
+        """Grade trials and keep them; return the ids of those that have to be run again."""
+        left: set[int] = set()
+        if self._regrade is None or not trials:
+            return left
+        with closing(self._regrade.each(trials)) as graded:
             for spec, entry in graded:
                 if entry is None:
-                    yield spec
+                    left.add(id(spec))
                     continue
-                self._reuse(key, spec, entry)
+                self._reuse(spec, entry)
                 self.n_regraded += 1
+        return left
 
-    def _reuse(self, key: str, spec: TrialSpec, entry: TrialEntry) -> None:
-        self._rows[key].add_entry(spec, entry)
+    def _reuse(self, spec: TrialSpec, entry: TrialEntry) -> None:
+        self._rows[arm_key(spec)].add_entry(spec, entry)
         source = str((entry.metadata or {})[REUSED])
         self.n_reused[source] = self.n_reused.get(source, 0) + 1
 
@@ -206,6 +208,15 @@ class EarlierTrials:
                 if key not in found or (is_graded and not found[key].is_graded):
                     found[key] = EarlierTrial(self._moved(entry, file), is_graded)
         return found
+
+    def count(self, specs: Sequence[TrialSpec]) -> int:
+        """Return how many of these trials need not be run, but graded at most."""
+        found = self.find(specs)
+        known = ((spec, found.get((made_from(spec.hash), spec.number))) for spec in specs)
+        return sum(
+            one is not None and (one.is_graded or _can_be_regraded(spec, one.entry))
+            for spec, one in known
+        )
 
     def _files(self) -> list[Path]:
         own = self._own.resolve()
