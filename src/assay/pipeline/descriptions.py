@@ -71,7 +71,8 @@ class PaidHost(AskingHost):
         self.unknown: list[float] = []
         """What was counted for questions whose cost is not known."""
 
-    def _captured(self, spec: TrialSpec) -> Capture:
+    def put(self, spec: TrialSpec) -> Capture:
+        """Put a question, if there is money for it."""
         bound, left = max(self.known, default=self._budget.bound(spec)), self._budget.left
         if left <= 0 or bound > left:
             msg = f"{money(left)} is left of --max-cost"
@@ -79,7 +80,7 @@ class PaidHost(AskingHost):
             raise InputError(msg, hint="nothing was asked; use a higher --max-cost")
         cost: float | None = None
         try:
-            captured = super()._captured(spec)
+            captured = super().put(spec)
             cost = known_cost(captured)
         finally:
             counted = bound if cost is None else cost

@@ -344,14 +344,15 @@ class AskingHost(LocalHost):
     ) -> str:
         """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
         with temporary_folder("assay-ask-") as empty:
-            captured = self._captured(asking_spec(agent, text, cwd or empty, timeout_s))
+            captured = self.put(asking_spec(agent, text, cwd or empty, timeout_s))
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
 
-    def _captured(self, spec: TrialSpec) -> Capture:
+    def put(self, spec: TrialSpec) -> Capture:
+        """Put a question: run its trial."""
         return capture_attempt(spec)
 
 
