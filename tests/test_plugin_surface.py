@@ -6,11 +6,11 @@ from pathlib import Path
 from assay import plugin
 
 NAMES = """
-    Adapter AgentInfo AnyStep Ask AssayError Benchmark Capture Cause Command Dialogue Events
-    Executor Failure Finished Grade Grader Host InputError Interrupted Limits Machine Message
-    OutputError Plan PluginError PluginRef Prompt PromptRow RawLine Reading Recording Served
-    SpawnError Started Surroundings Thought ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError
-    Watch World
+    Adapter AgentInfo AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
+    Dialogue Events Executor Failure Finished Grade Grader Host InputError Interrupted Limits
+    Machine Message OutputError Plan PluginError PluginRef Prompt PromptRow RawLine Reading
+    Recording Served SpawnError Started Surroundings Thought ToolCall Trial TrialSpec Turn TurnEnd
+    Usage UsageError Watch World
 """
 
 

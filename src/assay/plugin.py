@@ -40,11 +40,11 @@ from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpe
 # fmt: off
 __all__ = [
     "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
-    "Command", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade", "Grader", "Host",
-    "InputError", "Interrupted", "Limits", "Machine", "Message", "OutputError", "Plan",
-    "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served",
-    "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn",
-    "TurnEnd", "Usage", "UsageError", "Watch", "World",
+    "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade",
+    "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message", "OutputError",
+    "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording",
+    "Served", "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec",
+    "Turn", "TurnEnd", "Usage", "UsageError", "Watch", "World",
 ]
 # fmt: on
 
@@ -198,6 +198,18 @@ class Adapter(Protocol):
         ...
 
 
+class ConfinedProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A program for Machine.run_confined."""
+
+    argv: Sequence[str]
+    around: Surroundings
+    """It names the sandbox or the container; the program works in its cwd."""
+    mounts: Mapping[str, str] = {}
+    """As in World."""
+    env: Mapping[str, str] = {}
+    timeout_s: float = 60.0
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """How a process that a plugin asked for has ended."""
 
@@ -272,19 +284,10 @@ class Machine(Protocol):
         """Run a program to its end; nothing of it is left alive."""
         ...
 
-    def run_confined(
-        self,
-        argv: Sequence[str],
-        around: Surroundings,
-        *,
-        mounts: Mapping[str, str],
-        env: Mapping[str, str],
-        timeout_s: float,
-    ) -> Finished:
-        """Run a program to its end as confined as an agent with these surroundings.
+    def run_confined(self, program: ConfinedProgram) -> Finished:
+        """Run a program to its end as confined as an agent would be; nothing of it is left alive.
 
-        It works in around.cwd, in the sandbox or container that around names, with a HOME of its
-        own and no variables of ours but those of env. mounts are as in World.
+        It has a HOME of its own, and no variables of ours but those that it names.
         """
         ...
 

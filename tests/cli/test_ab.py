@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -387,6 +388,125 @@ def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -
     assert f"16 trials reused from {first}" in done.stdout.replace(str(other), str(first))
     assert "in 32 of 32 planned trials (16 reused)" in done.stdout
     assert len(project.started) == 48
+
+
+GRADER = """def grade(input, output, **rest):
+    return {{"pass": {word!r} in str(output), "score": 1.0, "reasoning": "looked for {word}"}}
+"""
+
+
+def graded_by(project: Project, word: str) -> tuple[Any, ...]:
+    """The command line of an experiment whose grader looks for a word."""
+    project.write("judge.py", GRADER.format(word=word))
+    words = ("prompts.jsonl", "-s", AGENT, "-k", "2", "--with", "skill=skills/relnotes")
+    return (*words, "-g", "judge.py", "-j", "2")
+
+
+def test_a_changed_grader_grades_the_finished_trials_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
+    first = ab(*graded_by(project, "plum"))
+    assert first.code == 0, first.stderr
+    old = project.runs[0]
+    before = (old / "relnotes.jsonl").read_bytes()
+    done = ab(*graded_by(project, "pear"))
+    assert done.code == 0, done.stderr
+    assert len(project.started) == 12, "agents were started again"
+    assert "graded again" in done.stderr
+    assert "in 12 of 12 planned trials (12 reused)" in done.stdout
+    assert "12 trials reused from relnotes/" in done.stdout
+    assert (old / "relnotes.jsonl").read_bytes() == before
+    (new,) = (path for path in project.runs if path != old)
+    rows = [json.loads(line) for line in (new / "relnotes.jsonl").read_text().splitlines()]
+    versions = {json.loads(line)["identity"]["graders"]["judge"] for line in before.splitlines()}
+    for row in rows:
+        assert row["passRate"] == 0
+        version = row["identity"]["graders"]["judge"]
+        assert version not in versions
+        for trial in row["trials"]:
+            assert trial["pass"] is False
+            assert trial["grades"]["judge"]["version"] == version
+            assert trial["earlierGrades"][0]["version"] in versions
+            assert trial["metadata"]["reusedFrom"] == f"relnotes/{old.name}"
+    verdict = json.loads((new / "verdict.json").read_text())
+    assert verdict["regraded"] == 12
+    # Back to the first grader: that verdict is there, and nothing is run or graded.
+    assert ab(*graded_by(project, "plum")).stdout == first.stdout
+    assert len(project.started) == 12
+
+
+def test_the_estimate_leaves_out_what_is_only_graded_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
+    assert ab(*graded_by(project, "plum")).code == 0
+    done = ab(*graded_by(project, "pear"), "--max-cost", "0.0000001", "--until", "k")
+    assert done.code == 0, done.stderr
+    assert "Estimate" not in done.stderr
+    project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
+    done = ab(*graded_by(project, "fig"))
+    assert "Estimate for 5 more trials" in done.stderr  # after the smoke trial of the other arm
+
+
+def test_an_interrupted_regrade_goes_on(
+    ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
+) -> None:
+    project.write_prompts(3)
+    assert ab(*graded_by(project, "plum")).code == 0
+    words = graded_by(project, "pear")
+    # The first gradings are slow, so that it is killed among them; each is noted.
+    slow = GRADER.format(word="pear").replace(
+        "    return", "    import time; open(NOTES, 'a').write('x'); time.sleep(0.3)\n    return"
+    )
+    project.write("judge.py", f"NOTES = {str(project.folder / 'graded.txt')!r}\n{slow}")
+    notes = project.folder / "graded.txt"
+    process = start("ab", *words, env=project.env)
+    assert eventually(lambda: notes.exists() and len(notes.read_text()) > 5, 60)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    n_noted = len(notes.read_text())
+    assert n_noted < 12
+    done = ab(*words)
+    assert done.code == 0, done.stderr
+    assert len(project.started) == 12
+    assert len(notes.read_text()) <= 12 + 2, "what was graded was graded again"
+    assert "in 12 of 12 planned trials (12 reused)" in done.stdout
+
+
+def test_a_trial_that_cannot_be_graded_again_is_run_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(2)
+    words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
+    assert ab(*words, "-g", "contains").code == 0
+    assert len(project.started) == 4
+    # Nobody looked at the folders before these agents started.
+    assert ab(*words, "-g", "git").code == 0
+    assert len(project.started) == 8
+    shutil.rmtree(project.home / ".cache" / "assay" / "workspaces")
+    assert ab(*words, "-g", "command:true").code == 0
+    assert len(project.started) == 12
+    # An answer is enough for this one.
+    assert ab(*words, "-g", "exact").code == 0
+    assert len(project.started) == 12
+
+
+def test_a_mended_grader_grades_what_it_could_not_before(ab: Ab, project: Project) -> None:
+    project.write_prompts(2)
+    words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
+    project.write("judge.py", "def grade(**rest):\n    raise ValueError('broken')\n")
+    assert ab(*words, "-g", "judge.py").code == 1
+    assert len(project.started) == 2
+    project.write("judge.py", GRADER.format(word="plum"))
+    done = ab(*words, "-g", "judge.py")
+    assert done.code == 0, done.stderr
+    assert len(project.started) == 4
+    assert "(2 reused)" in done.stdout
+
+
+def test_expectations_of_prompts_that_change_grade_again(ab: Ab, project: Project) -> None:
+    words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
+    for word, n_helped in (("plum", "+1.00"), ("quince", "+0.00")):
+        rows = [{"id": f"p{i}", "input": "?", "expect": {"contains": word}} for i in range(2)]
+        project.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        done = ab(*words)
+        assert n_helped in done.stdout, done.stdout + done.stderr
+    assert len(project.started) == 4
 
 
 def test_more_trials_reuse_those_that_are_there(ab: Ab, project: Project) -> None:

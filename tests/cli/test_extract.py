@@ -131,3 +131,21 @@ def test_an_existing_output_is_refused(assay: Callable, agent: Callable, tmp_pat
     assert (tmp_path / "out.jsonl").read_text() == '{"id":"old"}\n'
     assert assay(*args, "--overwrite", stdin=json.dumps(row)).code == 0
     assert json.loads((tmp_path / "out.jsonl").read_text())["id"] == "a"
+
+
+def test_a_raw_folder_elsewhere_is_read_only_if_it_is_named(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    schema = agent()
+    words = ("-s", schema, "-o", "sub/raw.jsonl", "--raw-dir", "else")
+    assert assay("run", prompts("hello", "again"), *words).code == 0
+    done = assay("extract", "sub/raw.jsonl", "-s", schema)
+    assert (done.code, len(done.rows)) == (0, 2)
+    said = "2 rows name raw streams that are not below the folder of the file"
+    assert said in " ".join(done.stderr.split())
+    assert "--raw-dir" in done.stderr
+    assert all("session files were not read" in row["warnings"][0] for row in done.rows)
+    named = assay("extract", "sub/raw.jsonl", "-s", schema, "--raw-dir", "else")
+    assert "Warning" not in named.stderr
+    assert all("warnings" not in row for row in named.rows)

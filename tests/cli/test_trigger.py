@@ -319,6 +319,66 @@ def test_a_proposal_that_is_none_leaves_the_description(assay, skills, cases, sk
     assert "No proposal did better than the present description." in done.stdout, done
 
 
+@pytest.mark.parametrize(
+    ("price", "limit", "n_asked", "words"),
+    [
+        ("0.6", "1", 1, "The agent's work on proposals: $0.60."),
+        ("0.6", None, 2, "The agent's work on proposals: $1.20."),
+        (None, "1", 2, "2 answers of unknown cost, for which --max-cost counts $"),
+        (None, None, 2, "The agent's work on proposals: 2 answers of unknown cost."),
+    ],
+)
+def test_the_budget_counts_proposals(
+    assay, skills, cases, skilled, tmp_path, price, limit, n_asked, words
+):
+    """Trials cost nothing, or at most an even share if they are ended; no proposal is better."""
+    rows = [(f"c{n}", f"Compose the changelog {n}", True) for n in range(3)]
+    given = cases(*rows, ("n1", "Write release notes", True))
+    path, env = skilled("<description>Write release notes, somehow.</description>")
+    env["ASSAY_TEST_TRIAL_USD"] = "0"
+    if price is not None:
+        (tmp_path / "answers/price.txt").write_text(price)
+    args = ("--cases", given, "-s", path, "-k", 1, "-j", 4, "--optimize", 2, *ENV)
+    args = (*args, "--env", "ASSAY_TEST_TRIAL_USD", *(("--max-cost", limit) if limit else ()))
+    done = assay("trigger", skills / "relnotes", *args, env=env)
+    assert (tmp_path / "answers/asked.txt").read_text().count("=====") == n_asked
+    assert words in " ".join(done.stderr.split())
+    assert "Stopped at --max-cost" not in done.stderr
+    refused = "and asking the agent may cost $0.60" in done.stderr
+    assert refused is (n_asked == 1)
+
+
+def test_a_budget_is_for_all_runs_of_an_optimization(assay, skills, cases, tmp_path, skilled):
+    """The first run of trials spends most of it; the rest does not suffice for a proposal."""
+    rows = [(f"c{n}", f"Compose the changelog {n}", True) for n in range(4)]
+    given = cases(*rows, *((f"n{n}", f"Write release notes {n}", True) for n in range(4)))
+    path, env = skilled("<description>Write release notes, somehow.</description>")
+    env["ASSAY_TEST_TRIAL_USD"] = "0.1"
+    args = ("--cases", given, "-s", path, "-k", 1, "--optimize", 3, "-o", "out.jsonl", *ENV)
+    args = (*args, "--env", "ASSAY_TEST_TRIAL_USD")
+    done = assay("trigger", skills / "relnotes", *args, "--max-cost", "0.45", env=env)
+    assert not (tmp_path / "answers/asked.txt").exists()
+    assert "There is no proposal 1: $0.0500 is left of --max-cost" in done.stderr
+    # When nothing runs, any rest is enough for one more trial; then it ends.
+    assert done.code == 1
+    assert "Stopped at --max-cost 0.45: 3 trials were not run." in done.stderr
+    args = (*args, "--overwrite", "--json", "--max-cost", "0.45")
+    report = assay("trigger", skills / "relnotes", *args, env=env)
+    assert json.loads(report.stdout)["proposalsUsd"] == 0
+
+
+def test_the_cost_of_suggested_cases_is_said_and_limited(assay, skills, skilled, tmp_path):
+    lines = [json.dumps({"input": f"q{n}", "shouldTrigger": n < 3}) for n in range(6)]
+    path, env = skilled("\n".join(lines))
+    args = ("trigger", skills / "relnotes", "--suggest", "-s", path, "--cases", "new.jsonl")
+    none = assay(*args, "--max-cost", "0", env=env)
+    assert (none.code, "$0.00 is left of --max-cost" in none.stderr) == (1, True)
+    assert not (tmp_path / "answers/asked.txt").exists()
+    (tmp_path / "answers/price.txt").write_text("0.25")
+    done = assay(*args, "--max-cost", "1", env=env)
+    assert (done.code, "The agent's work on them: $0.25." in done.stderr) == (0, True)
+
+
 def test_cases_are_suggested_and_never_overwritten(assay, skills, skilled, tmp_path):
     lines = [json.dumps({"input": f"q{n}", "shouldTrigger": n < 3}) for n in range(6)]
     path, env = skilled("```json\n" + "\n".join(lines) + "\n```\nDone.")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.compare.columns import detect_kind
 from assay.compare.runs import load_run
 from assay.errors import InputError
+from assay.records.trials import detect_kind
 
 
 def capture(id_, *, score=None, total=100.0, **more):

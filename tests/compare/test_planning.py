@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
     difficulty_of,
@@ -18,6 +17,7 @@ from assay.compare.planning import (
 )
 from assay.compare.runs import load_run
 from assay.errors import InputError
+from assay.records.trials import detect_kind
 
 
 def pilot(path: Path, passes: list[list[bool | None]], *, cost: float | None = None):

@@ -370,3 +370,43 @@ def test_without_duckdb_it_says_what_to_install(assay, results, tmp_path):
 @pytest.mark.cold
 def test_the_end_of_a_query_is_quiet(assay, results):
     assert assay("query", "SELECT count(*) FROM trials", results["captures"]).stderr == ""
+
+
+@pytest.mark.parametrize("kib", [900_000, 400_000, 250_000])
+@pytest.mark.parametrize("command", ["query", "export"])
+def test_too_little_memory_is_one_error_and_leaves_nothing(results, tmp_path, kib, command):
+    """DuckDB aborts, or crashes, in some of these; which ones is up to the machine."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    words = ["query", "SELECT * FROM trials ORDER BY output", str(results["trials"]), "-f", "csv"]
+    if command == "export":
+        words = ["export", "table", str(results["trials"]), "-o", str(tmp_path / "x.parquet")]
+    env = os.environ | {"TMPDIR": str(place)}
+    line = f'ulimit -v {kib} && exec "$0" -m assay "$@"'
+    query = ["/bin/sh", "-c", line, sys.executable, *words]
+    done = subprocess.run(query, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert bool(done.stdout) is (done.returncode == 0 and command == "query")
+    assert list(place.iterdir()) == []
+    if done.returncode:
+        assert done.stderr.startswith("Error: "), done.stderr
+        assert "memory" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_crash_of_duckdb_is_one_error(assay, results, tmp_path):
+    crash = "import os\ndef connect(**config):\n    os.write(2, b'it broke')\n    os.abort()\n"
+    (tmp_path / "duckdb.py").write_text(crash)
+    env = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = assay("query", "SELECT 1", results["captures"], "-o", "out.csv", env=env)
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: DuckDB ended without an answer: it broke\n")
+    assert not list(tmp_path.glob("assay-query-*"))
+    assert not list(tmp_path.glob("*out.csv*"))
+
+
+def test_free_memory_is_what_the_narrowest_limit_leaves():
+    code = "from assay.records.memory import free_memory; print(free_memory())"
+    line = f'ulimit -v 2000000 && exec "$0" -c "{code}"'
+    done = subprocess.run(["/bin/sh", "-c", line, sys.executable], capture_output=True, check=True)
+    assert 0 < int(done.stdout) < 2_000_000 * 1024

@@ -10,8 +10,8 @@ import msgspec
 
 from assay.pipeline.arms import EarlierTrials, arm_key, interleave
 from assay.pipeline.trials import trial_result
-from assay.records.capture import Cause, Failure, TrialEntry
-from assay.records.spec import Prompt, Surroundings, TrialSpec
+from assay.records.capture import Cause, Failure, Identity, TrialEntry
+from assay.records.spec import Prompt, Surroundings, TrialSpec, made_from
 
 N_PROMPTS, K = 20, 5
 
@@ -93,8 +93,40 @@ def test_only_trials_that_measured_the_same_are_reused(
     new = tmp_path / "other" / "2026-01-02-bbbb"
     wanted = [msgspec.structs.replace(ours, number=number) for number in range(1, 6)]
     found = EarlierTrials(tmp_path, new).find(wanted)
-    assert sorted(number for _, number in found) == [1, 3]
-    reused = found[ours.hash, 1]
+    assert {number: earlier.is_graded for (_, number), earlier in found.items()} == {
+        1: True,
+        3: True,
+        4: False,
+    }
+    reused = found[made_from(ours.hash), 1].entry
     assert reused.metadata == {"reusedFrom": "mine/2026-01-01-aaaa"}
     assert reused.raw == "../../mine/2026-01-01-aaaa/control.raw/p-trial-1"
     assert EarlierTrials(tmp_path, old).find(wanted) == {}
+
+
+def test_a_trial_that_these_graders_judged_comes_before_an_older_one(
+    spec: Callable[..., TrialSpec], tmp_path: Path
+) -> None:
+    by: dict[str, TrialSpec] = {
+        version: msgspec.structs.replace(
+            spec("What?"), identity=Identity(adapter="demo", graders={"judge": version})
+        )
+        for version in ("1", "2", "3")
+    }
+    for version, day in (("1", "01"), ("2", "02")):
+        folder = tmp_path / "mine" / f"2026-01-{day}-aaaa"
+        folder.mkdir(parents=True)
+        row = trial_result(by[version], [entry(1, pass_=version == "2")], graded=True)
+        (folder / "control.jsonl").write_bytes(msgspec.json.encode(row) + b"\n")
+    known = EarlierTrials(tmp_path, tmp_path / "mine" / "new")
+    judged = {version: next(iter(known.find([one]).values())) for version, one in by.items()}
+    assert {version: one.is_graded for version, one in judged.items()} == {
+        "1": True,
+        "2": True,
+        "3": False,
+    }
+    assert {version: one.entry.pass_ for version, one in judged.items()} == {
+        "1": False,
+        "2": True,
+        "3": False,
+    }

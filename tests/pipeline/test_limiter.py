@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from assay.pipeline import limiter as limiter_module
-from assay.pipeline.batch import _Budget
+from assay.pipeline.batch import Budget, _Budgeted
 from assay.pipeline.limiter import RateLimiter, provider_of, with_pause
 from assay.records.capture import Cause, Failure
 from assay.records.spec import PluginRef, TrialSpec
@@ -145,7 +145,7 @@ class Priced:
 
 
 def test_running_trials_reserve_what_the_dearest_cost(spec: Callable[..., TrialSpec]) -> None:
-    budget = _Budget(Priced(0.3, 0.1), 1.0, 100)
+    budget = _Budgeted(Priced(0.3, 0.1), Budget(1.0, 100))
     trials = [spec(str(n)) for n in range(100)]
     plan = budget.affordable(trials)
     first = next(plan)
@@ -163,7 +163,7 @@ def test_running_trials_reserve_what_the_dearest_cost(spec: Callable[..., TrialS
 
 
 def test_unknown_costs_count_by_the_bound_and_are_told(spec: Callable[..., TrialSpec]) -> None:
-    budget = _Budget(Priced(*[None] * 9), 1.0, 4)  # 0.25 each
+    budget = _Budgeted(Priced(*[None] * 9), Budget(1.0, 4))  # 0.25 each
     done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
     assert len(done) == 4
     (note,) = budget.notes()
@@ -174,7 +174,7 @@ def test_unknown_costs_count_by_the_bound_and_are_told(spec: Callable[..., Trial
 def test_the_rest_of_a_budget_is_enough_for_one_more_trial(
     spec: Callable[..., TrialSpec],
 ) -> None:
-    budget = _Budget(Priced(*[0.4] * 9), 1.0, 9)
+    budget = _Budgeted(Priced(*[0.4] * 9), Budget(1.0, 9))
     done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
     assert len(done) == 3  # 0.8 spent, 0.2 left: as with one worker ever since
 

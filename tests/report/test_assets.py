@@ -19,9 +19,10 @@ MODULES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(ASSETS
 PRETTIER = "prettier@3.9.10"
 INSTALL_LIMIT_S = 300
 # The formatter puts every top-level declaration at the start of a line and indents all others.
-_KEYWORD = re.compile(r"(?:export )?(?:async )?(?:function|class|const|let|var)\b")
+_KEYWORD = re.compile(r"(?:export )?(?:async )?(?:function|class|const|let|var)\b|import \w")
 _DECLARATION = re.compile(
-    r"(?:export )?(?:(?:async )?function\*? (\w+)\(|class (\w+) |(?:const|let|var) (\w+)(?: =|;))"
+    r"(?:export )?(?:(?:async )?function\*? (\w+)\(|class (\w+) |(?:const|let|var) (\w+)(?: =|;)"
+    r'|import (\w+) from "\./\w+\.json")'
 )
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
@@ -74,6 +75,7 @@ def test_top_level_names_are_unique_in_the_bundle() -> None:
         "let show;",
         "class show {",
         "export class show extends Other {",
+        'import show from "./show.json" with { type: "json" };',
     ],
 )
 def test_a_repeated_name_is_found(line: str) -> None:

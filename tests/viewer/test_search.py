@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import time
@@ -18,14 +19,14 @@ from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.viewer.index import Index
 from assay.viewer.library import Library
-from assay.viewer.query import TrialFacts, hits, matches_trial, parse, words
+from assay.viewer.query import TrialFacts, hits, matches_trial, parse, tool_kinds, words
 from assay.viewer.service import ViewerService
 from assay.viewer.words import WordIndex, expression, text_of
 
 ASSETS = Path(__file__).resolve().parents[2] / "src/assay/report/assets"
 SHARED = json.loads(Path(__file__).with_name("queries.json").read_text(encoding="utf-8"))
 NODE = """
-import { findParts, matchesTrial, parseQuery } from "./query.mjs";
+import { findParts, matchesTrial, parseQuery } from "./query.js";
 import { readFileSync } from "node:fs";
 const { trial, input, facts, cases } = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const place = ({ kind, step }) => (step === null ? kind : `step ${step}`);
@@ -58,7 +59,9 @@ def test_the_server_understands_a_query(query: str, expected: Any) -> None:
 
 
 def test_the_page_understands_every_query_alike(tmp_path: Path) -> None:
-    (tmp_path / "query.mjs").write_text((ASSETS / "query.js").read_text(encoding="utf-8"))
+    for name in ("query.js", "tools.js", "tools.json"):
+        shutil.copy(ASSETS / name, tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "run.mjs").write_text(NODE)
     cases = str(Path(__file__).with_name("queries.json"))
     done = subprocess.run(
@@ -147,6 +150,28 @@ def test_hits_are_places_of_trials(service: Callable[..., ViewerService]) -> Non
     assert viewer.search("", "", "")["hits"] == []
     answer = viewer.search("", "rm", "")
     assert (answer["indexed"], answer["rows"], answer["next"]) == (7, 7, None)
+
+
+def test_the_index_finds_a_kind_of_tool_under_every_name(
+    service: Callable[..., ViewerService],
+) -> None:
+    names = ["Bash", "run_shell_command", "exec_command", "Read", "mcp__files__list", "shell"]
+    rows = [row(number, "echo hello") for number in range(len(names))]
+    for one, name in zip(rows, names, strict=True):
+        one["trajectory"][1]["name"] = name
+    viewer = service(rows)
+    shell = [("p0", 2), ("p1", 2), ("p2", 2), ("p5", 2)]
+    for query in ("tool:shell", "tool:bash hello", "tool:Shell"):
+        assert places(viewer.search("", query, "")) == shell, query
+    assert places(viewer.search("", "tool:mcp", "")) == [("p4", 2)]
+    assert places(viewer.search("", 'tool:"shell"', "")) == [("p5", 2)]
+
+
+def test_the_help_of_the_page_names_every_kind_of_tool() -> None:
+    page = (ASSETS / "search.js").read_text(encoding="utf-8")
+    assert f"tool ({', '.join(tool_kinds())}, or the name" in page.replace('" +\n  "', "")
+    guide = (ASSETS.parents[3] / "docs/view.md").read_text(encoding="utf-8")
+    assert all(f"`{kind}`" in guide or f"`tool:{kind}" in guide for kind in tool_kinds())
 
 
 def test_new_rows_are_found_and_the_index_is_kept(

@@ -26,6 +26,7 @@ from assay.benchmarks.harbor_task import (
     write_files,
 )
 from assay.plugin import (
+    ConfinedProgram,
     Finished,
     Grade,
     Host,
@@ -170,7 +171,7 @@ class _Workdirs:
         inside = msgspec.structs.replace(around, cwd=str(target))
         script = 'test ! -d "$1" || cp -R "$1/." .'
         words = ["sh", "-c", script, "sh", task.workdir]
-        done = host.run_confined(words, inside, mounts={}, env={}, timeout_s=_COPY_S)
+        done = host.run_confined(ConfinedProgram(argv=words, around=inside, timeout_s=_COPY_S))
         if done.exit_code != 0:
             msg = f"cannot copy {task.workdir} out of {around.container}: {_tail(done)}"
             raise PluginError(msg)
@@ -264,7 +265,10 @@ def _verify(task: Task, around: Surroundings, folder: Path, host: Host) -> Finis
     env |= resolved(verifier.env)
     script = 'cd "$1" && exec /tests/test.sh'
     words = ["/bin/sh", "-c", script, "sh", task.workdir]
-    done = host.run_confined(words, around, mounts=mounts, env=env, timeout_s=verifier.timeout_sec)
+    program = ConfinedProgram(
+        argv=words, around=around, mounts=mounts, env=env, timeout_s=verifier.timeout_sec
+    )
+    done = host.run_confined(program)
     if done.timed_out:
         msg = f"the verifier did not end in {verifier.timeout_sec:g} s"
         raise PluginError(msg)

@@ -25,7 +25,7 @@ from assay.cli.options import CaptureOptions
 from assay.cli.output import echo_folded, open_sink, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted, OutputError
-from assay.pipeline.arms import VERDICT, ArmRows, EarlierTrials, arm_key
+from assay.pipeline.arms import VERDICT, ArmRows, EarlierTrials, Regrade, arm_key
 from assay.pipeline.batch import Batch, check_startable, run_batch
 from assay.pipeline.experiment import Experiment, differences, hash_inputs
 from assay.pipeline.experiment_run import (
@@ -122,7 +122,9 @@ class _Command:
             partial(row_settings, experiment=experiment, graders=self._graders),
             self._folder,
         )
+        self._earlier = None if how.fresh else EarlierTrials(how.root, self._folder)
         self._n_reused: dict[str, int] = {}
+        self._n_regraded = 0
         self._n_smoke = 0
         """How many smoke trials were started by this command."""
         is_local = how.base.executor == "local"
@@ -205,7 +207,6 @@ class _Command:
     ) -> None:
         """Run those of some trials that are missing; stopper may end it early."""
         base = self._how.base
-        earlier = None if self._how.fresh else EarlierTrials(self._how.root, self._folder)
         work = CaptureTrial(self._graders, self._experiment.retries, debug_trace(base))
         resume = Resume(k=self._k, graders=self._graders)
         with ExitStack() as stack:
@@ -215,7 +216,8 @@ class _Command:
                     open_sink(arm.output, "resume", kind="trials", resume=resume)
                 )
                 rows[key] = stack.enter_context(TrialRows(sink, arm.output, "resume", resume))
-            into = ArmRows(rows, earlier)
+            again = Regrade(work=work, workers=base.concurrency, announce=self._say_regrade)
+            into = ArmRows(rows, self._earlier, again)
             batch = Batch(
                 specs=specs,
                 run_token=self._run.token,
@@ -231,6 +233,11 @@ class _Command:
                 each.settle()
             for source, n in into.n_reused.items():
                 self._n_reused[source] = self._n_reused.get(source, 0) + n
+            self._n_regraded += into.n_regraded
+
+    def _say_regrade(self, n: int) -> None:
+        are = "trial is" if n == 1 else "trials are"
+        self._say(f"{n} finished {are} graded again, because the graders are others than before.")
 
     def _show(self, missing: list[TrialSpec], what: str) -> Progress:
         base = self._how.base
@@ -265,21 +272,20 @@ class _Command:
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
-        cost, seconds = 0.0, 0.0
+        cost, seconds, n_trials = 0.0, 0.0, 0
         known = True
         for arm in self._run.arms:
-            entries = arm.entries
-            n_left = len(arm.specs) - len(entries)
+            entries, n_left = arm.entries, arm.n_left(self._earlier)
+            n_trials += n_left
             costs = [e.usage.cost_usd for e in entries if e.usage and e.usage.cost_usd]
             known = known and bool(costs)
             cost += n_left * (sum(costs) / len(costs) if costs else 0.0)
             seconds += n_left * sum(e.duration for e in entries) / max(len(entries), 1) / 1000
-        n_left = len(self._run.specs) - sum(len(arm.entries) for arm in self._run.arms)
-        if not n_left:
+        if not n_trials:
             return
         price = f"about {money(cost)}" if known else "cost unknown"
         left = span(seconds / self._how.base.concurrency)
-        self._say(f"Estimate for {counted_noun(n_left, 'more trial')}: {price}, about {left}.")
+        self._say(f"Estimate for {counted_noun(n_trials, 'more trial')}: {price}, about {left}.")
         budget = self._run.budget_left()
         if budget is not None and not known:
             share = money(self._run.cost_bound(self._experiment.budget or 0.0))
@@ -406,6 +412,7 @@ class _Command:
             "proof": proof,
             "effort": told.spent,
             "reused": self._n_reused,
+            "regraded": self._n_regraded,
             "effect": self._experiment.effect,
             "decisions": told.decisions,
             "pairs": told.pairs,

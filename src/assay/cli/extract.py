@@ -11,11 +11,12 @@ from assay import plugins
 from assay.adapters.text import TextRows
 from assay.cli.group import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
-from assay.cli.output import open_sink, refuse_inputs
+from assay.cli.output import echo_folded, open_sink, refuse_inputs
 from assay.cli.parameters import (
     debug_option,
     help_option,
     input_argument,
+    kept_raw_option,
     output_option,
     overwrite_option,
     progress_option,
@@ -25,7 +26,7 @@ from assay.errors import InputError
 from assay.pipeline.stages import extract_row
 from assay.records.capture import Capture, Events
 from assay.records.journal import DERIVED, Mode
-from assay.records.recording import RawOutput
+from assay.records.recording import NOT_READ, RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.text import counted_noun, visible_line
 
@@ -34,6 +35,7 @@ _HINT = "extract reads what `assay run` wrote"
 
 class _Options(AgentOptions, frozen=True, kw_only=True):
     raw: Path | None
+    raw_dir: Path | None
     output: Path | None
     overwrite: bool
     progress: bool
@@ -51,6 +53,7 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 )
 @input_argument("raw")
 @with_options(agent_options)
+@kept_raw_option
 @output_option
 @overwrite_option
 @progress_option
@@ -72,11 +75,13 @@ def command(**given: Any) -> None:
         rows = _readable(rows)
     base = source.parent if source else Path.cwd()
     events = Events()
-    n_rows = 0
+    n_rows, n_unread = 0, 0
     mode: Mode = "overwrite" if options.overwrite else "new"
     with open_sink(options.output, mode, DERIVED, guarded=False) as sink:
         for row, extra in rows:
-            captured = extract_row(row, adapter or TextRows(row.agent or "text"), base)
+            reader = adapter or TextRows(row.agent or "text")
+            captured = extract_row(row, reader, base, options.raw_dir)
+            n_unread += NOT_READ in (captured.warnings or ())
             sink.append(encode_row(captured, _with_error(row, extra)))
             n_rows += 1
             if captured.events:
@@ -90,6 +95,18 @@ def command(**given: Any) -> None:
         click.echo(f"{source}: no rows; {_HINT}", err=True)
     elif not options.quiet:
         click.echo(_share(events), err=True)
+    if n_unread:
+        _say_unread(n_unread)
+
+
+def _say_unread(n: int) -> None:
+    name = "row names" if n == 1 else "rows name"
+    echo_folded(
+        f"Warning: {n} {name} raw streams that are not below the folder of the file. The agent's "
+        "session files there were not read. If the run was given this folder with --raw-dir, give "
+        "it here too.",
+        err=True,
+    )
 
 
 type _Row = tuple[RawOutput, dict[str, Any]]

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from assay.compare.builds import read_builds
-from assay.compare.columns import detect_kind
 from assay.compare.decided import keep_decision
 from assay.compare.pairs import align, differences, unlike, unlike_graders
 from assay.compare.report import NOT_ALIKE, check_health
@@ -20,6 +19,7 @@ from assay.pipeline.trials import TrialRows
 from assay.pipeline.until import Earlier, UntilDecided, has_passed
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.text import counted_noun, visible_line
+from assay.records.trials import detect_kind
 from assay.run.workspace import our_secrets
 from assay.stats.sequential import (
     FEWEST_UNITS,

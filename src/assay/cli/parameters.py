@@ -290,6 +290,13 @@ help_option: Decorator = click.help_option("-h", "--help")
 debug_option: Decorator = click.option(
     "--debug", is_flag=True, help="Show a traceback if the command fails."
 )
+kept_raw_option: Decorator = click.option(
+    "--raw-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Look for raw streams in this folder, the one that the run was given with --raw-dir. "
+    "Default: where a row says, if that is below the folder of its file.",
+)
 output_option: Decorator = click.option(
     "-o",
     "--output",

@@ -21,7 +21,6 @@ from assay.cli.parameters import (
     overwrite_option,
 )
 from assay.cli.runs import name_runs, pipes_as_files
-from assay.compare.columns import detect_kind
 from assay.compare.planning import (
     Rates,
     difficulty_of,
@@ -32,6 +31,7 @@ from assay.compare.planning import (
     spread_of_rates,
 )
 from assay.compare.runs import Run, load_run
+from assay.records.trials import detect_kind
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import simulate_pooled_gate
 from assay.stats.verdict import GateName, simulate_gate

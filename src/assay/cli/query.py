@@ -15,11 +15,11 @@ from assay.cli.group import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
 from assay.cli.runs import name_runs, pipes_as_files
-from assay.compare.columns import detect_kind
 from assay.errors import UsageError
 from assay.records.files import copy_stream
 from assay.records.text import visible_line
-from assay.report.query import Database, RowTooLong, open_database
+from assay.records.trials import detect_kind
+from assay.report.query import Database, RowTooLong, use_database
 from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
@@ -81,11 +81,8 @@ def command(**given: Any) -> None:
     with pipes_as_files(named) as paths:
         for _, path in paths:
             detect_kind(path)  # refuses what is empty, missing or no result file at all
-        with (
-            open_database(paths) as database,
-            whole_output(options.output, overwrite=options.overwrite) as out,
-        ):
-            _write(database, options.sql, style, out)
+        with whole_output(options.output, overwrite=options.overwrite) as out:
+            use_database(paths, lambda database: _write(database, options.sql, style, out))
 
 
 def _refuse_swapped(options: _Options) -> None:
@@ -120,6 +117,7 @@ def _write(database: Database, sql: str, style: str, out: BinaryIO) -> None:
             out.seek(0)
             out.truncate()
         else:
+            out.flush()
             return
 
 

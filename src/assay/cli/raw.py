@@ -13,6 +13,7 @@ from assay.cli.parameters import (
     InFile,
     debug_option,
     help_option,
+    kept_raw_option,
     output_option,
     overwrite_option,
 )
@@ -74,13 +75,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--list", "only_list", is_flag=True, help="Print only the names and sizes of the streams."
 )
-@click.option(
-    "--raw-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Look for the streams in this folder, the one that the run was given with --raw-dir. "
-    "Default: where the row says, if that is below the folder of FILE.",
-)
+@kept_raw_option
 @output_option
 @overwrite_option
 @debug_option

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -33,10 +33,10 @@ from assay.cli.parameters import (
 )
 from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
-from assay.pipeline.batch import run_batch
+from assay.pipeline.batch import Budget, run_batch
 from assay.pipeline.material import Material, Skill, compose, read_skill
 from assay.pipeline.prompts import choose
-from assay.pipeline.stages import AskingHost, CaptureTrial, freeze
+from assay.pipeline.stages import CaptureTrial, freeze
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.trigger import (
     StopRule,
@@ -60,6 +60,9 @@ from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.report.trigger import invalid_lines, trigger_lines
 from assay.run.family import end_leftovers
+
+if TYPE_CHECKING:
+    from assay.pipeline.descriptions import PaidHost
 
 _N_SUGGESTED = 10
 _ASK_TIMEOUT_S = 600.0
@@ -321,7 +324,9 @@ class _Trigger:
         self._grader = PluginRef(name="trigger", options={"skill": skill.name, **more})
         self._rule = StopRule(skill=skill.name, marker=marker, max_calls=options.max_calls)
         self._others = {name: self._beside(ref) for name, ref in agents.items()}
-        self._spent_usd = 0.0
+        self._budget: Budget | None = None
+        """What trials of several runs and proposals may cost together; None for a single run."""
+        self._asked: PaidHost | None = None
         self._using: set[str] = set()
         """Agents that were seen to use a skill, and so are offered skills."""
         self._last: tuple[_ArmBatch, Progress] | None = None
@@ -393,13 +398,7 @@ class _Trigger:
         skills = (*self._others[agent], skill)
         material = Material(template=self.options.workspace_template, skills=skills)
         compose(self.agents[agent], material, template)
-        most = self.options.max_cost
-        options = msgspec.structs.replace(
-            self.options,
-            output=output,
-            workspace_template=template,
-            max_cost=None if most is None else max(0.0, most - self._spent_usd),
-        )
+        options = msgspec.structs.replace(self.options, output=output, workspace_template=template)
         keeps = self.options.output is not None
         batch = _ArmBatch(options, self.agents[agent], self._grader, cases, keeps=keeps)
         return _Arm(agent=agent, variant=variant, output=output, batch=batch)
@@ -417,14 +416,21 @@ class _Trigger:
         plans = [arm.batch.batch for arm in arms]
         groups = zip(*(plan.specs for plan in plans), strict=True)
         batch = msgspec.structs.replace(
-            plans[0], specs=[spec for group in groups for spec in group]
+            plans[0], specs=[spec for group in groups for spec in group], budget=self._budget
         )
         for plan in plans[1:] if batch.resume else ():
             end_leftovers(plan.run_token)
         with _open_rows(arms) as rows:
             progress = run_batch(batch, work, rows, first.show, _places(arms))
-        self._spent_usd += progress.tally.cost_usd
         self._last = first, progress
+
+    def ask_from_budget(self, n_calls: int) -> "PaidHost":
+        """Return whom to ask for descriptions; agents are started n_calls times in all."""
+        from assay.pipeline.descriptions import PaidHost  # late: few runs need it
+
+        self._budget = Budget(self.options.max_cost, n_calls)
+        self._asked = PaidHost(self._budget)
+        return self._asked
 
     @property
     def is_complete(self) -> bool:
@@ -439,6 +445,8 @@ class _Trigger:
         if self.options.output is None:
             runs = [msgspec.structs.replace(run, output=UNSET) for run in report.runs]
             report = msgspec.structs.replace(report, runs=runs)
+        if self._asked is not None:
+            report = msgspec.structs.replace(report, proposals_usd=sum(self._asked.known))
         with open_stdout() as out:
             if self.options.as_json:
                 out.write(msgspec.json.encode(report).decode() + "\n")
@@ -448,6 +456,7 @@ class _Trigger:
         invalid = invalid_lines(report)
         for line in invalid:
             echo_folded(line, err=True)
+        self._say_asked()
         batch, progress = self._last
         if progress.tally.causes.get(Cause.AUTH):
             self._say_login()
@@ -456,6 +465,10 @@ class _Trigger:
         batch.conclude(progress)
         if invalid:
             raise click.exceptions.Exit(_CANNOT_BE_JUDGED)
+
+    def _say_asked(self) -> None:
+        if self.talks and self._asked is not None and (words := self._asked.cost_words):
+            echo_folded(f"The agent's work on proposals: {words}.", err=True)
 
     def _say_login(self) -> None:
         """Say what to do about agents that may not be logged in."""
@@ -548,7 +561,10 @@ def _optimize(trigger: _Trigger, cases: list[PromptRow]) -> TriggerReport:
     from assay.pipeline.descriptions import best_of  # late: few runs need it
 
     train, test = split_cases(cases, trigger.options.seed)
-    attempts = [*_attempts(trigger, train)]
+    most = trigger.options.optimize or 0
+    n_trials = trigger.options.k * (len(train) * (most + 1) + len(test) * 2)
+    asking = trigger.ask_from_budget(n_trials + most)
+    attempts = [*_attempts(trigger, train, asking)]
     best = best_of(attempts)
     if best is attempts[0]:
         trigger.lines.append("No proposal did better than the present description.")
@@ -561,14 +577,16 @@ def _optimize(trigger: _Trigger, cases: list[PromptRow]) -> TriggerReport:
     return msgspec.structs.replace(report, best_description=best.description)
 
 
-def _attempts(trigger: _Trigger, cases: list[PromptRow]) -> Iterator[Any]:
+def _attempts(trigger: _Trigger, cases: list[PromptRow], asking: "PaidHost") -> Iterator[Any]:
     """Yield the present description and each proposal, with how it did on these cases."""
     from assay.pipeline.descriptions import Attempt
 
     inputs = {prompt.id: "\n".join(prompt.turns) for prompt, _ in cases}
     done: list[Attempt] = []
     for number in range((trigger.options.optimize or 0) + 1):
-        description = _proposal(trigger, done, number) if done else trigger.skill.description
+        description: str | None = trigger.skill.description
+        if done:
+            description = _proposal(trigger, done, number, asking)
         if description is None:
             return
         folder = trigger.folder / f"proposal-{number}"
@@ -586,7 +604,9 @@ def _attempts(trigger: _Trigger, cases: list[PromptRow]) -> Iterator[Any]:
             return
 
 
-def _proposal(trigger: _Trigger, done: Sequence[Any], number: int) -> str | None:
+def _proposal(
+    trigger: _Trigger, done: Sequence[Any], number: int, asking: "PaidHost"
+) -> str | None:
     """Ask for a description, or read the one that an earlier run kept; None if there is none."""
     from assay.pipeline.descriptions import propose_description
 
@@ -596,7 +616,7 @@ def _proposal(trigger: _Trigger, done: Sequence[Any], number: int) -> str | None
         return read_description(kept)
     (agent,) = trigger.agents.values()
     try:
-        found = propose_description(trigger.skill, done, agent, AskingHost(), _ASK_TIMEOUT_S)
+        found = propose_description(trigger.skill, done, agent, asking, _ASK_TIMEOUT_S)
     except AssayError as error:
         click.echo(visible_line(f"There is no proposal {number}: {error.message}"), err=True)
         return None
@@ -608,7 +628,7 @@ def _proposal(trigger: _Trigger, done: Sequence[Any], number: int) -> str | None
 
 def _suggest(skill: Skill, agents: dict[str, PluginRef], options: TriggerOptions) -> None:
     """Write cases to begin with."""
-    from assay.pipeline.descriptions import suggest_cases  # late: few runs need it
+    from assay.pipeline.descriptions import PaidHost, suggest_cases  # late: few runs need it
 
     path = options.cases
     if path is None:
@@ -619,8 +639,10 @@ def _suggest(skill: Skill, agents: dict[str, PluginRef], options: TriggerOptions
         raise OutputError(msg, hint="--suggest never overwrites cases; name a new file")
     agent = next(iter(agents.values()))
     timeout_s = options.timeout / 1000 if options.timeout else _ASK_TIMEOUT_S
-    text = suggest_cases(skill, agent, AskingHost(), _N_SUGGESTED, timeout_s)
+    asking = PaidHost(Budget(options.max_cost, 1))
+    text = suggest_cases(skill, agent, asking, _N_SUGGESTED, timeout_s)
     with whole_output(path, overwrite=False) as file:
         file.write(text.encode())
     n = counted_noun(text.count("\n"), "case")
     click.echo(f"Wrote {n} to {path}. Edit them: an agent guessed what your users write.", err=True)
+    click.echo(f"The agent's work on them: {asking.cost_words}.", err=True)

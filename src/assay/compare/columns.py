@@ -11,9 +11,8 @@ from functools import reduce
 from itertools import chain, repeat
 from math import inf, nan
 from operator import attrgetter, or_
-from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,9 +20,9 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.records.capture import Cause
-from assay.records.rows import UNREADABLE, explain, read_lines, refuse_other_bytes
+from assay.records.rows import UNREADABLE
 from assay.records.setup import Problems, SetupReader
-from assay.records.trials import HINT
+from assay.records.trials import Kind
 from assay.records.views import (
     NO_AGENT,
     NO_FAILURE,
@@ -32,7 +31,6 @@ from assay.records.views import (
     CaptureStepsView,
     CaptureView,
     EntryView,
-    KindView,
     TrialsStepsView,
     TrialsView,
 )
@@ -40,7 +38,6 @@ from assay.records.views import (
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 type Columns = dict[str, NDArray[Any]]
-type Kind = Literal["capture", "trials"]
 type Fields = dict[str, tuple[Any, ...]]
 """A block of rows, a column for each field."""
 
@@ -221,36 +218,6 @@ class GrowingColumn:
         if not self._size:
             return np.zeros(0, self._dtype)
         return np.broadcast_to(self._dtype.type(self._value), self._size)
-
-
-def kind_of(line: bytes) -> Kind | None:
-    """Return what a row holds, None if it is neither a capture nor trials; raises UNREADABLE."""
-    row = _KIND.decode(line)
-    if isinstance(row.trials, list) and isinstance(row.k, int | float):
-        return "trials"
-    if isinstance(row.trajectory, list) and isinstance(row.timing, dict):
-        return "capture"
-    return None
-
-
-def detect_kind(path: Path) -> Kind:
-    """Return what a file holds, judged by its first row."""
-    for place, line in read_lines(path):
-        try:
-            kind = kind_of(line)
-        except UNREADABLE as error:
-            refuse_other_bytes(place, line)
-            msg = f"{place}: {explain(error)}"
-            raise InputError(msg, hint=HINT) from error
-        if kind is not None:
-            return kind
-        msg = f"{place}: neither a capture (trajectory, timing) nor trials (trials, k)"
-        raise InputError(msg, hint=HINT)
-    msg = f"{path}: no rows"
-    raise InputError(msg)
-
-
-_KIND = msgspec.json.Decoder(KindView)
 
 
 class ColumnReader:

@@ -10,7 +10,6 @@ import numpy as np
 
 from assay.compare import describe
 from assay.compare.builds import builds_section, read_builds
-from assay.compare.columns import Kind, detect_kind
 from assay.compare.decided import kept_decision
 from assay.compare.head_to_head import (
     Totals,
@@ -40,6 +39,7 @@ from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.setup import ArmsProof, counted
 from assay.records.text import counted_noun
+from assay.records.trials import Kind, detect_kind
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
 from assay.stats.sequential import SequentialDecision, decide_gate, describe_use

@@ -22,7 +22,6 @@ from assay.compare.columns import (
     GrowingBlock,
     GrowingColumn,
     Ints,
-    Kind,
     RunFacts,
     collapse,
     joined,
@@ -45,7 +44,7 @@ from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
-from assay.records.trials import HINT
+from assay.records.trials import HINT, Kind
 from assay.records.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 

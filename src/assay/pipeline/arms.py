@@ -3,16 +3,21 @@ earlier runs that need not be run again."""
 
 import os
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.trials import TrialRows
+from assay import plugins
+from assay.pipeline.batch import run_all
+from assay.pipeline.stages import CaptureTrial, OnTrialStep
+from assay.pipeline.trials import TrialRows, grade_entry_again
 from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
 from assay.records.rows import UNREADABLE
-from assay.records.spec import TrialSpec
+from assay.records.spec import PluginRef, TrialSpec, made_from
 
 VERDICT = "verdict.json"
 """In the folder of a run that has ended."""
@@ -49,36 +54,114 @@ def arm_key(spec: TrialSpec) -> str:
 class ArmRows:
     """Where the results of all arms go: the journal of each, by the key of its trials."""
 
-    def __init__(self, rows: Mapping[str, TrialRows], earlier: "EarlierTrials | None") -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, TrialRows],
+        earlier: "EarlierTrials | None",
+        regrade: "Regrade | None" = None,
+    ) -> None:
+        """regrade judges trials that other graders judged; without it these are run again."""
         self._rows = rows
         self._earlier = earlier
+        self._regrade = regrade
         self.n_reused: dict[str, int] = {}
         """By the folder that the trials come from."""
+        self.n_regraded = 0
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Return the trials that neither this run nor an earlier one has, in the same order."""
         by_arm: dict[str, list[TrialSpec]] = {}
         for spec in specs:
             by_arm.setdefault(arm_key(spec), []).append(spec)
-        left = {id(spec) for key, own in by_arm.items() for spec in self._missing(key, own)}
+        missing = [spec for key, own in by_arm.items() for spec in self._rows[key].missing(own)]
+        found = self._earlier.find(missing) if self._earlier is not None and missing else {}
+        left: set[int] = set()
+        again: list[tuple[TrialSpec, TrialEntry]] = []
+        for spec in missing:
+            earlier = found.get((made_from(spec.hash), spec.number))
+            if earlier is not None and earlier.is_graded:
+                self._reuse(spec, earlier.entry)
+            elif earlier is not None and self._regrade and _can_be_regraded(spec, earlier.entry):
+                again.append((spec, earlier.entry))
+            else:
+                left.add(id(spec))
+        left |= self._graded_again(again)
         return [spec for spec in specs if id(spec) in left]
 
-    def _missing(self, key: str, specs: list[TrialSpec]) -> Iterator[TrialSpec]:
-        rows = self._rows[key]
-        missing = rows.missing(specs)
-        found = self._earlier.find(missing) if self._earlier is not None and missing else {}
-        for spec in missing:
-            entry = found.get((spec.hash, spec.number))
-            if entry is None:
-                yield spec
-                continue
-            rows.add_entry(spec, entry)
-            source = str((entry.metadata or {})[REUSED])
-            self.n_reused[source] = self.n_reused.get(source, 0) + 1
+    def _graded_again(self, trials: Sequence[tuple[TrialSpec, TrialEntry]]) -> set[int]:
+        """Grade trials and keep them; return the ids of those that have to be run again."""
+        left: set[int] = set()
+        if self._regrade is None or not trials:
+            return left
+        with closing(self._regrade.each(trials)) as graded:
+            for spec, entry in graded:
+                if entry is None:
+                    left.add(id(spec))
+                    continue
+                self._reuse(spec, entry)
+                self.n_regraded += 1
+        return left
+
+    def _reuse(self, spec: TrialSpec, entry: TrialEntry) -> None:
+        self._rows[arm_key(spec)].add_entry(spec, entry)
+        source = str((entry.metadata or {})[REUSED])
+        self.n_reused[source] = self.n_reused.get(source, 0) + 1
 
     def add(self, spec: TrialSpec, result: Capture) -> None:
         """Save a finished trial in the journal of its arm."""
         self._rows[arm_key(spec)].add(spec, result)
+
+
+class Regrade(msgspec.Struct, frozen=True, kw_only=True):
+    """Puts finished trials to other graders than those that judged them."""
+
+    work: CaptureTrial
+    """It has the graders."""
+    workers: int = 1
+    announce: Callable[[int], None] = lambda n: None
+    """Called with the number of trials before they are graded."""
+
+    def each(
+        self, trials: Sequence[tuple[TrialSpec, TrialEntry]]
+    ) -> Generator[tuple[TrialSpec, TrialEntry | None], None, None]:
+        """Yield each trial as soon as it is graded; None for one that has to be run again."""
+        self.announce(len(trials))
+        options = {"workers": min(self.workers, len(trials))}
+        executor = plugins.executor(PluginRef(name="local", options=options))
+        entries = {id(spec): entry for spec, entry in trials}
+        grading = _Grading(self.work.graders, entries)
+        with closing(run_all([spec for spec, _ in trials], grading, executor)) as graded:
+            yield from graded
+        self.work.prepare()  # for the trials that follow: what was forked has ended
+
+
+class _Grading(msgspec.Struct, frozen=True):
+    """The work of a batch that only grades: see Work."""
+
+    graders: Sequence[PluginRef]
+    entries: Mapping[int, TrialEntry]
+    """By the id of the object that is the trial's spec."""
+
+    def prepare(self) -> None:
+        """Nothing: those who grade have prepared it."""
+
+    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> TrialEntry | None:
+        earlier = self.entries[id(spec)]
+        entry = grade_entry_again(spec, earlier, self.graders)
+        folder = earlier.cwd or earlier.workspace_dir
+        is_gone = bool(folder) and not Path(str(folder)).is_dir()
+        return None if entry.grader_failures and is_gone else entry
+
+    def lost(self, spec: TrialSpec, why: str) -> TrialEntry | None:
+        return None
+
+    def cost_usd(self, result: TrialEntry | None) -> float | None:
+        return 0.0
+
+
+def _can_be_regraded(spec: TrialSpec, entry: TrialEntry) -> bool:
+    """Whether what graders want to know of a trial was recorded when it ran."""
+    return not spec.surroundings.snapshot or entry.changes is not UNSET
 
 
 class _Verdict(msgspec.Struct):
@@ -93,6 +176,14 @@ def is_invalid(folder: Path) -> bool:
         return False
 
 
+class EarlierTrial(NamedTuple):
+    """A trial that an earlier run made."""
+
+    entry: TrialEntry
+    is_graded: bool
+    """Whether it was judged by the graders that are asked for now."""
+
+
 class EarlierTrials:
     """Finished trials in a folder of experiments, found by what they were made from."""
 
@@ -100,18 +191,32 @@ class EarlierTrials:
         """root holds NAME/RUN/ARM.jsonl; own is the folder of this run, which is left out."""
         self._root, self._own = root, own
 
-    def find(self, specs: Iterable[TrialSpec]) -> dict[tuple[str, int], TrialEntry]:
-        """Return trials of the same set-up, prompt, graders and number, the oldest of each."""
-        wanted: dict[str, set[int]] = {}
-        for spec in specs:
-            wanted.setdefault(spec.hash, set()).add(spec.number)
-        found: dict[tuple[str, int], TrialEntry] = {}
+    def find(self, specs: Iterable[TrialSpec]) -> dict[tuple[str, int], EarlierTrial]:
+        """Return trials of the same set-up, prompt and number, by what they were made from.
+
+        Of each the oldest that the graders of its spec judged, or else the oldest.
+        """
+        wanted = {(made_from(spec.hash), spec.number): spec.hash for spec in specs}
+        known = {key for key, _ in wanted}
+        found: dict[tuple[str, int], EarlierTrial] = {}
         for file in self._files():
-            for spec_hash, _, entry in _entries(file, wanted.keys()):
-                key = spec_hash, entry.trial_num
-                if entry.trial_num in wanted[spec_hash] and key not in found and _counts(entry):
-                    found[key] = self._moved(entry, file)
+            for spec_hash, _, entry in _entries(file, known):
+                key = made_from(spec_hash), entry.trial_num
+                if key not in wanted or not _is_measured(entry):
+                    continue
+                is_graded = spec_hash == wanted[key] and _is_settled(entry)
+                if key not in found or (is_graded and not found[key].is_graded):
+                    found[key] = EarlierTrial(self._moved(entry, file), is_graded)
         return found
+
+    def count(self, specs: Sequence[TrialSpec]) -> int:
+        """Return how many of these trials need not be run, but graded at most."""
+        found = self.find(specs)
+        known = ((spec, found.get((made_from(spec.hash), spec.number))) for spec in specs)
+        return sum(
+            one is not None and (one.is_graded or _can_be_regraded(spec, one.entry))
+            for spec, one in known
+        )
 
     def _files(self) -> list[Path]:
         own = self._own.resolve()
@@ -133,10 +238,13 @@ class _RowView(msgspec.Struct, rename="camel"):
     spec_hash: str = ""
 
 
-def _counts(entry: TrialEntry) -> bool:
-    """Whether a trial measured the agent and was graded."""
-    failed = entry.failure is not UNSET and entry.failure.cause.measures_agent
-    return failed or (entry.failure is UNSET and entry.pass_ is not UNSET)
+def _is_measured(entry: TrialEntry) -> bool:
+    return entry.failure is UNSET or entry.failure.cause.measures_agent
+
+
+def _is_settled(entry: TrialEntry) -> bool:
+    """Whether a trial was graded, or failed by the agent's own fault."""
+    return entry.failure is not UNSET or entry.pass_ is not UNSET
 
 
 def entries_in(output: Path) -> list[tuple[str, TrialEntry]]:
@@ -153,7 +261,7 @@ def _entries(
 ) -> Iterator[tuple[str, str, TrialEntry]]:
     """Yield the trials of a file, with their spec hash and prompt; a torn line has none.
 
-    With wanted, only those with one of these hashes: other lines are hardly read.
+    With wanted, only those made from one of these: other lines are hardly read.
     """
     view = msgspec.json.Decoder(_RowView)
     try:
@@ -162,7 +270,7 @@ def _entries(
         return
     for line in lines:
         try:
-            if wanted is not None and view.decode(line).spec_hash not in wanted:
+            if wanted is not None and made_from(view.decode(line).spec_hash) not in wanted:
                 continue
             if file.suffix == ".partial":
                 done = msgspec.json.decode(line, type=FinishedTrial)

@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from assay.compare.builds import BuildSummary, read_builds
-from assay.compare.columns import detect_kind
 from assay.compare.pairs import align
 from assay.compare.report import check_health
 from assay.compare.runs import load_run
@@ -43,6 +42,7 @@ from assay.records.rows import (
     open_rows,
 )
 from assay.records.text import counted_noun
+from assay.records.trials import detect_kind
 from assay.stats.drift import Drift
 from assay.stats.pooled import allocate_trials, trial_spread
 

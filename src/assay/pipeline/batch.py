@@ -1,5 +1,6 @@
 """The one loop that runs a batch of trials: leftovers, workers, budget, rows, progress."""
 
+import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -38,6 +39,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     max_cost: float | None = None
     """In dollars; once they are spent, no other trial is started."""
+    budget: "Budget | None" = None
+    """The same, where other batches and questions to agents are paid from it, too."""
     rate_per_s: float | None = None
     """Most trials of one provider and model that are started in a second."""
     executor: PluginRef = PluginRef(name="local")
@@ -153,7 +156,8 @@ def run_batch[R, S: BatchProgress](
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
             stopping = _Stopping(work, stopper)
-            budget = _Budget(stopping, batch.max_cost, len(missing))
+            shared = batch.budget or Budget(batch.max_cost, len(missing))
+            budget = _Budgeted(stopping, shared)
             if limiter is not None:
                 limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
                 limiter.on_wait = getattr(progress, "waiting", None)
@@ -305,40 +309,98 @@ class _Stopping[R]:
         return result
 
 
-class _Budget[R]:
-    """Does the work, and lets no trial start that the budget may not suffice for.
+class Budget:
+    """What agents may cost, and have cost so far; several batches may share one.
 
     A running trial has reserved what it may cost: as much as the dearest so far of its agent and
     model, or an even share of the budget while none is known. A trial of unknown cost counts as
     that much, too. When nothing runs, any rest of the budget is enough to start one trial.
     """
 
-    def __init__(self, work: Work[R], max_cost: float | None, n_trials: int) -> None:
+    def __init__(self, max_cost: float | None, n_calls: int) -> None:
+        """n_calls is how often agents are to be started."""
         self._max_cost = max_cost
-        self._share = (max_cost or 0.0) / max(n_trials, 1)
+        self._share = (max_cost or 0.0) / max(n_calls, 1)
         self._spent = 0.0
         self._running: dict[int, TrialSpec] = {}
         self._dearest: dict[tuple[str, str], float] = {}
-        self._unknown: list[float] = []
         self._changed = threading.Condition()
-        self._work = work
+
+    @property
+    def is_limited(self) -> bool:
+        return self._max_cost is not None
+
+    def reserve(self, spec: TrialSpec) -> bool:
+        """Return whether there is money for a trial; wait while running ones may leave some."""
+        if self._max_cost is None:
+            return True
+        with self._changed:
+            while True:
+                # What they reserve grows with the dearest trial seen meanwhile.
+                reserved = sum(map(self.bound, self._running.values()))
+                left = self._max_cost - self._spent - reserved
+                if left > 0 and (self.bound(spec) <= left or not self._running):
+                    self._running[id(spec)] = spec
+                    return True
+                if not self._running:
+                    return False
+                self._changed.wait(_STOP_S)
+                raise_if_stopping()
+
+    def settle(self, spec: TrialSpec, cost: float | None) -> float:
+        """Count what a trial has cost, or what it reserved if that is not known; return it."""
+        with self._changed:
+            self._running.pop(id(spec), None)
+            if cost is None:
+                cost = self.bound(spec)
+            else:
+                lane = provider_of(spec)
+                self._dearest[lane] = max(cost, self._dearest.get(lane, 0.0))
+            self._spent += cost
+            self._changed.notify_all()
+        return cost
+
+    def spend(self, cost: float) -> None:
+        """Count what was paid for something that is no trial, and says nothing of their cost."""
+        with self._changed:
+            self._spent += cost
+            self._changed.notify_all()
+
+    def bound(self, spec: TrialSpec) -> float:
+        """Return what a trial may cost."""
+        return self._dearest.get(provider_of(spec), self._share)
+
+    @property
+    def left(self) -> float:
+        """What has not been spent; of an unlimited budget there is always enough."""
+        return math.inf if self._max_cost is None else max(0.0, self._max_cost - self._spent)
+
+
+class _Budgeted[R]:
+    """Does the work, and lets no trial start that the budget may not suffice for."""
+
+    def __init__(self, work: Work[R], budget: Budget) -> None:
+        self._work, self._budget = work, budget
+        self._unknown: list[float] = []
         self.prepare, self.lost, self.cost_usd = work.prepare, work.lost, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
-        if self._max_cost is None:
+        if not self._budget.is_limited:
             return self._work.run(spec, on_step)
         cost: float | None = None
         try:
             result = self._work.run(spec, on_step)
             cost = self._work.cost_usd(result)
         finally:
-            self._settle(spec, cost)
+            counted = self._budget.settle(spec, cost)
+            if cost is None:
+                self._unknown.append(counted)
         return result
 
     def affordable(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
-        """Yield trials while there is money for them; wait while running ones may leave some."""
+        """Yield trials while there is money for them."""
         for spec in specs:
-            if self._max_cost is not None and not self._reserve(spec, self._max_cost):
+            if not self._budget.reserve(spec):
                 return
             yield spec
 
@@ -351,32 +413,3 @@ class _Budget[R]:
                 f"${total:.4f} for {'it' if n == 1 else 'them'}, as much as the dearest trial "
                 "before, or an even share"
             )
-
-    def _reserve(self, spec: TrialSpec, max_cost: float) -> bool:
-        with self._changed:
-            while True:
-                # What they reserve grows with the dearest trial seen meanwhile.
-                reserved = sum(map(self._bound, self._running.values()))
-                left = max_cost - self._spent - reserved
-                if left > 0 and (self._bound(spec) <= left or not self._running):
-                    self._running[id(spec)] = spec
-                    return True
-                if not self._running:
-                    return False
-                self._changed.wait(_STOP_S)
-                raise_if_stopping()
-
-    def _settle(self, spec: TrialSpec, cost: float | None) -> None:
-        with self._changed:
-            self._running.pop(id(spec), None)
-            if cost is None:
-                cost = self._bound(spec)
-                self._unknown.append(cost)
-            else:
-                lane = provider_of(spec)
-                self._dearest[lane] = max(cost, self._dearest.get(lane, 0.0))
-            self._spent += cost
-            self._changed.notify_all()
-
-    def _bound(self, spec: TrialSpec) -> float:
-        return self._dearest.get(provider_of(spec), self._share)

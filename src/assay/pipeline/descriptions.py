@@ -7,12 +7,17 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, PluginError
+from assay.pipeline.batch import Budget
 from assay.pipeline.material import SKILL_FILE, Skill
+from assay.pipeline.stages import AskingHost, known_cost
 from assay.pipeline.trigger import checked_description
 from assay.plugin import Host
+from assay.records.capture import Capture
 from assay.records.reports import TriggerRun
 from assay.records.skills import SHOULD_TRIGGER
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, TrialSpec
+from assay.records.text import counted_noun
+from assay.report.experiment import money
 
 _MOST_CHARS = 20_000
 """Of a SKILL.md; its beginning says what it is for."""
@@ -54,6 +59,44 @@ when not to use it. Do not copy the requests: it will be tested with others. At 
 characters, no line breaks. Answer with
 <description>the new description</description>
 """
+
+
+class PaidHost(AskingHost):
+    """Asks agents from a budget: nothing that the rest of it may not suffice for."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.known: list[float] = []
+        """What questions cost."""
+        self.unknown: list[float] = []
+        """What was counted for questions whose cost is not known."""
+
+    def put(self, spec: TrialSpec) -> Capture:
+        """Put a question, if there is money for it."""
+        bound, left = max(self.known, default=self._budget.bound(spec)), self._budget.left
+        if left <= 0 or bound > left:
+            msg = f"{money(left)} is left of --max-cost"
+            msg += f", and asking the agent may cost {money(bound)}" if left else ""
+            raise InputError(msg, hint="nothing was asked; use a higher --max-cost")
+        cost: float | None = None
+        try:
+            captured = super().put(spec)
+            cost = known_cost(captured)
+        finally:
+            counted = bound if cost is None else cost
+            self._budget.spend(counted)
+            (self.unknown if cost is None else self.known).append(counted)
+        return captured
+
+    @property
+    def cost_words(self) -> str:
+        """As in: $0.0120, and 1 answer of unknown cost, for which --max-cost counts $0.0100."""
+        parts = [money(sum(self.known))] if self.known else []
+        if n := len(self.unknown):
+            counts = f", for which --max-cost counts {money(sum(self.unknown))}"
+            counts = counts if self._budget.is_limited else ""
+            parts.append(f"{counted_noun(n, 'answer')} of unknown cost{counts}")
+        return ", and ".join(parts)
 
 
 def suggest_cases(skill: Skill, agent: PluginRef, host: Host, n: int, timeout_s: float) -> str:

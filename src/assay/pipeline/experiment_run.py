@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.arms import REUSED, VERDICT, arm_key, entries_in, interleave, is_invalid
+from assay.pipeline.arms import (
+    REUSED,
+    VERDICT,
+    EarlierTrials,
+    arm_key,
+    entries_in,
+    interleave,
+    is_invalid,
+)
 from assay.pipeline.experiment import (
     Arm,
     Experiment,
@@ -92,6 +100,12 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
     def entries(self) -> list[TrialEntry]:
         """All trials that are on disk."""
         return [entry for _, entry in entries_in(self.output)]
+
+    def n_left(self, earlier: EarlierTrials | None) -> int:
+        """Return how many trials have to be run, because no earlier run has them either."""
+        done = {(prompt_id, entry.trial_num) for prompt_id, entry in entries_in(self.output)}
+        left = [spec for spec in self.specs if (spec.prompt.id, spec.number) not in done]
+        return len(left) - (earlier.count(left) if earlier is not None else 0)
 
 
 def skill_bodies(place: Path, identity: Identity | None) -> dict[str, str]:

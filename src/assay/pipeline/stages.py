@@ -91,7 +91,7 @@ class CaptureTrial(msgspec.Struct, frozen=True):
 
     def cost_usd(self, result: Capture) -> float | None:
         """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return _known_cost(result)
+        return known_cost(result)
 
 
 class RunTrial(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class RunTrial(msgspec.Struct, frozen=True):
         if not (self.retries or self.priced or failed):
             return recording.failure
         captured = read_recording(spec, recording)
-        self._costs[spec.prompt.id] = _known_cost(captured)
+        self._costs[spec.prompt.id] = known_cost(captured)
         return captured.failure or None
 
     def cost_usd(self, result: RawOutput) -> float | None:
@@ -145,7 +145,7 @@ def _text_agent(spec: TrialSpec) -> str | None:
     return adapter.name if getattr(adapter, "plain_text", False) else None
 
 
-def _known_cost(result: Capture) -> float | None:
+def known_cost(result: Capture) -> float | None:
     """Return what a trial cost; None if it is not known, 0 if the agent never got that far."""
     if result.usage and (result.usage.cost_usd is not UNSET or result.usage.spent_usd):
         return result.usage.spent_usd
@@ -325,11 +325,13 @@ def _prepare(graders: Sequence[PluginRef]) -> None:
             prepare_to_fork(function)
 
 
-def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
-    """Read one raw row as capture would have read the trial."""
+def extract_row(
+    row: RawOutput, adapter: Adapter, base: Path, raw_dir: Path | None = None
+) -> Capture:
+    """Read one raw row as capture would have read the trial; see recording_of for the folders."""
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with temporary_folder("assay-extract-") as scratch:
-        recording = recording_of(row, base, Path(scratch))
+        recording = recording_of(row, base, Path(scratch), raw_dir)
         captured = our_secrets().mask_record(extract(prompt, recording, adapter))
     return msgspec.structs.replace(captured, spec_hash=row.spec_hash, identity=row.identity)
 
@@ -342,14 +344,16 @@ class AskingHost(LocalHost):
     ) -> str:
         """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
         with temporary_folder("assay-ask-") as empty:
-            spec = asking_spec(agent, text, cwd or empty, timeout_s)
-            with recorded(spec) as recording:
-                captured = read_recording(spec, recording)
+            captured = self.put(asking_spec(agent, text, cwd or empty, timeout_s))
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
+
+    def put(self, spec: TrialSpec) -> Capture:
+        """Put a question: run its trial."""
+        return capture_attempt(spec)
 
 
 def asking_spec(agent: PluginRef, text: str, cwd: str, timeout_s: float = 60.0) -> TrialSpec:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 
 from assay.errors import OutOfResources
+from assay.records.files import temporary_file
 
 _RANGE = 4 * 1024 * 1024
 _LARGE = 48 * 1024 * 1024
@@ -23,6 +24,8 @@ _PIPE = 1024 * 1024
 """What a worker may be ahead; more than the usual 64 kB, after which it would have to wait."""
 _STEP = 16 * 1024
 _HEADER = 8
+_PR_SET_PDEATHSIG = 1
+"""Of prctl(2)."""
 
 
 class Range(NamedTuple):
@@ -51,6 +54,30 @@ def map_ranges[T](file: BinaryIO, work: Work[T]) -> Iterator[T]:
         return
     for number in range(len(ranges)):
         yield work(file, ranges[number])
+
+
+def in_copy[T](work: Callable[[], T], what: str) -> T:
+    """Do work in a copy of this process, so that a crash of foreign code is only an error here.
+
+    what names the code in that error. What work changes besides its result and files is lost.
+    """
+    if not hasattr(os, "fork") or _has_threads():
+        return work()
+    with temporary_file() as said:
+        copy = _Worker(())
+        if copy.is_child:
+            os.dup2(said.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
+            copy.answer_once(work)
+        try:
+            return cast(T, copy.result())
+        except _Killed as error:
+            said.seek(0)
+            last = said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            msg = f"{what} ended without an answer{f': {last}' if last else ''}"
+            hint = "perhaps memory ran out: ask for less at once, or free some memory"
+            raise OutOfResources(msg, hint=hint) from error
+        finally:
+            copy.end()
 
 
 class _Ranges:
@@ -112,6 +139,10 @@ def _map_in_workers[T](fd: int, ranges: _Ranges, work: Work[T], n_workers: int) 
             worker.end()
 
 
+class _Killed(OutOfResources):
+    """A worker ended before it had sent its result."""
+
+
 class _Worker:
     """A copy of this process, which sends its results through a pipe."""
 
@@ -164,6 +195,23 @@ class _Worker:
         finally:
             os._exit(0)
 
+    def answer_once(self, work: Callable[[], Any]) -> NoReturn:
+        """Do one piece of work, in the copy, for as long as the parent lives."""
+        import pickle
+
+        try:
+            _end_with_parent()
+            error, result = None, None
+            try:
+                result = work()
+            except Exception as failure:  # noqa: BLE001 - raised again by the parent
+                error = failure
+            data = pickle.dumps((error, result), pickle.HIGHEST_PROTOCOL)
+            self._pipe.write(len(data).to_bytes(_HEADER) + data)
+            self._pipe.flush()
+        finally:
+            os._exit(0)
+
     def result(self) -> Any:
         """Wait for the next result."""
         import pickle
@@ -172,7 +220,7 @@ class _Worker:
         data = self._pipe.read(size)
         if not size or len(data) < size:
             msg = "a process that reads the file was killed"
-            raise OutOfResources(msg, hint="perhaps memory ran out: look at the system's log")
+            raise _Killed(msg, hint="perhaps memory ran out: look at the system's log")
         error, result = pickle.loads(data)
         if error is not None:
             raise error
@@ -184,6 +232,14 @@ class _Worker:
             os.kill(self._pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+
+def _end_with_parent() -> None:
+    """Let the system kill this process when its parent ends: nobody waits for it any more."""
+    if sys.platform == "linux":
+        import ctypes  # late: a thread that looks for the parent would take much address space
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _ignore_interrupts() -> None:

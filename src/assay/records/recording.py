@@ -1,7 +1,9 @@
 """What one trial's processes emitted, and the same as a row of raw.jsonl."""
 
+import errno
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +12,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
-from assay.records.raw_streams import SESSION_FILES, Attempt, kept_streams
+from assay.records.raw_streams import SESSION_FILES, Attempt, named_streams, place_inside
 from assay.records.spec import Prompt
+
+_NO_NAME = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP)
 
 
 class RawLine(NamedTuple):
@@ -94,6 +98,13 @@ FORGETS = (
 """A warning of a trial; see Recording.warnings."""
 
 
+NOT_READ = (
+    "the agent's session files were not read: the row names raw streams that are not below the "
+    "folder of its file"
+)
+"""The same."""
+
+
 class RawTiming(msgspec.Struct, kw_only=True):
     """Clock readings of a raw row, in ms since the epoch."""
 
@@ -174,15 +185,21 @@ def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = No
     )
 
 
-def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
+def recording_of(
+    row: RawOutput, base: Path, scratch: Path, raw_dir: Path | None = None
+) -> Recording:
     """Read a row back; one of another harness has no times and no turns.
 
-    base is the folder that `raw` is relative to, scratch an empty one for the row's files.
+    base is the folder that `raw` is relative to, and beyond which nothing is read: the row may be
+    somebody else's. raw_dir holds the raw streams if the user says so. scratch is an empty folder
+    for the row's files.
     """
     failure = row.failure or None
     if failure is None and row.error:
         failure = Failure(cause=Cause.HARNESS, message=row.error)
-    kept = _session_files(row, base, scratch)
+    where, name = (base, row.raw) if raw_dir is None else (raw_dir, Path(row.raw or "").name)
+    is_outside = bool(row.raw) and place_inside(where, name) is None
+    kept = _session_files(row, where, name or "", scratch)
     return Recording(
         start_ms=round(row.timing.start),
         end_ms=round(row.timing.end),
@@ -195,7 +212,7 @@ def recording_of(row: RawOutput, base: Path, scratch: Path) -> Recording:
         cwd=row.cwd or None,
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
-        warnings=tuple(row.warnings or ()),
+        warnings=(*(row.warnings or ()), *([NOT_READ] if is_outside else ())),
         unsplit=row.turns is UNSET,
     )
 
@@ -205,31 +222,47 @@ def _pack(kept: Path) -> dict[str, str]:
     return {str(f.relative_to(kept)): b64encode(f.read_bytes()).decode() for f in files}
 
 
-def _session_files(row: RawOutput, base: Path, scratch: Path) -> Path:
-    """Return the folder with the agent's session files; without any, it does not exist."""
+def _session_files(row: RawOutput, base: Path, name: str, scratch: Path) -> Path:
+    """Copy the agent's session files; return their folder, which without any does not exist."""
     if not row.raw:
-        return _write_files(
-            ((n, b64decode(text)) for n, text in (row.files or {}).items()), scratch
-        )
-    place = base / row.raw
-    folder = place / SESSION_FILES
-    if folder.is_dir():
-        return folder
+        return _write_files(_unpack(row.files or {}), scratch)
     attempt = Attempt(row.id, n_before=len(row.retried or ()))
-    own = ((s.name, s.read()) for s in kept_streams(place, attempt) if s.is_session_file)
-    return _write_files(own, scratch) / SESSION_FILES
+    own = (one for one in named_streams(base, name, attempt) if one.is_session_file)
+    return _write_files(((one.name, one.blocks()) for one in own), scratch) / SESSION_FILES
 
 
-def _write_files(files: Iterable[tuple[str, bytes]], folder: Path) -> Path:
-    """Write files; a name that leads out of the folder is not written."""
+def _unpack(files: dict[str, str]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    for name, text in files.items():
+        with suppress(ValueError):  # not base64: a row of somebody else may hold anything
+            yield name, (b64decode(text, validate=True),)
+
+
+def _write_files(files: Iterable[tuple[str, Iterable[bytes]]], folder: Path) -> Path:
+    """Write files; a name that leads out of the folder, or cannot be one, is not written."""
     written = folder / "none"  # which does not exist: nothing was kept
-    for name, data in files:
-        written = folder
-        path = (folder / name).resolve()
-        if path.is_relative_to(folder.resolve()):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+    for name, blocks in files:
+        if (path := _place_for(name, folder)) is not None:
+            with path.open("wb") as file:
+                file.writelines(blocks)
+            written = folder
     return written
+
+
+def _place_for(name: str, folder: Path) -> Path | None:
+    """Return where to write a file, made empty; None for a name that cannot be a file's here."""
+    try:
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            return None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno not in _NO_NAME:
+            raise
+        return None
+    return path if path.is_file() else None
 
 
 def _turns(row: RawOutput) -> Iterator[Turn]:

@@ -472,3 +472,5 @@ class TriggerReport(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     """With --compare and --optimize: the verdict on the two descriptions, for each agent."""
     best_description: str | UnsetType = UNSET
     """With --optimize: the description that did best on the first half of the cases."""
+    proposals_usd: float | UnsetType = UNSET
+    """With --optimize: what the agent's work on proposals cost, as far as is known."""

@@ -279,7 +279,12 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
 def hash_with_graders(spec_hash: str, graders: dict[str, str]) -> str:
     """Return a fingerprint for other graders: they are its second part, so that rows can be graded
     again without knowing all the rest."""
-    return spec_hash.partition("-")[0] + _graders_part(graders)
+    return made_from(spec_hash) + _graders_part(graders)
+
+
+def made_from(spec_hash: str) -> str:
+    """Return the part of a fingerprint that says what a trial was made from, without graders."""
+    return spec_hash.partition("-")[0]
 
 
 def _graders_part(graders: dict[str, str]) -> str:

@@ -1,16 +1,56 @@
 """The trials of a result file, one at a time: rows of capture and rows of trials alike."""
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.errors import InputError
 from assay.records.capture import AgentInfo, AnyStep, Failure, Grade, Usage
-from assay.records.rows import Place, RowFile, Spot
+from assay.records.rows import (
+    UNREADABLE,
+    Place,
+    RowFile,
+    Spot,
+    explain,
+    read_lines,
+    refuse_other_bytes,
+)
+from assay.records.views import KindView
 
 HINT = "give what `assay capture`, `grade` or `trials` wrote"
+
+type Kind = Literal["capture", "trials"]
+_KIND = msgspec.json.Decoder(KindView)
+
+
+def kind_of(line: bytes) -> Kind | None:
+    """Return what a row holds, None if it is neither a capture nor trials; raises UNREADABLE."""
+    row = _KIND.decode(line)
+    if isinstance(row.trials, list) and isinstance(row.k, int | float):
+        return "trials"
+    if isinstance(row.trajectory, list) and isinstance(row.timing, dict):
+        return "capture"
+    return None
+
+
+def detect_kind(path: Path) -> Kind:
+    """Return what a file holds, judged by its first row."""
+    for place, line in read_lines(path):
+        try:
+            kind = kind_of(line)
+        except UNREADABLE as error:
+            refuse_other_bytes(place, line)
+            msg = f"{place}: {explain(error)}"
+            raise InputError(msg, hint=HINT) from error
+        if kind is not None:
+            return kind
+        msg = f"{place}: neither a capture (trajectory, timing) nor trials (trials, k)"
+        raise InputError(msg, hint=HINT)
+    msg = f"{path}: no rows"
+    raise InputError(msg)
 
 
 class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):

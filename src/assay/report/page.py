@@ -101,6 +101,9 @@ def _write_block(out: BinaryIO, name: str, data: bytes) -> None:
 
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
+_IMPORT_JSON = re.compile(
+    r'^import (\w+) from "\./([a-z_]+\.json)" with \{ type: "json" \};\n', re.MULTILINE
+)
 _EXPORT = re.compile(r"^export (?=async function|function|const|class)", re.MULTILINE)
 _STYLES = ("base.css", "pages.css", "charts.css")
 _MAIN = "main"
@@ -112,7 +115,7 @@ _NOTHING_ELSE = (
 
 def page_head(title: str, *, live: bool = False) -> str:
     """Return the page up to where the data begins; only the live one may ask its own server."""
-    return _asset("page.html").format(
+    return asset("page.html").format(
         csp=html.escape(policy(live=live)),
         version=__version__,
         title=html.escape(title),
@@ -146,18 +149,23 @@ def script() -> str:
 def _collect(name: str, texts: dict[str, str], above: tuple[str, ...] = ()) -> None:
     if name in texts or name in above:  # a circle of imports is fine: functions are hoisted
         return
-    text = _asset(f"{name}.js")
+    text = _IMPORT_JSON.sub(_inlined, asset(f"{name}.js"))
     for needed in _IMPORT.findall(text):
         _collect(needed, texts, (*above, name))
     texts[name] = text
 
 
+def _inlined(found: re.Match[str]) -> str:
+    return f"const {found[1]} = {asset(found[2]).strip()};\n"
+
+
 @cache
 def _style() -> str:
-    return "\n" + "\n".join(_asset(name) for name in _STYLES)
+    return "\n" + "\n".join(asset(name) for name in _STYLES)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file that the page is made of."""
     return files("assay.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

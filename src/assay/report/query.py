@@ -1,21 +1,23 @@
 """Result files as tables of SQL: DuckDB reads the lines themselves, nothing is imported first."""
 
+import os
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.errors import AssayError, InputError, OutOfResources, UsageError
+from assay.errors import AssayError, InputError, UsageError
 from assay.records.files import copy_stream, temporary_folder
+from assay.records.memory import free_memory
+from assay.records.ranges import in_copy
 from assay.records.rows import BOM, open_rows, read_lines
 from assay.records.trials import HINT, trials_of
-from assay.report.table import COLUMNS, duckdb_module
+from assay.report.table import COLUMNS, duckdb_module, explained_memory
 
 _STEP = {
     "type": "VARCHAR",
@@ -145,8 +147,11 @@ FROM (SELECT file, id, trial, given.key AS grader, given.value AS grade
             FROM {attempts}))"""
 _LARGEST = (16 << 20, 128 << 20, 1 << 30)
 """Bytes of a row, at most. DuckDB reserves twice as much for each thread, so we begin small."""
-_MEMORY = "1GB"
+_MOST_MEMORY = 1 << 30
 """What is beyond is kept on disk while the query runs."""
+_LEAST_MEMORY = 64 << 20
+_OF_A_THREAD = 512 << 20
+"""With less memory for each of them, threads are left out: each reserves much, and uses little."""
 _LOCKED = (
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
@@ -156,8 +161,6 @@ _LOCKED = (
 )
 """Nothing is fetched, and no file is read or written but those that were allowed before."""
 _QUERIES = "SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE or SHOW"
-_PATIENCE_S = 1.0
-"""How long an interrupted query may take to end."""
 _TABLES = "the tables are trials, steps, tools and grades; DESCRIBE trials lists columns"
 _NAMED_ONLY = "a query reads the files on the command line and no others, and writes with -o only"
 
@@ -184,20 +187,24 @@ class _Source(msgspec.Struct, frozen=True):
     """The same under a name in which DuckDB finds no pattern, without a byte order mark."""
 
 
-@contextmanager
-def open_database(files: Sequence[tuple[str, Path]]) -> Iterator["Database"]:
-    """Open a database in memory over files: label and path."""
-    duckdb = duckdb_module()
+def use_database(files: Sequence[tuple[str, Path]], use: Callable[["Database"], None]) -> None:
+    """Open a database in memory over files, label and path, and use it.
+
+    That is done in a copy of this process: DuckDB may abort when memory runs out, and cannot be
+    interrupted everywhere. So what use writes must be a file, flushed in the end.
+    """
     with temporary_folder("assay-query-") as folder:
-        sources = [
-            _Source(label, path, _readable(path, Path(folder, f"{n}.jsonl")))
-            for n, (label, path) in enumerate(files)
-        ]
-        database = Database(duckdb, sources, Path(folder))
-        try:
-            yield database
-        finally:
-            database.close()
+        in_copy(partial(_used, files, Path(folder), use), "DuckDB")
+
+
+def _used(
+    files: Sequence[tuple[str, Path]], folder: Path, use: Callable[["Database"], None]
+) -> None:
+    sources = [
+        _Source(label, path, _readable(path, Path(folder, f"{n}.jsonl")))
+        for n, (label, path) in enumerate(files)
+    ]
+    use(Database(duckdb_module(), sources, folder))
 
 
 class Database:
@@ -209,12 +216,10 @@ class Database:
         self._scratch = folder / "scratch"
         self._scratch.mkdir()
         self._largest = _LARGEST[0]
-        self.is_stuck = False
-        """Whether an interrupted query goes on: then only the end of the process ends it."""
-        self._connection = self._explaining(duckdb.connect)
+        fitting = _fitting(free_memory())
+        self._connection = self._explaining(partial(duckdb.connect, config=fitting))
         paths = ", ".join(_quoted(str(source.readable)) for source in sources)
         for setting in (
-            f"memory_limit = '{_MEMORY}'",
             f"temp_directory = {_quoted(str(folder / 'spilled'))}",
             f"allowed_paths = [{paths}]",
             f"allowed_directories = [{_quoted(str(self._scratch))}]",
@@ -222,17 +227,13 @@ class Database:
         ):
             self._connection.execute(f"SET {setting}")
 
-    def close(self) -> None:
-        if not self.is_stuck:
-            self._connection.close()
-
     def expect_longer_rows(self) -> None:
         self._largest = _LARGEST[_LARGEST.index(self._largest) + 1]
 
     def run(self, sql: str) -> Result:
         """Start a query."""
         statement = self._statement(sql)
-        return self._wait(lambda: self._start(statement))  # type: ignore[no-any-return]
+        return self._explaining(lambda: self._start(statement))  # type: ignore[no-any-return]
 
     def write_parquet(self, sql: str, use: Callable[[Path], None]) -> None:
         """Write what a query returns to a temporary file, to be used."""
@@ -242,12 +243,12 @@ class Database:
             self._make_views()
             self._connection.sql(statement).write_parquet(str(target), compression="zstd")
 
-        self._wait(write)
+        self._explaining(write)
         use(target)
 
     def fetch(self, n: int) -> list[tuple[Any, ...]]:
         """Return the next rows, n at most."""
-        rows: list[tuple[Any, ...]] = self._wait(lambda: self._connection.fetchmany(n))
+        rows: list[tuple[Any, ...]] = self._explaining(lambda: self._connection.fetchmany(n))
         return rows
 
     def _statement(self, sql: str) -> Any:
@@ -291,37 +292,6 @@ class Database:
             self._connection.execute(statement)
         return Result(names, types)
 
-    def _wait(self, work: Callable[[], Any]) -> Any:
-        """Work in another thread: in this one, Python handles signals meanwhile."""
-        results: list[Any] = []
-        errors: list[BaseException] = []
-        # Not join(): where a signal interrupts that, Python 3.12 takes the thread for ended.
-        ended = threading.Event()
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
-            finally:
-                ended.set()
-
-        try:
-            self._explaining(threading.Thread(target=run, daemon=True).start)
-            while not ended.wait(1):
-                pass
-        except KeyboardInterrupt:
-            self._interrupt(ended)
-            raise
-        return self._explaining(lambda: _raised(errors[0]) if errors else results[0])
-
-    def _interrupt(self, ended: threading.Event) -> None:
-        end = time.monotonic() + _PATIENCE_S
-        while not ended.is_set() and time.monotonic() < end:
-            self._connection.interrupt()  # again and again: it may not have started yet
-            ended.wait(0.02)
-        self.is_stuck = not ended.is_set()
-
     def _make_views(self) -> None:
         columns = _columns()
         parts = [_attempts(source, columns, self._largest) for source in self._sources]
@@ -333,18 +303,10 @@ class Database:
 
     def _explaining(self, work: Callable[[], Any]) -> Any:
         try:
-            return work()
-        except (MemoryError, self._duckdb.OutOfMemoryException) as error:
-            msg = f"memory ran out: {str(error).partition('\n')[0]}"
-            hint = "ask for less at once, or free some memory"
-            raise OutOfResources(msg, hint=hint) from error
+            with explained_memory(self._duckdb):
+                return work()
         except self._duckdb.Error as error:
             raise self._explained(error) from error
-        except RuntimeError as error:
-            if "start new thread" not in str(error):
-                raise
-            msg = "no thread can be started"
-            raise OutOfResources(msg, hint="free some memory or processes") from error
 
     def _explained(self, error: Exception) -> AssayError:
         said = str(error)
@@ -387,8 +349,11 @@ class Database:
         return ""
 
 
-def _raised(error: BaseException) -> None:
-    raise error
+def _fitting(free: int) -> dict[str, str]:
+    """Return settings with which a query fits in so many bytes of memory."""
+    limit = max(_LEAST_MEMORY, min(_MOST_MEMORY, free // 3))
+    threads = max(1, min(free // _OF_A_THREAD, os.cpu_count() or 1))
+    return {"memory_limit": f"{limit >> 20}MiB", "threads": str(threads)}
 
 
 def _readable(path: Path, link: Path) -> Path:

@@ -2,16 +2,19 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET
 
-from assay.errors import PluginError
+from assay.errors import OutOfResources, PluginError
 from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall
 from assay.records.files import copy_stream, named_temporary_file, temporary_folder
+from assay.records.ranges import in_copy
 from assay.records.trials import FinishedTrialRow
 
 COLUMNS = {
@@ -123,21 +126,35 @@ def csv_cell(value: Any) -> Any:
 
 def _write_parquet(rows: Iterable[bytes], out: BinaryIO) -> None:
     """Let DuckDB convert a file of JSON lines: rows are never all in memory."""
-    duckdb = duckdb_module()
     with named_temporary_file() as lines, temporary_folder("assay-table-") as folder:
         lines.writelines(rows)
         lines.flush()
         target = Path(folder, "table.parquet")
-        columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
-        with duckdb.connect() as database:
-            database.execute(
-                f"COPY (SELECT * FROM read_json($source, columns = {{{columns}}}, "
-                "format = 'newline_delimited', maximum_object_size = 1073741824)) "
-                f"TO '{str(target).replace("'", "''")}' (FORMAT parquet, COMPRESSION zstd)",
-                {"source": lines.name},
-            )
+        in_copy(partial(_convert, lines.name, target), "DuckDB")
         with target.open("rb") as made:
             copy_stream(made, out)
+
+
+def _convert(source: str, target: Path) -> None:
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
+    duckdb = duckdb_module()
+    with explained_memory(duckdb), duckdb.connect() as database:
+        database.execute(
+            f"COPY (SELECT * FROM read_json($source, columns = {{{columns}}}, "
+            "format = 'newline_delimited', maximum_object_size = 1073741824)) "
+            f"TO '{str(target).replace("'", "''")}' (FORMAT parquet, COMPRESSION zstd)",
+            {"source": source},
+        )
+
+
+@contextmanager
+def explained_memory(duckdb: Any) -> Iterator[None]:
+    """Say what to do when DuckDB has too little memory."""
+    try:
+        yield
+    except (MemoryError, duckdb.OutOfMemoryException) as error:
+        msg = f"memory ran out: {str(error).partition('\n')[0]}"
+        raise OutOfResources(msg, hint="ask for less at once, or free some memory") from error
 
 
 def duckdb_module(purpose: str = "SQL", instead: str = "") -> Any:
@@ -145,6 +162,10 @@ def duckdb_module(purpose: str = "SQL", instead: str = "") -> Any:
     try:
         import duckdb  # late: slow to load
     except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError):  # it is there
+            msg = f"{purpose} needs DuckDB, which cannot be loaded: {error}"
+            hint = "perhaps memory ran out: free some, or raise the limit of `ulimit -v`"
+            raise OutOfResources(msg, hint=hint) from error
         msg = f"{purpose} needs {error.name}"
         hint = f"in a checkout of Assay: pip install '.[query]'{instead}"
         raise PluginError(msg, hint=hint) from error

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 import assay
-from assay.plugin import Command, Finished
+from assay.plugin import Command, ConfinedProgram, Finished
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.recording import TurnEnd
@@ -232,28 +232,20 @@ class Confinement:
                 self.secrets |= _secrets_in(data)
 
 
-def run_confined(
-    argv: Sequence[str],
-    around: Surroundings,
-    mounts: Mapping[str, str],
-    env: Mapping[str, str],
-    timeout_s: float,
-) -> Finished:
-    """Run a program to its end where an agent with these surroundings would be confined.
-
-    around.cwd is its workspace.
-    """
-    host, network = LocalHost(), around.sandbox != "no-network"
+def run_confined(program: ConfinedProgram) -> Finished:
+    """Run a program to its end where an agent with its surroundings would be confined."""
+    host, around, timeout_s = LocalHost(), program.around, program.timeout_s
+    network = around.sandbox != "no-network"
     with temporary_folder("assay-home-") as home:
-        env = isolated_env(home, (), dict(env))
+        env = isolated_env(home, (), dict(program.env))
         hidden = [] if around.container else _own_packages()
         etc = "" if around.container else _etc()
-        view = View(workspace=around.cwd, home=home, hidden=hidden, etc=etc, mounts=mounts)
+        view = View(workspace=around.cwd, home=home, hidden=hidden, etc=etc, mounts=program.mounts)
         if not around.container:
-            words = sandboxed(argv, env, view, network=network)
+            words = sandboxed(program.argv, env, view, network=network)
             return host.run(words, cwd=around.cwd, env=env, timeout_s=timeout_s)
         container = new_container(_engine(), around.container, "program")
-        words = container.run(argv, env, view, network=network, talk=False, limits=Limits())
+        words = container.run(program.argv, env, view, network=network, talk=False, limits=Limits())
         done = host.run(words, cwd=around.cwd, env=client_env(env), timeout_s=timeout_s)
         if done.timed_out:  # only its client has ended
             container.remove(host)

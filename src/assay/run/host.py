@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from assay.errors import Interrupted, PluginError
-from assay.plugin import Finished
+from assay.plugin import ConfinedProgram, Finished
 from assay.records.files import named_temporary_file, temporary_file
-from assay.records.spec import Surroundings
 from assay.run import family
 from assay.run.process import Call, Launch, Process, close_fork_server, raise_if_stopping
 from assay.run.resources import needed
@@ -73,19 +72,11 @@ class LocalHost:
                 timed_out=timed_out,
             )
 
-    def run_confined(
-        self,
-        argv: Sequence[str],
-        around: Surroundings,
-        *,
-        mounts: Mapping[str, str],
-        env: Mapping[str, str],
-        timeout_s: float,
-    ) -> Finished:
+    def run_confined(self, program: ConfinedProgram) -> Finished:
         """Run a program in a sandbox or a container of its own."""
         from assay.run.confinement import run_confined  # late: it needs this module
 
-        return run_confined(argv, around, mounts, env, timeout_s)
+        return run_confined(program)
 
     def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> "ServedProgram":
         """Return this thread's running copy of a program; start it when there is none."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from assay.compare.columns import detect_kind
 from assay.errors import InputError
 from assay.records.live import read_live
 from assay.records.raw_streams import Attempt, KeptStream, named_streams, place_inside
 from assay.records.rows import UNREADABLE, read_lines
+from assay.records.trials import detect_kind
 from assay.records.views import MadeByView
 from assay.viewer.index import Index
 from assay.viewer.leaderboard import Leaderboard

@@ -7,11 +7,13 @@ grader's reason. So a hit is a place that one can open.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from assay.errors import InputError
+from assay.report.page import asset
 
 _WORD = re.compile(r"[^\W_]+")
 _TERM = re.compile(r'(-?)(?:([a-z]+)(>=|<=|:|=|>|<))?(?:"([^"]*)"?|(\S+))', re.IGNORECASE)
@@ -41,6 +43,8 @@ class Term(msgspec.Struct, frozen=True):
     prefix: bool = False
     value: float | bool | None = None
     negated: bool = False
+    kind: str = ""
+    """What the tools do that are asked for, whatever their agents call them."""
 
 
 class Part(NamedTuple):
@@ -88,7 +92,10 @@ def _term(minus: str, name: str, op: str, quoted: str, bare: str) -> Term:
         raise InputError(msg)
     prefix = value.endswith("*") and not quoted
     text = value.removesuffix("*") if prefix else value
-    return Term(field, op, text.lower(), words(text), prefix, negated=negated)
+    term = Term(field, op, text.lower(), words(text), prefix, negated=negated)
+    if field == "tool" and not quoted and not prefix:  # in quotes it is a name and nothing else
+        term = msgspec.structs.replace(term, kind=_asked_kind(term.text))
+    return term
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -166,8 +173,7 @@ def _in_part(term: Term, part: Part) -> bool:
     if not call:
         return False
     if term.field == "tool":
-        name = str(call.get("name", "")).lower()
-        return name.startswith(term.text) if term.prefix else name == term.text
+        return _is_tool(str(call.get("name", "")), term)
     if term.field == "file":
         return any(has_words(path, term) for path in _paths(call.get("input")))
     code = call.get("exitCode")
@@ -176,6 +182,43 @@ def _in_part(term: Term, part: Part) -> bool:
         return compare(term, code)
     failed = call.get("status") == "failed" or bool(call.get("error")) or bool(code)
     return failed == term.value
+
+
+def _is_tool(name: str, term: Term) -> bool:
+    lower = name.lower()
+    named = lower.startswith(term.text) if term.prefix else lower == term.text
+    return named or (bool(term.kind) and is_of_kind(name, term.kind))
+
+
+class ToolKind(msgspec.Struct, frozen=True):
+    """Tools of different agents that do the same; a kind in tools.json, which the page reads too.
+
+    A tool is of a kind by its name in lower case, or by the pattern.
+    """
+
+    title: str
+    names: frozenset[str]
+    also: str = ""
+    """What people call these tools, besides the name of the kind."""
+    pattern: str = ""
+
+
+@cache
+def tool_kinds() -> dict[str, ToolKind]:
+    """Return the kinds of tools by their names."""
+    return msgspec.json.decode(asset("tools.json"), type=dict[str, ToolKind])
+
+
+def _asked_kind(word: str) -> str:
+    """Return the kind that a word in a query means; none if it is only the name of a tool."""
+    return next((name for name, kind in tool_kinds().items() if word in (name, kind.also)), "")
+
+
+def is_of_kind(name: str, kind: str) -> bool:
+    """Whether a tool is of a kind, by its name."""
+    by = tool_kinds()
+    is_mcp = re.search(by["mcp"].pattern, name) is not None
+    return kind == "mcp" if is_mcp else name.lower() in by[kind].names
 
 
 def has_words(text: str, term: Term) -> bool:

@@ -25,7 +25,7 @@ from assay.records.private import private_folder
 from assay.records.rows import UNREADABLE
 from assay.run.host import LocalHost
 from assay.viewer.index import Index, sample_of
-from assay.viewer.query import Term
+from assay.viewer.query import Term, tool_kinds, words
 
 _VERSION = 1
 _SMALL = 4 * 1024 * 1024
@@ -125,7 +125,9 @@ def expression(terms: list[Term]) -> str:
     for term in terms:
         if term.negated:
             continue
-        if term.field in ("", "tool", "file", "id"):
+        if term.kind:
+            parts.append(_any_name(term))
+        elif term.field in ("", "tool", "file", "id"):
             quoted = [f'"{word}"' for word in term.words]
             if term.prefix and quoted:
                 quoted[-1] += "*"
@@ -135,6 +137,15 @@ def expression(terms: list[Term]) -> str:
             if term.op in (":", "=") and term.text.isdigit():
                 parts.append(f'"{term.text}"')
     return " AND ".join(parts)
+
+
+def _any_name(term: Term) -> str:
+    """Ask for the words of any tool of a kind."""
+    kind = tool_kinds()[term.kind]
+    # Names that a pattern describes begin with that of their kind.
+    names = {*kind.names, term.text, *([term.kind] if kind.pattern else [])}
+    each = (" AND ".join(f'"{word}"' for word in words(name)) for name in sorted(names))
+    return f"({' OR '.join(f'({one})' for one in each)})"
 
 
 class _Request(msgspec.Struct):

@@ -1,38 +1,7 @@
 // Tool calls of different agents under one name: `Bash {"command"}`, `exec_command {"cmd"}` and
 // `run_shell_command` are all a command in a shell. What the agent really sent is kept and shown.
+import { kindOfTool, kindWord, mcpNames } from "./tools.js";
 
-const KINDS = {
-  shell:
-    "bash shell exec_command run_shell_command local_shell shell_command command_execution " +
-    "execute run_command run_terminal_cmd terminal exec",
-  read: "read read_file read_many_files view open_file cat notebookread",
-  write: "write write_file create_file create",
-  edit:
-    "edit multiedit multi_edit replace apply_patch patch file_change edit_file str_replace " +
-    "str_replace_editor str_replace_based_edit_tool notebookedit",
-  search: "grep glob search_file_content grep_search rg find file_search find_files search",
-  list: "ls list list_directory list_dir",
-  web: "webfetch web_fetch websearch web_search google_web_search fetch",
-  agent: "task agent spawn_agent subagent delegate",
-  plan: "todowrite todo_write write_todos update_plan",
-};
-const KIND_OF_NAME = new Map(
-  Object.entries(KINDS).flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind])),
-);
-const KIND_WORDS = {
-  shell: "Command",
-  read: "Read",
-  write: "Write",
-  edit: "Edit",
-  search: "Search",
-  list: "List",
-  web: "Web",
-  agent: "Sub-agent",
-  plan: "Plan",
-  mcp: "MCP",
-  other: "Tool",
-};
-const MCP_NAME = /^mcp__(.{1,80}?)__(.{1,120})$|^mcp_([^_]{1,80})_(.{1,120})$/;
 const SHELL_WRAPPER = /^(?:\/usr)?(?:\/bin\/)?(?:ba|z)?sh -l?c (['"]?)([^]*)\1$/;
 const PATCH_FILE = /^\*\*\* (Add|Update|Delete) File: (.*)$/;
 const PATH_FIELDS =
@@ -43,9 +12,8 @@ const MAX_COMPARED_CHARACTERS = 20000;
 /** What a call does: its kind, what it is about, and the parts that its card shows. */
 export function describeCall(step) {
   const name = String(step.name ?? "unknown");
-  const mcp = MCP_NAME.exec(name);
-  if (mcp) return { kind: "mcp", about: `${mcp[1] ?? mcp[3]} · ${mcp[2] ?? mcp[4]}` };
-  const kind = KIND_OF_NAME.get(name.toLowerCase());
+  const kind = kindOfTool(name);
+  if (kind === "mcp") return { kind, about: mcpNames(name).join(" · ") };
   const input = step.input ?? {};
   const pathOf = (from) => shortPath(textOf(from, PATH_FIELDS), step.cwd);
   if (kind === "shell") return { kind, about: commandText(input) };
@@ -65,10 +33,6 @@ export function describeCall(step) {
   if (kind === "agent") return { kind, about: textOf(input, "description prompt message") };
   if (kind === "plan") return { kind, about: "" };
   return { kind: "other", about: "" };
-}
-
-export function kindWord(kind) {
-  return KIND_WORDS[kind] ?? KIND_WORDS.other;
 }
 
 /** One line for a step, as outlines and timelines show it. */

@@ -1,9 +1,10 @@
 // One step as a card: a command with its exit code and the beginning of its output, an edit as a
 // diff, a file with its path, a search, a call of an MCP server, a sub-agent with its own steps.
-import { callState, describeCall, kindWord, stepLine } from "./calls.js";
+import { callState, describeCall, stepLine } from "./calls.js";
 import { append, count, duration, h, longText, shorten } from "./dom.js";
 import { diffView, editView, looksLikeDiff, markdown } from "./markdown.js";
 import { usageText } from "./steps.js";
+import { kindWord } from "./tools.js";
 import { counted } from "./words.js";
 
 const FIRST_LINES = 8;

@@ -1,5 +1,6 @@
 // The query language of the search: `tool:Bash rm`, `failed:true cost>0.1`, `"exact words" -not`.
 // The viewer's server has the same in query.py; the same cases are tested on both.
+import { askedKind, kindOfTool } from "./tools.js";
 
 const TERM = /(-?)(?:([a-z]+)(>=|<=|:|=|>|<))?(?:"([^"]*)"?|(\S+))/giu;
 const WORD = /[\p{L}\p{N}]+/gu;
@@ -56,7 +57,9 @@ function readTerm(negated, name, givenOp, quoted, bare) {
   }
   const prefix = value.endsWith("*") && !quoted;
   const plain = prefix ? value.slice(0, -1) : value;
-  return { ...term, text: plain.toLowerCase(), words: splitWords(plain), prefix };
+  const asked = { ...term, text: plain.toLowerCase(), words: splitWords(plain), prefix };
+  // In quotes it is the name of a tool and nothing else.
+  return field === "tool" && !quoted && !prefix ? { ...asked, kind: askedKind(asked.text) } : asked;
 }
 
 /** Splits a text into words: letters and digits, in lower case. */
@@ -125,11 +128,15 @@ function isInPart(term, { kind, text, call }) {
   if (term.field === "") return hasWords(text, term);
   if (term.field === "type") return kind === term.text;
   if (!call) return false;
-  if (term.field === "tool") return isNamed(String(call.name ?? ""), term);
+  if (term.field === "tool") return isTool(String(call.name ?? ""), term);
   if (term.field === "file") return searchPathsOf(call.input).some((path) => hasWords(path, term));
   const code = Number.isInteger(call.exitCode) ? call.exitCode : null;
   if (term.field === "exit") return compareAmount(term, code);
   return (call.status === "failed" || Boolean(call.error) || Boolean(code)) === term.value;
+}
+
+function isTool(name, term) {
+  return isNamed(name, term) || (Boolean(term.kind) && kindOfTool(name) === term.kind);
 }
 
 /** Whether the words of a term follow each other in a text; of the last, its beginning may. */

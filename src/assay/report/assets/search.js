@@ -18,7 +18,7 @@ const PLACE_WORDS = {
 };
 const QUERY_EXAMPLES = [
   ["rm", "a word in a command, an output, a thought, an answer or a reason"],
-  ["tool:Bash rm", "calls of one tool that hold the word"],
+  ["tool:shell rm", "commands in a shell that hold the word, whatever the agent calls its tool"],
   ["failed:true cost>0.1", "failed trials that cost more than 10 cents"],
   ['"no such file" -type:thought', "words in this order, but not in thoughts"],
   ["file:app.py error:true", "failed calls on a file"],
@@ -26,8 +26,9 @@ const QUERY_EXAMPLES = [
   ["test* id:shell", "words that begin with test, in prompts of this name"],
 ];
 const FIELD_HELP =
-  "About a step: tool, file, exit, error:true, type (thought, message, plan, tool, answer, input, " +
-  "reason). About the trial: failed, passed or measured:true, cost (dollars), time (s, ms, m, h), " +
+  "About a step: tool (shell, read, write, edit, search, list, web, agent, plan, mcp, or the name " +
+  'of a tool; tool:"Bash" is that name only), file, exit, error:true, type (thought, message, plan, ' +
+  "tool, answer, input, reason). About the trial: failed, passed or measured:true, cost (dollars), time (s, ms, m, h), " +
   "score, steps, id, run, category, cause. Compare numbers with > < >= <= or :.";
 
 export function searchPage(source, params) {
@@ -57,7 +58,7 @@ class Search {
     type: "search",
     id: "search",
     class: "wide",
-    placeholder: "Find anything, such as tool:Bash rm",
+    placeholder: "Find anything, such as tool:shell rm",
     "aria-label": "Search commands, outputs, thoughts, answers and files",
     maxlength: "1000",
   });

@@ -1,0 +1,59 @@
+"""How much memory this process may still take."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_CGROUP_V2 = Path("/sys/fs/cgroup")
+_CGROUP_V1 = _CGROUP_V2 / "memory"
+_PLENTY = 1 << 40
+"""Where nothing is known."""
+
+
+def free_memory() -> int:
+    """Return in bytes what is left of the machine, of our control group and of our own limits."""
+    return max(0, min(_free(), default=_PLENTY))
+
+
+def _free() -> Iterator[int]:
+    used = _of_process()
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY:
+            yield soft - used
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        yield 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    for most, now in _control_groups():
+        with suppress(OSError, ValueError):  # "max" is no number: there is no limit
+            yield int(most.read_text(encoding="ascii")) - int(now.read_text(encoding="ascii"))
+
+
+def _of_process() -> int:
+    """Return how much address space the process has."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError):
+        return 0
+    return pages * resource.getpagesize()
+
+
+def _control_groups() -> Iterator[tuple[Path, Path]]:
+    """Yield the files with limit and use of our control group and of those above it."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        is_v2 = number == "0" and not controllers
+        if not is_v2 and "memory" not in controllers.split(","):
+            continue
+        root = _CGROUP_V2 if is_v2 else _CGROUP_V1
+        own = root / path.lstrip("/")
+        names = ("memory.max", "memory.current")
+        names = names if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        for folder in (own, *own.parents):
+            if folder.is_relative_to(root):
+                yield folder / names[0], folder / names[1]
