@@ -1,5 +1,6 @@
 """Read and write rows: one JSON object per line, unknown fields kept, errors with file and line."""
 
+import io
 import os
 import re
 import stat
@@ -57,12 +58,12 @@ def line_blocks(
 def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
     """Yield the non-blank lines of a file, or of stdin, as soon as each has arrived."""
     if path is None:
-        for number, _, line in _lines(sys.stdin.buffer):
+        for number, line in _lines(sys.stdin.buffer):
             yield f"stdin:{number}", line
         return
     name = str(path)  # once: to format a path for each row takes longer than to read it
     with _open(path, _BUFFER) as file:
-        for number, _, line in _lines(file):
+        for number, line in _lines(file):
             yield f"{name}:{number}", line
 
 
@@ -74,17 +75,12 @@ class Spot(NamedTuple):
     offset: int
 
 
-def _lines(
-    file: Iterable[bytes], first: int = 1, offset: int = 0, end: int | None = None
-) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, offset and text of each line that is not blank."""
-    for number, line in enumerate(file, first):
-        if end is not None and offset >= end:
-            return
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield number and text of each line that is not blank."""
+    for number, line in enumerate(file, 1):
         text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():
-            yield number, offset + len(line) - len(text), text
-        offset += len(line)
+            yield number, text
 
 
 def decode_line[T](
@@ -293,11 +289,14 @@ class RowFile:
             yield spot, row
 
     def _placed_lines(self) -> Iterator[tuple[Spot, bytes]]:
-        start, end = self._range
-        first = self._line_number(start)
-        self._file.seek(start)
-        for number, offset, line in _lines(self._file, first, start, end):
-            yield Spot(number, offset), line
+        number = self._line_number(self._range.start)
+        for offset, block in self._blocks():
+            for line in io.BytesIO(block):  # faster than the lines of a file, which come in pieces
+                if not line.isspace():
+                    yield Spot(number, offset), line
+                number += 1
+                offset += len(line)
+            self._counted = (offset, number)
 
     def placed_lines(self) -> Iterator[tuple[Place, bytes]]:
         """Yield all lines as they stand in the file, each with its place."""
