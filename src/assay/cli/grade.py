@@ -39,7 +39,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import Elsewhere, GradedRow, Verdict, only_computes, rows_wait
+from assay.pipeline.grading import Elsewhere, GradedRow, only_computes, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.stages import grade_all, grade_computing
@@ -313,20 +313,22 @@ class _Tally:
     def add(self, row: GradedRow) -> None:
         self.has_trials |= row.trials is not None
         self.n_ungraded += not row.is_graded
-        scores = [verdict.score for verdict in row.verdicts if verdict.score is not None]
-        self._measured.append(len(scores))
-        self._passes.append(sum(score.pass_ for score in scores))
-        for name, verdict in _named(row):
+        n_passed = n_measured = 0
+        for number, verdict in enumerate(row.verdicts, 1):
             score, broken = verdict.score, verdict.broken
             if verdict.grades or broken:
                 self.doubts.add(verdict.grades, broken)
             self.n_rows += 1
             if score is not None:
-                self.n_graded += 1
-                self.n_passed += score.pass_
+                n_measured += 1
+                n_passed += score.pass_
             elif broken:
                 self.n_broken += 1
-                self.first_broken = self.first_broken or f"{name}: {_first(broken)}"
+                self.first_broken = self.first_broken or f"{_name(row, number)}: {_first(broken)}"
+        self.n_graded += n_measured
+        self.n_passed += n_passed
+        self._measured.append(n_measured)
+        self._passes.append(n_passed)
 
     def merge(self, other: "_Tally") -> None:
         """Add what was counted of the rows after these."""
@@ -365,8 +367,8 @@ class _Tally:
 
 
 def _shown(row: GradedRow) -> Iterator[str]:
-    for name, verdict in _named(row):
-        score, broken = verdict.score, verdict.broken
+    for number, verdict in enumerate(row.verdicts, 1):
+        name, score, broken = _name(row, number), verdict.score, verdict.broken
         if score is not None:
             yield f"{'✓' if score.pass_ else '✗'} {name}: {score.score:g}"
         else:
@@ -374,11 +376,10 @@ def _shown(row: GradedRow) -> Iterator[str]:
             yield f"! {name}: {_first(broken) if broken else why}"
 
 
-def _named(row: GradedRow) -> Iterator[tuple[str, Verdict]]:
-    """Yield the verdict on each trial of a row, and what the trial is called."""
+def _name(row: GradedRow, number: int) -> str:
+    """What a trial of a row is called."""
     name = visible_line(str(row.id))
-    for number, verdict in enumerate(row.verdicts, 1):
-        yield name if row.trials is None else f"{name}, trial {number}", verdict
+    return name if row.trials is None else f"{name}, trial {number}"
 
 
 def _first(broken: dict[str, str]) -> str:

@@ -184,8 +184,7 @@ def earlier_grades(row: Capture | TrialEntry, grades: Mapping[str, Grade]) -> li
 
 
 def _earlier(name: str, grade: Grade) -> EarlierGrade:
-    fields = {field: getattr(grade, field) for field in Grade.__struct_fields__}
-    return EarlierGrade(grader=name, **fields)
+    return EarlierGrade(grader=name, **msgspec.structs.asdict(grade))
 
 
 def _not_repeated(
