@@ -306,6 +306,13 @@ class RowFile:
     def split_into(self, out: BinaryIO) -> Sequence[int]:
         """Write each trial as a row of its own; return the number of the line each came from."""
         came_from = array("Q")
+        for rows, lines in self.map(lambda part: part._split()):
+            out.write(rows)
+            came_from += lines
+        return came_from
+
+    def _split(self) -> "tuple[bytes, array[int]]":
+        split, came_from = list[bytes](), array("Q")
         for spot, line in self._placed_lines():
             try:
                 rows = [line.strip() + b"\n"]
@@ -315,9 +322,9 @@ class RowFile:
                 if not self._skip_unreadable:
                     raise
                 continue
-            out.writelines(rows)
+            split += rows
             came_from.extend([spot.line] * len(rows))
-        return came_from
+        return b"".join(split), came_from
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
@@ -474,6 +481,9 @@ class _Entry(msgspec.Struct, rename="camel", gc=False):
     score: float | None = None
 
 
+_METADATA = msgspec.json.Decoder(dict[str, Any] | None)
+_ENTRIES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
+_CHECKED_ENTRIES = msgspec.json.Decoder(list[_Entry] | None)
 _MOVED = frozenset(("duration", "firstResponse", "workspaceDir", "pass", "score", "reasoning"))
 
 
@@ -506,9 +516,9 @@ def split_trials(place: Place, line: bytes) -> list[bytes]:
 def _split(place: Place, line: bytes) -> list[bytes]:
     row = decode_line(_PIECES, place, line)
     shared = {name: value for name, value in row.items() if name not in _OF_PROMPT}
-    metadata = _decoded(place, row.get("metadata"), dict[str, Any]) or {}
-    entries = _decoded(place, row["trials"], list[dict[str, msgspec.Raw]]) or []
-    checked = _decoded(place, row["trials"], list[_Entry]) or []
+    metadata = _decoded(place, row.get("metadata"), _METADATA) or {}
+    entries = _decoded(place, row["trials"], _ENTRIES) or []
+    checked = _decoded(place, row["trials"], _CHECKED_ENTRIES) or []
     if not entries:
         msg = f"{place}: `trials` is empty"
         raise InputError(msg, hint="each row of `assay trials` has at least one trial")
@@ -541,11 +551,13 @@ def _trial_row(
     return row
 
 
-def _decoded[T](place: Place, value: msgspec.Raw | None, kind: type[T]) -> T | None:
+def _decoded[T](
+    place: Place, value: msgspec.Raw | None, decoder: msgspec.json.Decoder[T]
+) -> T | None:
     if not value:
         return None
     try:
-        return msgspec.json.decode(value, type=kind | None)
+        return decoder.decode(value)
     except UNREADABLE as error:
         msg = f"{place}: {explain(error)}"
         raise InputError(msg) from error
