@@ -22,7 +22,6 @@ _MOST_WORKERS = 8
 _PIPE = 1024 * 1024
 """What a worker may be ahead; more than the usual 64 kB, after which it would have to wait."""
 _STEP = 16 * 1024
-_HEADER = 8
 
 
 class Range(NamedTuple):
@@ -156,8 +155,7 @@ class _Worker:
                     result = work(file, ranges[number])
                 except Exception as failure:  # noqa: BLE001 - raised again by the parent
                     error = failure
-                data = pickle.dumps((error, result), pickle.HIGHEST_PROTOCOL)
-                self._pipe.write(len(data).to_bytes(_HEADER) + data)
+                pickle.dump((error, result), self._pipe, pickle.HIGHEST_PROTOCOL)
                 self._pipe.flush()
                 if error is not None:
                     break
@@ -168,12 +166,12 @@ class _Worker:
         """Wait for the next result."""
         import pickle
 
-        size = int.from_bytes(self._pipe.read(_HEADER))
-        data = self._pipe.read(size)
-        if not size or len(data) < size:
+        try:
+            error, result = pickle.load(self._pipe)
+        except (EOFError, pickle.UnpicklingError) as lost:
             msg = "a process that reads the file was killed"
-            raise OutOfResources(msg, hint="perhaps memory ran out: look at the system's log")
-        error, result = pickle.loads(data)
+            hint = "perhaps memory ran out: look at the system's log"
+            raise OutOfResources(msg, hint=hint) from lost
         if error is not None:
             raise error
         return result
