@@ -95,6 +95,7 @@ def commands(name: str, path: Path) -> dict[str, list[str]]:
         f"{name}-table.csv": ["export", "table", str(path)],
         f"{name}-grade": ["grade", str(path), "-g", "contains", "-g", "regex:d.ne"],
         f"{name}-grade-threads": ["grade", str(path), "-g", "contains", "-g", "regex:d.ne", "-j2"],
+        f"{name}-alike": ["grade", str(path), "-g", "contains:nowhere", "--progress"],
         f"{name}-compare": ["compare", f"a:{path}", f"b:{other}"],
         f"{name}-statistical": ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"],
     }
@@ -126,6 +127,8 @@ def test_one_core_and_several_write_the_same(tmp_path: Path, size: int):
                 f"{name}-grade-threads.{kind}", b""
             ).replace(b"-grade-threads", b""), name
     assert one["good-csv.out"].count(b"\n") == 151
+    assert one["good-alike.told"].count(b"prompt-") == 150
+    assert b'141 trials failed the grader "contains"' in one["good-alike.told"]
     assert b"bad.jsonl:98: " in one["bad-csv.told"]
     assert b"torn.jsonl:151: " in one["torn-jsonl.told"]
     assert one["good-table.csv"].count(b"\r\n") == 151

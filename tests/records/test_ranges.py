@@ -105,6 +105,13 @@ def test_a_worker_that_is_killed_is_told(tmp_path: Path):
     assert told[-2:] == ["error: a process that reads the file was killed", "processes: 3"]
 
 
+def test_a_worker_that_is_killed_while_it_answers_is_told(tmp_path: Path):
+    # pickle asks for the second half when most of the first is in the pipe.
+    half = "type('Half', (), {'__reduce__': lambda _: os.kill(os.getpid(), 9)})()"
+    told = run(tmp_path, f"if b'line 50' in text: return 0, [text * 100_000, {half}]")
+    assert told[-2:] == ["error: a process that reads the file was killed", "processes: 3"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_after_a_signal(tmp_path: Path, number: int):
     path = tmp_path / "lines"

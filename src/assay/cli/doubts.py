@@ -36,10 +36,21 @@ class Doubts:
         if self._alike is None:
             self._alike = dict(_failed(grades, broken))
         elif self._alike:
-            here = dict(_failed(grades, broken))
-            self._alike = {
-                key: why for key, why in self._alike.items() if same_text(why, here.get(key))
-            }
+            self._keep_alike(dict(_failed(grades, broken)))
+
+    def merge(self, other: "Doubts") -> None:
+        """Add what was seen of the trials after these."""
+        self._n_trials += other._n_trials
+        for text, n in other._warnings.items():
+            self._warnings[text] = self._warnings.get(text, 0) + n
+        if self._alike is None:
+            self._alike = other._alike
+        elif other._alike is not None:
+            self._keep_alike(other._alike)
+
+    def _keep_alike(self, others: Mapping[tuple[str, bool], str]) -> None:
+        alike = self._alike or {}
+        self._alike = {key: why for key, why in alike.items() if same_text(why, others.get(key))}
 
     def add_warnings(self, warnings: Iterable[str]) -> None:
         for text in warnings:

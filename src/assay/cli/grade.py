@@ -3,7 +3,7 @@
 import shlex
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import Elsewhere, GradedRow, Verdict, only_computes, rows_wait
+from assay.pipeline.grading import Elsewhere, GradedRow, only_computes, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.stages import grade_all, grade_computing
@@ -178,14 +178,12 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
     with open_sink(options.output, mode, guarded=False) as sink:
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
+        if _takes_all_cores(options, mode, graders):
+            _grade_parts(options, graders, own, sink, tally)
+            return tally
         with _Batch(sink) as batch:
             waits = rows_wait(options.rows)
-            if _takes_all_cores(options, mode, graders):
-                assert options.rows is not None
-                rows = grade_computing(options.rows, graders, own)
-            else:
-                rows = grade_all(lines, graders, options.concurrency, waits, own, elsewhere)
-            for row in rows:
+            for row in grade_all(lines, graders, options.concurrency, waits, own, elsewhere):
                 # From a pipe that is slower than the graders, each row is written at once; from
                 # other machines too, where the next one may take long.
                 is_slow = elsewhere is not None or (waits is not None and not waits())
@@ -203,6 +201,30 @@ def _takes_all_cores(options: _Options, mode: Mode, graders: list[PluginRef]) ->
     if not is_whole or not is_plain or options.concurrency > 1:
         return False
     return bool(graders) and only_computes(graders)
+
+
+def _grade_parts(
+    options: _Options, graders: list[PluginRef], own: RowGraders, sink: Sink, tally: "_Tally"
+) -> None:
+    """Grade a file with all cores; each process counts its rows itself."""
+    assert options.rows is not None
+
+    def note(rows: Iterable[GradedRow]) -> tuple[_Tally, list[str]]:
+        here, shown = _Tally(), list[str]()
+        for row in rows:
+            here.add(row)
+            shown += _shown(row) if options.progress else ()
+        return here, shown
+
+    for part in grade_computing(options.rows, graders, own, note):
+        if part.text:
+            sink.append(part.text)
+        here, shown = part.noted
+        tally.merge(here)
+        for line in shown:
+            click.echo(line, err=True)
+        if part.error is not None:
+            raise part.error
 
 
 def _elsewhere(options: _Options, graders: list[PluginRef]) -> Elsewhere | None:
@@ -291,20 +313,35 @@ class _Tally:
     def add(self, row: GradedRow) -> None:
         self.has_trials |= row.trials is not None
         self.n_ungraded += not row.is_graded
-        scores = [verdict.score for verdict in row.verdicts if verdict.score is not None]
-        self._measured.append(len(scores))
-        self._passes.append(sum(score.pass_ for score in scores))
-        for name, verdict in _named(row):
+        n_passed = n_measured = 0
+        for number, verdict in enumerate(row.verdicts, 1):
             score, broken = verdict.score, verdict.broken
             if verdict.grades or broken:
                 self.doubts.add(verdict.grades, broken)
             self.n_rows += 1
             if score is not None:
-                self.n_graded += 1
-                self.n_passed += score.pass_
+                n_measured += 1
+                n_passed += score.pass_
             elif broken:
                 self.n_broken += 1
-                self.first_broken = self.first_broken or f"{name}: {_first(broken)}"
+                self.first_broken = self.first_broken or f"{_name(row, number)}: {_first(broken)}"
+        self.n_graded += n_measured
+        self.n_passed += n_passed
+        self._measured.append(n_measured)
+        self._passes.append(n_passed)
+
+    def merge(self, other: "_Tally") -> None:
+        """Add what was counted of the rows after these."""
+        self.n_rows += other.n_rows
+        self.n_passed += other.n_passed
+        self.n_graded += other.n_graded
+        self.n_broken += other.n_broken
+        self.n_ungraded += other.n_ungraded
+        self.first_broken = self.first_broken or other.first_broken
+        self.has_trials |= other.has_trials
+        self._passes += other._passes
+        self._measured += other._measured
+        self.doubts.merge(other.doubts)
 
     def result(self, output: Path) -> str:
         """The pass rate with its interval, and what to do next."""
@@ -330,8 +367,8 @@ class _Tally:
 
 
 def _shown(row: GradedRow) -> Iterator[str]:
-    for name, verdict in _named(row):
-        score, broken = verdict.score, verdict.broken
+    for number, verdict in enumerate(row.verdicts, 1):
+        name, score, broken = _name(row, number), verdict.score, verdict.broken
         if score is not None:
             yield f"{'✓' if score.pass_ else '✗'} {name}: {score.score:g}"
         else:
@@ -339,11 +376,10 @@ def _shown(row: GradedRow) -> Iterator[str]:
             yield f"! {name}: {_first(broken) if broken else why}"
 
 
-def _named(row: GradedRow) -> Iterator[tuple[str, Verdict]]:
-    """Yield the verdict on each trial of a row, and what the trial is called."""
+def _name(row: GradedRow, number: int) -> str:
+    """What a trial of a row is called."""
     name = visible_line(str(row.id))
-    for number, verdict in enumerate(row.verdicts, 1):
-        yield name if row.trials is None else f"{name}, trial {number}", verdict
+    return name if row.trials is None else f"{name}, trial {number}"
 
 
 def _first(broken: dict[str, str]) -> str:

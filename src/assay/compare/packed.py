@@ -26,9 +26,12 @@ class Ids(Sequence[str]):
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Ids":
         """Take texts, some thousand at a time."""
-        pieces = [id_piece(some) for some in batched(texts, _AT_ONCE)] or [id_piece(())]
-        text = b"".join(piece.text for piece in pieces)
-        return cls(text, np.concatenate([piece.sizes for piece in pieces]))
+        text, sizes = bytearray(), [np.zeros(0, np.uint32)]
+        for some in batched(texts, _AT_ONCE):
+            piece = id_piece(some)
+            text += piece.text
+            sizes.append(piece.sizes)
+        return cls(text, np.concatenate(sizes))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -96,29 +99,45 @@ def hashes_of(ids: Sequence[str]) -> NDArray[np.int64]:
 def repeated(hashes: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return, in order, the places of all numbers that occur more than once."""
     ordered = np.sort(hashes)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.flatnonzero(np.isin(hashes, twice)) if len(twice) else np.zeros(0, np.intp)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    # Mostly there are none; np.isin imports numpy's masked arrays, as np.unique does: 10 ms.
+    return np.flatnonzero(np.isin(hashes, again)) if len(again) else np.zeros(0, np.intp)
 
 
-def union(every: Sequence[Sequence[str]]) -> tuple[Ids, list[NDArray[np.intp]]] | None:
+def union(every: Sequence[Sequence[str]]) -> tuple[Ids, list[NDArray[np.int32]]] | None:
     """Put lists of distinct ids together in the order of their first appearance.
 
     Return all ids, and for each list the places of its ids among them. None if two ids have one
     hash, which hardly ever happens.
     """
-    sizes = list(map(len, every))
-    hashes = np.concatenate([hashes_of(ids) for ids in every])
-    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.intp)
-    number[np.argsort(first)] = np.arange(len(first))
-    places = np.split(number[inverse], np.cumsum(sizes)[:-1])
-    new = np.split(np.bincount(first, minlength=len(hashes)) > 0, np.cumsum(sizes)[:-1])
-    fresh = (each_at(ids, np.flatnonzero(some)) for ids, some in zip(every, new, strict=True))
+    ends = np.cumsum(list(map(len, every)))[:-1]
+    numbers, is_first = _number(np.concatenate([hashes_of(ids) for ids in every]))
+    places, first = np.split(numbers, ends), np.split(is_first, ends)
+    fresh = (each_at(ids, np.flatnonzero(some)) for ids, some in zip(every, first, strict=True))
     ids = Ids.of(chain.from_iterable(fresh))
     for mine, where in zip(every, places, strict=True):
         if not all(map(eq, mine, each_at(ids, where))):
             return None
     return ids, places
+
+
+def _number(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Number distinct values in the order of their first appearance; return which are the first.
+
+    As np.unique finds them, but in a third of the memory.
+    """
+    order = np.argsort(hashes, kind="stable").astype(np.int32)
+    ordered = hashes[order]
+    begins = np.ones(len(ordered), np.bool_)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    del ordered
+    is_first = np.zeros(len(hashes), np.bool_)
+    is_first[order[begins]] = True
+    # Of each value the number that its first appearance has, for all of its appearances.
+    number = (np.cumsum(is_first, dtype=np.int32) - 1)[order[begins]]
+    numbers = np.empty(len(hashes), np.int32)
+    numbers[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
+    return numbers, is_first
 
 
 class _Packed(NamedTuple):

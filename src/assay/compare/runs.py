@@ -480,8 +480,8 @@ class _Grades:
 
     def _alike(self, kept: NDArray[np.bool_]) -> str:
         """Return the cause by which all trials failed; a limit that was set is a result."""
-        causes = np.unique(self._trials["cause"][kept])
-        if kept.sum() < 2 or len(causes) != 1 or (self.score[kept] > 0.0).any():
+        causes = self._trials["cause"][kept]
+        if len(causes) < 2 or (causes != causes[0]).any() or (self.score[kept] > 0.0).any():
             return ""
         cause = self._causes[int(causes[0])]
         failed = cause in _AGENT_CAUSES and not self._trials["answered"][kept].any()

@@ -184,8 +184,7 @@ def earlier_grades(row: Capture | TrialEntry, grades: Mapping[str, Grade]) -> li
 
 
 def _earlier(name: str, grade: Grade) -> EarlierGrade:
-    fields = {field: getattr(grade, field) for field in Grade.__struct_fields__}
-    return EarlierGrade(grader=name, **fields)
+    return EarlierGrade(grader=name, **msgspec.structs.asdict(grade))
 
 
 def _not_repeated(
@@ -303,6 +302,9 @@ _ANY = msgspec.json.Decoder(dict[str, Any])
 _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_GRADE = msgspec.json.Decoder(Grade)
+_GRADES = msgspec.json.Decoder(dict[str, Grade])
+_EARLIER = msgspec.json.Decoder(list[EarlierGrade])
 _encode = msgspec.json.Encoder().encode
 _replace = msgspec.structs.replace
 
@@ -348,24 +350,40 @@ def grade_rows_elsewhere(
     yield from _in_order(_Pace(grade_batch, *_ELSEWHERE_S), lines, workers, stop)
 
 
-def grade_file(
-    file: RowFile, graders: Sequence[PluginRef], host: Host, own: "Own | None" = None
-) -> Iterator[GradedRow]:
-    """Do what grade_rows does with all cores, for graders that only compute."""
+class GradedPart[T](NamedTuple):
+    """What grading a part of a file gave: the lines, and what was made of the verdicts."""
+
+    text: bytes
+    """The graded lines, without a line feed after the last."""
+    noted: T
+    error: InputError | None
+    """Why the lines end before the part does."""
+
+
+def grade_file[T](
+    file: RowFile,
+    graders: Sequence[PluginRef],
+    host: Host,
+    own: "Own | None",
+    note: Callable[[Iterable[GradedRow]], T],
+) -> Iterator[GradedPart[T]]:
+    """Do what grade_rows does with all cores, for graders that only compute.
+
+    note is called in the process that grades: to send every verdict to another takes longer than
+    most of them did.
+    """
     grade_batch = _batch_grader(graders, host, own)
 
-    def grade_part(part: RowFile) -> tuple[list[GradedRow], InputError | None]:
+    def grade_part(part: RowFile) -> GradedPart[T]:
         rows: list[GradedRow] = []
+        error: InputError | None = None
         try:
             rows.extend(grade_batch(part.placed_lines()))
-        except InputError as error:
-            return rows, error
-        return rows, None
+        except InputError as unreadable:
+            error = unreadable
+        return GradedPart(b"\n".join([row.line for row in rows]), note(rows), error)
 
-    for rows, error in file.map(grade_part):
-        yield from rows
-        if error is not None:
-            raise error
+    return file.map(grade_part)
 
 
 def only_computes(graders: Iterable[PluginRef]) -> bool:
@@ -728,11 +746,11 @@ def _added(verdict: Verdict) -> _Added:
 def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:
     """Return the grades of other graders that a row had before; those that cannot be read go."""
     try:
-        before = msgspec.json.decode(row.earlier_grades or b"[]", type=list[EarlierGrade])
-        grades = msgspec.json.decode(row.grades or b"{}", type=dict[str, Grade])
+        before = _EARLIER.decode(row.earlier_grades) if row.earlier_grades else []
+        grades = _GRADES.decode(row.grades) if row.grades else {}
         if not grades and row.score and decided(row.failure) is None:
             # Another program wrote it, which does not tell who judged.
-            grades = {"score": msgspec.json.decode(row.score, type=Grade)}
+            grades = {"score": _GRADE.decode(row.score)}
     except UNREADABLE:
         return []
     before += (_earlier(name, grade) for name, grade in grades.items())

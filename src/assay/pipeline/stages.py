@@ -14,6 +14,7 @@ from assay.errors import PluginError
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import (
     Elsewhere,
+    GradedPart,
     GradedRow,
     Verdict,
     earlier_grades,
@@ -309,13 +310,16 @@ def grade_all(
         close_served()
 
 
-def grade_computing(
-    path: Path, graders: Sequence[PluginRef], own: RowGraders
-) -> Generator[GradedRow, None, None]:
-    """Grade a file with all cores, by graders that only compute; yield the rows in order."""
+def grade_computing[T](
+    path: Path,
+    graders: Sequence[PluginRef],
+    own: RowGraders,
+    note: Callable[[Iterable[GradedRow]], T],
+) -> Generator[GradedPart[T], None, None]:
+    """Grade a file with all cores, by graders that only compute; see grade_file."""
     start_over()
     with open_rows(path) as file:
-        yield from grade_file(file, graders, AskingHost(), own.of)
+        yield from grade_file(file, graders, AskingHost(), own.of, note)
 
 
 def _prepare(graders: Sequence[PluginRef]) -> None:

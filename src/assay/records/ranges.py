@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Buffer, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 
 from assay.errors import OutOfResources
@@ -23,7 +24,6 @@ _MOST_WORKERS = 8
 _PIPE = 1024 * 1024
 """What a worker may be ahead; more than the usual 64 kB, after which it would have to wait."""
 _STEP = 16 * 1024
-_HEADER = 8
 _PR_SET_PDEATHSIG = 1
 """Of prctl(2)."""
 
@@ -176,52 +176,46 @@ class _Worker:
 
     def answer(self, fd: int, ranges: _Ranges, work: Work[Any], numbers: Sequence[int]) -> NoReturn:
         """Work on these ranges, in the copy; nothing of the parent's is flushed or cleaned up."""
-        import pickle  # late: only large files need it
-
         try:
             _enlarge(self._pipe)
             file = cast(BinaryIO, io.BufferedReader(_OwnPosition(fd)))
             for number in numbers:
-                error, result = None, None
-                try:
-                    result = work(file, ranges[number])
-                except Exception as failure:  # noqa: BLE001 - raised again by the parent
-                    error = failure
-                data = pickle.dumps((error, result), pickle.HIGHEST_PROTOCOL)
-                self._pipe.write(len(data).to_bytes(_HEADER) + data)
-                self._pipe.flush()
-                if error is not None:
+                if not self._send(partial(work, file, ranges[number])):
                     break
         finally:
             os._exit(0)
 
     def answer_once(self, work: Callable[[], Any]) -> NoReturn:
         """Do one piece of work, in the copy, for as long as the parent lives."""
-        import pickle
-
         try:
             _end_with_parent()
-            error, result = None, None
-            try:
-                result = work()
-            except Exception as failure:  # noqa: BLE001 - raised again by the parent
-                error = failure
-            data = pickle.dumps((error, result), pickle.HIGHEST_PROTOCOL)
-            self._pipe.write(len(data).to_bytes(_HEADER) + data)
-            self._pipe.flush()
+            self._send(work)
         finally:
             os._exit(0)
+
+    def _send(self, work: Callable[[], Any]) -> bool:
+        """Send the result of some work, or its error; return whether it went well."""
+        import pickle  # late: only large files need it
+
+        error, result = None, None
+        try:
+            result = work()
+        except Exception as failure:  # noqa: BLE001 - raised again by the parent
+            error = failure
+        pickle.dump((error, result), self._pipe, pickle.HIGHEST_PROTOCOL)
+        self._pipe.flush()
+        return error is None
 
     def result(self) -> Any:
         """Wait for the next result."""
         import pickle
 
-        size = int.from_bytes(self._pipe.read(_HEADER))
-        data = self._pipe.read(size)
-        if not size or len(data) < size:
+        try:
+            error, result = pickle.load(self._pipe)
+        except (EOFError, pickle.UnpicklingError) as lost:
             msg = "a process that reads the file was killed"
-            raise _Killed(msg, hint="perhaps memory ran out: look at the system's log")
-        error, result = pickle.loads(data)
+            hint = "perhaps memory ran out: look at the system's log"
+            raise _Killed(msg, hint=hint) from lost
         if error is not None:
             raise error
         return result

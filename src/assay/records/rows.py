@@ -1,5 +1,6 @@
 """Read and write rows: one JSON object per line, unknown fields kept, errors with file and line."""
 
+import io
 import os
 import re
 import stat
@@ -57,12 +58,12 @@ def line_blocks(
 def read_lines(path: Path | None) -> Iterator[tuple[Place, bytes]]:
     """Yield the non-blank lines of a file, or of stdin, as soon as each has arrived."""
     if path is None:
-        for number, _, line in _lines(sys.stdin.buffer):
+        for number, line in _lines(sys.stdin.buffer):
             yield f"stdin:{number}", line
         return
     name = str(path)  # once: to format a path for each row takes longer than to read it
     with _open(path, _BUFFER) as file:
-        for number, _, line in _lines(file):
+        for number, line in _lines(file):
             yield f"{name}:{number}", line
 
 
@@ -74,17 +75,12 @@ class Spot(NamedTuple):
     offset: int
 
 
-def _lines(
-    file: Iterable[bytes], first: int = 1, offset: int = 0, end: int | None = None
-) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, offset and text of each line that is not blank."""
-    for number, line in enumerate(file, first):
-        if end is not None and offset >= end:
-            return
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield number and text of each line that is not blank."""
+    for number, line in enumerate(file, 1):
         text = line.removeprefix(BOM) if number == 1 else line
         if text and not text.isspace():
-            yield number, offset + len(line) - len(text), text
-        offset += len(line)
+            yield number, text
 
 
 def decode_line[T](
@@ -293,11 +289,14 @@ class RowFile:
             yield spot, row
 
     def _placed_lines(self) -> Iterator[tuple[Spot, bytes]]:
-        start, end = self._range
-        first = self._line_number(start)
-        self._file.seek(start)
-        for number, offset, line in _lines(self._file, first, start, end):
-            yield Spot(number, offset), line
+        number = self._line_number(self._range.start)
+        for offset, block in self._blocks():
+            for line in io.BytesIO(block):  # faster than the lines of a file, which come in pieces
+                if not line.isspace():
+                    yield Spot(number, offset), line
+                number += 1
+                offset += len(line)
+            self._counted = (offset, number)
 
     def placed_lines(self) -> Iterator[tuple[Place, bytes]]:
         """Yield all lines as they stand in the file, each with its place."""
@@ -307,6 +306,13 @@ class RowFile:
     def split_into(self, out: BinaryIO) -> Sequence[int]:
         """Write each trial as a row of its own; return the number of the line each came from."""
         came_from = array("Q")
+        for rows, lines in self.map(lambda part: part._split()):
+            out.write(rows)
+            came_from += lines
+        return came_from
+
+    def _split(self) -> "tuple[bytes, array[int]]":
+        split, came_from = list[bytes](), array("Q")
         for spot, line in self._placed_lines():
             try:
                 rows = [line.strip() + b"\n"]
@@ -316,9 +322,9 @@ class RowFile:
                 if not self._skip_unreadable:
                     raise
                 continue
-            out.writelines(rows)
+            split += rows
             came_from.extend([spot.line] * len(rows))
-        return came_from
+        return b"".join(split), came_from
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
@@ -475,6 +481,9 @@ class _Entry(msgspec.Struct, rename="camel", gc=False):
     score: float | None = None
 
 
+_METADATA = msgspec.json.Decoder(dict[str, Any] | None)
+_ENTRIES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
+_CHECKED_ENTRIES = msgspec.json.Decoder(list[_Entry] | None)
 _MOVED = frozenset(("duration", "firstResponse", "workspaceDir", "pass", "score", "reasoning"))
 
 
@@ -507,9 +516,9 @@ def split_trials(place: Place, line: bytes) -> list[bytes]:
 def _split(place: Place, line: bytes) -> list[bytes]:
     row = decode_line(_PIECES, place, line)
     shared = {name: value for name, value in row.items() if name not in _OF_PROMPT}
-    metadata = _decoded(place, row.get("metadata"), dict[str, Any]) or {}
-    entries = _decoded(place, row["trials"], list[dict[str, msgspec.Raw]]) or []
-    checked = _decoded(place, row["trials"], list[_Entry]) or []
+    metadata = _decoded(place, row.get("metadata"), _METADATA) or {}
+    entries = _decoded(place, row["trials"], _ENTRIES) or []
+    checked = _decoded(place, row["trials"], _CHECKED_ENTRIES) or []
     if not entries:
         msg = f"{place}: `trials` is empty"
         raise InputError(msg, hint="each row of `assay trials` has at least one trial")
@@ -542,11 +551,13 @@ def _trial_row(
     return row
 
 
-def _decoded[T](place: Place, value: msgspec.Raw | None, kind: type[T]) -> T | None:
+def _decoded[T](
+    place: Place, value: msgspec.Raw | None, decoder: msgspec.json.Decoder[T]
+) -> T | None:
     if not value:
         return None
     try:
-        return msgspec.json.decode(value, type=kind | None)
+        return decoder.decode(value)
     except UNREADABLE as error:
         msg = f"{place}: {explain(error)}"
         raise InputError(msg) from error

@@ -25,7 +25,7 @@ def conversation(
     messages: list[ChatMessage] = []
     for number, text in enumerate(turns, 1):
         messages.append({"role": "user", "content": text})
-        own = [step for step in steps if _turn(step) == number and _parent(step) is None]
+        own = [step for step in steps if (step.turn or 1) == number and not step.parent]
         messages += _answers(own, thoughts, n_before=len(messages))
     # The answer may be told apart from the messages before it, as in a terminal event.
     if output and not _is_said(messages, output):
@@ -35,7 +35,7 @@ def conversation(
 
 def is_answered(messages: Sequence[ChatMessage]) -> bool:
     """Whether each turn ends with words of the agent."""
-    ends = [before for before, here in pairwise(messages) if _asks(here)]
+    ends = [before for before, here in pairwise(messages) if here["role"] == "user"]
     return all(_says(message) for message in (*ends, messages[-1]))
 
 
@@ -73,7 +73,7 @@ class ToolBook:
             if _is_own_call(step):
                 seen = self._arguments.setdefault(step.name, {})
                 for key, value in _arguments(step).items():
-                    seen.setdefault(key, set()).add(_type(value))
+                    seen.setdefault(key, set()).add(_TYPES.get(type(value), "object"))
 
     def merge(self, other: "ToolBook") -> None:
         """Add what another part of the data set tells."""
@@ -147,11 +147,15 @@ def _arguments(step: ToolCall) -> dict[str, Any]:
     return {} if step.input is UNSET or step.input is None else {"input": step.input}
 
 
-def _type(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-    return names.get(type(value), "object")
+_TYPES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+}
+"""What JSON Schema calls the types of values."""
 
 
 def _joined(before: str, more: str) -> str:
@@ -163,14 +167,6 @@ def _is_own_call(step: AnyStep) -> TypeGuard[ToolCall]:
     return isinstance(step, ToolCall) and not step.parent
 
 
-def _turn(step: AnyStep) -> int:
-    return step.turn or 1
-
-
-def _parent(step: AnyStep) -> str | None:
-    return step.parent or None
-
-
 def _is_said(messages: Sequence[ChatMessage], output: str) -> bool:
     last = messages[-1]
     return _says(last) and last["content"].strip().endswith(output.strip())
@@ -178,7 +174,3 @@ def _is_said(messages: Sequence[ChatMessage], output: str) -> bool:
 
 def _says(message: ChatMessage) -> bool:
     return message["role"] == "assistant" and not message.get("tool_calls")
-
-
-def _asks(message: ChatMessage) -> bool:
-    return bool(message["role"] == "user")

@@ -8,7 +8,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from assay.records.capture import cause_words
-from assay.records.files import copy_stream, temporary_file
+from assay.records.files import copy_part, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
 from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
@@ -128,8 +128,8 @@ def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
             totals.add(some)
         what = "trials" if rows.has_trials else "test cases"
         out.write(_top(totals, generated, what).encode())
-        body.seek(0)
-        copy_stream(body, out)
+        body.flush()
+        copy_part(body, out, 0, body.tell())
 
 
 def _top(totals: _Totals, generated: str, what: str) -> str:
