@@ -179,8 +179,12 @@ class _Worker:
         try:
             _enlarge(self._pipe)
             file = cast(BinaryIO, io.BufferedReader(_OwnPosition(fd)))
+
+            def work_on(number: int) -> Any:
+                return work(file, ranges[number])
+
             for number in numbers:
-                if not self._send(partial(work, file, ranges[number])):
+                if not self._send(partial(work_on, number)):
                     break
         finally:
             os._exit(0)
