@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import OutputError
-from assay.records.files import copy_folder, remove_folder, temporary_place
+from assay.records.files import (
+    copy_folder,
+    copy_with_linked,
+    remove_folder,
+    temporary_place,
+)
 from assay.records.raw_streams import SESSION_FILES
 from assay.records.spec import TrialSpec
 from assay.run.raw import RawStreams
@@ -35,9 +40,29 @@ AGENT_FILES = (
     ".cursor",
     ".cursorrules",
     ".github/copilot-instructions.md",
+    ".github/instructions",
+    ".github/agents",
+    ".github/skills",
+    ".vscode/mcp.json",
+    "AGENT.md",
+    "CRUSH.md",
+    "QWEN.md",
+    "WARP.md",
+    ".aider.conf.yml",
+    ".amazonq",
+    ".clinerules",
+    ".factory",
+    ".goosehints",
+    ".junie",
+    ".kiro",
+    ".qwen",
+    ".roo",
+    ".windsurf",
+    ".windsurfrules",
 )
 """What agents read in their working folder and in the folders above it."""
-_REPOSITORIES = (".git", ".hg", ".jj")
+_PROJECTS = (".git", ".hg", ".jj", ".env")
+"""What shows that a folder is a project; some agents also read the .env of a folder above."""
 
 
 def inherited(folder: Path) -> list[Path]:
@@ -48,8 +73,9 @@ def inherited(folder: Path) -> list[Path]:
 def private_root() -> Path:
     """Return a folder of this user for workspaces, with no project and no agent files above it."""
     unfit: list[Path] = []
-    for place in _private_places():
-        found = [path for path in _above(place, AGENT_FILES + _REPOSITORIES) if path.exists()]
+    # Where they really are: an agent looks for its files above that.
+    for place in map(Path.resolve, _private_places()):
+        found = [path for path in _above(place, AGENT_FILES + _PROJECTS) if path.exists()]
         if not found and _is_ours(place):
             return place
         unfit += found[:1]
@@ -207,7 +233,7 @@ def frozen_template(source: str | None, copy: str) -> Iterator[None]:
         return
     remove_folder(copy, missing_ok=True)  # left by a run that was killed
     try:
-        copy_folder(source, copy)
+        copy_with_linked(Path(source), Path(copy), AGENT_FILES)
         _templates[copy] = _stamps(copy)
         yield
     except OSError as error:
