@@ -88,9 +88,15 @@ class LocalHost:
 
         return run_confined(argv, around, mounts, env, timeout_s)
 
-    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> "ServedProgram":
+    def serve(
+        self,
+        argv: Sequence[str],
+        *,
+        show_stderr: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> "ServedProgram":
         """Return this thread's running copy of a program; start it when there is none."""
-        return _serve(tuple(argv), lambda: ServedProgram(argv, show_stderr=show_stderr))
+        return _serve(tuple(argv), lambda: ServedProgram(argv, env, show_stderr=show_stderr))
 
     def serve_function(self, function: str, argument: str) -> "ServedFunction":
         """Return this thread's process that runs a function; fork it when there is none."""
@@ -383,7 +389,9 @@ class _Served:
 class ServedProgram(_Served):
     """A program that answers lines. Its stderr is quoted when it fails."""
 
-    def __init__(self, argv: Sequence[str], *, show_stderr: bool = False) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, *, show_stderr: bool = False
+    ) -> None:
         """With show_stderr, what it writes there is copied to ours."""
         mark = family.Mark(uuid.uuid4().hex)
         printed = _Printed(shown=show_stderr)
@@ -391,7 +399,7 @@ class ServedProgram(_Served):
         launch = Launch(
             argv=argv,
             cwd=str(Path.cwd()),
-            env={**os.environ, family.MARK_NAME: mark.token},
+            env={**(os.environ if env is None else env), family.MARK_NAME: mark.token},
             stdout=write_end,
             stderr=printed.file.fileno(),
             talk=True,
