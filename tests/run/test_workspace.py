@@ -188,6 +188,51 @@ def test_an_agent_that_finds_our_copy_of_the_template_stops_the_run_and_fools_no
     assert list(private_root().glob("template-*")) == []
 
 
+MAKES_THE_NEXT = {
+    "a folder": "mkdir ../prompt-p1; echo x > ../prompt-p1/planted",
+    "a link": "mkdir other; ln -s $PWD/other ../prompt-p1",
+    "a broken link": "ln -s nowhere ../prompt-p1",
+    "a note": "mkdir -p ../.assay; mkfifo ../.assay/prompt-p1",
+    "a folder with a note": "mkdir -p ../.assay ../prompt-p1; mkfifo ../.assay/prompt-p1",
+}
+
+
+@pytest.mark.parametrize("how", MAKES_THE_NEXT)
+@pytest.mark.parametrize("args", [["--isolate"], ["--workspace-dir", "work"]])
+def test_an_agent_cannot_prepare_the_workspace_of_another(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    how: str,
+    args: list[str],
+) -> None:
+    file = prompts(f"{MAKES_THE_NEXT[how]}; R", 'say "[$(ls -A)]"')
+    done = assay("capture", file, "-s", shell_agent, "-o", "out.jsonl", *args)
+    assert done.code == 0, done.stderr
+    first, second = read_rows(tmp_path / "out.jsonl")
+    assert second["output"] == "[]"
+    assert not Path(second["cwd"]).is_relative_to(first["cwd"])
+
+
+@pytest.mark.parametrize("place", ["..", "../.."])
+def test_an_agent_that_puts_instructions_above_the_workspaces_stops_the_run(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    place: str,
+) -> None:
+    file = prompts(f"echo cheat > {place}/CLAUDE.md; R", "R")
+    args = ["capture", file, "-s", shell_agent, "-o", "out.jsonl", "--workspace-dir", "a/work"]
+    done = assay(*args)
+    assert done.code == 1
+    assert "CLAUDE.md above the workspaces" in done.stderr
+    assert [row["id"] for row in read_rows(tmp_path / "out.jsonl")] == ["p0"]
+
+
 def test_a_place_inside_a_project_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def make_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     if around.workspace_dir is None:
         return _shared(around.cwd)
+    _refuse_planted(around.workspace_dir)
     workspace = Path(around.workspace_dir, spec.folder)
     try:
         workspace = new_workspace(spec)
@@ -141,9 +142,10 @@ def new_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     parent = Path(around.workspace_dir or around.cwd)
     number, name = 1, spec.folder
-    # Nothing is put into a folder that is not ours.
-    while (workspace := parent / name).exists() and (
-        (owner := _owner(parent, name)) or spec.prompt.needs_workspace
+    names, _ = _at_first(str(parent))
+    # Nothing is put into a folder that is not ours, and one that an agent made is not used.
+    while os.path.lexists(workspace := parent / name) and (
+        (owner := _owner(parent, name)) or spec.prompt.needs_workspace or name not in names
     ):
         if owner == spec.run_token and (around.replace or spec.retried):
             remove_folder(str(workspace))
@@ -153,13 +155,38 @@ def new_workspace(spec: TrialSpec) -> Path:
     return workspace
 
 
+@cache
+def _at_first(folder: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what was in a folder for workspaces before its first agent, and above them."""
+    try:
+        names = frozenset(os.listdir(folder))  # noqa: PTH208 - names, not paths
+    except FileNotFoundError:
+        names = frozenset()
+    return names, _just_above(folder)
+
+
+def _just_above(folder: str) -> frozenset[str]:
+    """Return what agents would read in a folder, or in the one above it."""
+    places = folder, os.path.dirname(folder)  # noqa: PTH120 - for each trial, and faster so
+    paths = (f"{place}/{name}" for place in places for name in AGENT_FILES)
+    return frozenset(filter(os.path.lexists, paths))
+
+
+def _refuse_planted(folder: str) -> None:
+    """Raise if somebody put instructions above the workspaces since the run began."""
+    _, before = _at_first(folder)
+    for path in _just_above(folder) - before:
+        msg = f"an agent put {path} above the workspaces, where all agents read it"
+        raise OutputError(msg, hint="remove it, use --sandbox to keep agents apart, and --resume")
+
+
 _NOTES = ".assay"
 """A folder beside the workspaces with a note for each that we made: which run made it."""
 
 
 def _owner(parent: Path, name: str) -> str:
     try:
-        return (parent / _NOTES / name).read_text()
+        return _read_regular(parent / _NOTES / name).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -168,7 +195,9 @@ def note_owner(workspace: Path, spec: TrialSpec) -> None:
     """Note which run makes a workspace."""
     note = workspace.parent / _NOTES / workspace.name
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(spec.run_token)
+    note.unlink(missing_ok=True)  # an agent may have put a FIFO there, or a link
+    with note.open("x") as file:
+        file.write(spec.run_token)
 
 
 def remove_owned(parent: Path, token_start: str) -> None:
