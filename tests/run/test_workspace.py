@@ -216,6 +216,19 @@ def test_an_agent_cannot_prepare_the_workspace_of_another(
     assert not Path(second["cwd"]).is_relative_to(first["cwd"])
 
 
+@pytest.mark.parametrize("plant", ["mkfifo prompt-p0", "ln -s $PWD/gone prompt-p0", "true"])
+def test_what_an_agent_left_in_place_of_its_workspace_is_replaced(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path, plant: str
+) -> None:
+    file = prompts(f"cd ..; mv prompt-p0 gone; {plant}; touch gone/kept; R")
+    args = ["capture", file, "-s", shell_agent, "--workspace-dir", "work", "-o", "out.jsonl"]
+    assert assay(*args).code == 0
+    subprocess.run(["mv", "work/gone", "work/first"], cwd=tmp_path, check=True)
+    done = assay(*args, "--overwrite", timeout=20)
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "work/first/kept").exists()
+
+
 @pytest.mark.parametrize("place", ["..", "../.."])
 def test_an_agent_that_puts_instructions_above_the_workspaces_stops_the_run(
     assay: Callable,

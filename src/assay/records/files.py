@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
@@ -71,9 +72,33 @@ def named_temporary_file() -> BinaryIO:
 
 def temporary_folder(prefix: str) -> AbstractContextManager[str]:
     """Return a folder as a context, deleted at its end."""
-    return _tempfile().TemporaryDirectory(  # type: ignore[no-any-return]
-        prefix=prefix, ignore_cleanup_errors=True
-    )
+    return _TemporaryFolder(prefix)
+
+
+class _TemporaryFolder(AbstractContextManager[str]):
+    """Deleted with the process if its context is never left."""
+
+    def __init__(self, prefix: str) -> None:
+        self._made = _tempfile().TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+
+    def __enter__(self) -> str:
+        return str(self._made.name)
+
+    def __exit__(self, *_: object) -> None:
+        _is_removed_file(self._made.name)
+        self._made.cleanup()
+
+
+def _is_removed_file(path: str) -> bool:
+    """Remove what stands under the name of a folder and is none; return whether that was so.
+
+    An agent may have put a FIFO there: to open it, as shutil does, would wait for ever.
+    """
+    with suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)  # noqa: PTH108 - this module is loaded at every start
+            return True
+    return False
 
 
 def temporary_place() -> str:
@@ -110,7 +135,9 @@ def copy_part(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
 
 
 def remove_folder(folder: str, *, missing_ok: bool = False) -> None:
-    _shutil().rmtree(folder, ignore_errors=missing_ok)
+    """Remove a folder, or what stands under its name; no link is followed."""
+    if not _is_removed_file(folder):
+        _shutil().rmtree(folder, ignore_errors=missing_ok)
 
 
 def copy_folder(source: str, target: str) -> None:
