@@ -329,6 +329,7 @@ class _Served:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
             self._wait(min(left_s, _STOP_S))
+            self._printed.show()
             more_can_come = self._receive()
             nothing_new = len(self._received) == searched
             if (nothing_new and not more_can_come) or self._too_long(searched):

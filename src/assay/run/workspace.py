@@ -119,7 +119,8 @@ def make_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     if around.workspace_dir is None:
         return _shared(around.cwd)
-    _refuse_planted(around.workspace_dir)
+    if not around.confined_in:
+        _refuse_planted(around.workspace_dir)
     workspace = Path(around.workspace_dir, spec.folder)
     try:
         workspace = new_workspace(spec)
@@ -168,8 +169,8 @@ def _at_first(folder: str) -> tuple[frozenset[str], frozenset[str]]:
 def _just_above(folder: str) -> frozenset[str]:
     """Return what agents would read in a folder, or in the one above it."""
     places = folder, os.path.dirname(folder)  # noqa: PTH120 - for each trial, and faster so
-    paths = (f"{place}/{name}" for place in places for name in AGENT_FILES)
-    return frozenset(filter(os.path.lexists, paths))
+    paths = [f"{place}/{name}" for place in places for name in AGENT_FILES]
+    return frozenset([path for path in paths if os.access(path, os.F_OK)])
 
 
 def _refuse_planted(folder: str) -> None:
