@@ -291,7 +291,13 @@ class Machine(Protocol):
         """
         ...
 
-    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> Served:
+    def serve(
+        self,
+        argv: Sequence[str],
+        *,
+        show_stderr: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Served:
         """Return this thread's running copy of a program; start it when there is none.
 
         With show_stderr, what it writes to stderr is copied to ours.

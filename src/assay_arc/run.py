@@ -20,6 +20,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.prompts import Setting, check_confinement, plan
 from assay.pipeline.stages import CaptureTrial, local_machine
 from assay.records.capture import Capture
+from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
 from assay_arc.benchmark import KEPT_LOG
@@ -231,7 +232,7 @@ class _MovedRows:
         cwd = metadata.get("workspaceDir", msgspec.UNSET)
         moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
         self._sink.add(spec, moved_row)
-        shutil.rmtree(spec.surroundings.cwd, ignore_errors=True)
+        remove_folder(spec.surroundings.cwd, missing_ok=True)
 
     def _move_log(self, raw: str) -> str:
         """Move a log that was kept with the raw streams to the others; return its name."""

@@ -371,3 +371,22 @@ def test_grader_failures_on_finished_rows_are_counted_and_said(
     assert done.code == 1, "the same grader fails again"
     assert "2 rows of out.jsonl are graded again\n" in done.stderr
     assert len(read_rows(tmp_path / "out.jsonl")) == 2
+
+
+@pytest.mark.parametrize("command", ["capture", "trials"])
+def test_another_working_folder_is_refused_while_the_first_is_there(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path, command: str
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    repeats = {"capture": [[], []], "trials": [["-k", 1], ["-k", 2]]}[command]
+    args = [command, prompts("R", "R"), "-s", shell_agent, "-o", "out.jsonl"]
+    assert assay(*args, "-c", "one", *repeats[0], "--limit", 1).code == 0
+    before = (tmp_path / "out.jsonl").read_bytes()
+    done = assay(*args, "-c", "two", *repeats[1], "--resume")
+    assert done.code == 1
+    assert f"worked in {tmp_path}/one, not in {tmp_path}/two" in done.stderr
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    (tmp_path / "two").rmdir()
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert assay(*args, "-c", "two", *repeats[1], "--resume").code == 0

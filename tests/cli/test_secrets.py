@@ -109,6 +109,28 @@ def test_grade_alone_masks_what_graders_say(assay: Callable, tmp_path: Path, wor
     assert "[redacted]" in done.rows[1]["errors"][0]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_grader_prints_is_masked_and_made_visible(
+    assay: Callable, tmp_path: Path, workers: int
+) -> None:
+    """By itself, by a program that it starts, and while it is loaded."""
+    (tmp_path / "grader.py").write_text(
+        "import os, subprocess, sys\nprint('loaded', os.environ['SOME_API_KEY'])\n"
+        "def grade(output):\n    print(output, os.environ['PEM_KEY'], file=sys.stderr)\n"
+        "    os.write(2, output.encode())\n"
+        "    subprocess.run(['sh', '-c', 'printf %s \"${SOME_API_KEY%77}\"; echo 77'])\n"
+        "    return True\n"
+    )
+    row = {"id": "a", "input": "x", "output": "title \x1b]0;evil\x07 \x9b31m \u202e end"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    args = ["grade", "rows.jsonl", "-g", "grader.py", "-o", "graded.jsonl", "-j", workers]
+    done = assay(*args, env=SECRETS)
+    assert done.code == 0, done.stderr
+    assert "loaded [redacted]" in done.stderr
+    assert done.stderr.count("title \\u001b]0;evil\\u0007 \\u009b31m \\u202e end") == 2
+    refuse_secrets(tmp_path / "graded.jsonl", done.stderr, done.stdout)
+
+
 def test_validate_refs_masks_what_graders_say(assay: Callable, tmp_path: Path) -> None:
     rows = tmp_path / "prompts.jsonl"
     answers = ("a", "raise")

@@ -155,7 +155,7 @@ def test_a_chatty_program_does_not_fill_the_disk(ask, script) -> None:
     for _ in range(5):
         assert ask(f"serve:{path}", "x").pass_
     (served,) = host._served.values()
-    assert os.fstat(served._err.fileno()).st_size < 4_000_000
+    assert os.fstat(served._printed.file.fileno()).st_size < 4_000_000
 
 
 def test_json_escapes_survive(ask, script) -> None:

@@ -342,6 +342,57 @@ def test_a_program_whose_data_changed_gives_no_verdict(capture: Callable, tmp_pa
     assert "wanted.txt changed during the run" in done.rows[0]["graderFailures"]["grader"]
 
 
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("open(os.path.join(os.path.dirname(__file__), 'cases', 'a')).read()", "cases/a"),
+        ("__import__('rules.inner').inner.RIGHT", "rules/inner.py"),
+        ("right()", "rules/inner.py"),
+    ],
+    ids=["joined", "quoted", "package"],
+)
+@pytest.mark.parametrize("command", ["command:python3 evals/check.py", "./evals/check.py"])
+def test_a_program_whose_folder_changed_gives_no_verdict(
+    capture: Callable, tmp_path: Path, text: str, changed: str, command: str
+) -> None:
+    said = 'print(\'{"pass": true, "score": 1}\' if ok else \'{"pass": false, "score": 0}\')'
+    write(
+        tmp_path / "evals/check.py",
+        f"#!{sys.executable}\nimport os, sys\nfrom rules.inner import right\n"
+        f"ok = {text} == 'wrong'\n{said}\nsys.exit(not ok and not sys.stdin.read())\n",
+        0o755,
+    )
+    write(tmp_path / "evals/cases/a", "right")
+    write(tmp_path / "evals/rules/__init__.py", "")
+    write(tmp_path / "evals/rules/inner.py", "RIGHT = 'right'\ndef right(): return 'right'\n")
+    assert passed(capture("0", command)) == [False] * 3
+    new = "wrong" if changed == "cases/a" else "RIGHT = 'wrong'\ndef right(): return RIGHT\n"
+    done = capture(f"open('evals/{changed}', 'w').write({new!r})", command)
+    assert passed(done) == [None] * 3, done.stdout
+
+
+@pytest.mark.parametrize("folder", [".", "evals"])
+@pytest.mark.parametrize("command", ["command:python3 {}/check.py", "{}/check.py"])
+def test_bytecode_that_an_agent_puts_beside_a_program_is_not_used(
+    capture: Callable, tmp_path: Path, folder: str, command: str
+) -> None:
+    said = 'print(\'{"pass": true, "score": 1}\' if ok else \'{"pass": false, "score": 0}\')'
+    text = f"#!{sys.executable}\nimport helper, sys\nok = helper.OK\n{said}\n"
+    text += "sys.exit(not ok and not sys.stdin.read())\n"
+    write(tmp_path / folder / "check.py", text, 0o755)
+    write(tmp_path / folder / "helper.py", "OK = False\n")
+    code = (
+        "import importlib.util as u, marshal, os, struct; "
+        f"p = os.path.join({folder!r}, 'helper.py'); s = os.stat(p); c = u.cache_from_source(p); "
+        "os.makedirs(os.path.dirname(c), exist_ok=True); "
+        "h = u.MAGIC_NUMBER + struct.pack('<III', 0, int(s.st_mtime), s.st_size); "
+        "open(c, 'wb').write(h + marshal.dumps(compile('OK = True', p, 'exec')))"
+    )
+    python = sys.executable
+    done = capture(code, command.format(f"./{folder}").replace("python3", python))
+    assert passed(done) == [False] * 3, done.stdout
+
+
 @pytest.mark.parametrize("folder", [".", "evals"])
 @pytest.mark.parametrize(
     "grader", ["{}/grader.py", "serve:{}/grader.py", "command:python3 {}/c.py"]

@@ -184,3 +184,31 @@ def test_pwd_is_the_folder_the_agent_works_in(
     seen = environment_of(assay(*words, env=env).rows[0])
     assert seen["PWD"] == str(tmp_path / "work" / "prompt-p0")
     assert "OLDPWD" not in seen
+
+
+SPOILS_HOME = {
+    "removed": "true",
+    "a file": 'echo x > "$HOME"',
+    "a loop": 'ln -s "$HOME" "$HOME"',
+    "a FIFO": 'mkfifo "$HOME"',
+    "its tmp is a FIFO": 'mkdir "$HOME"; mkfifo "$HOME/tmp"',
+}
+
+
+@pytest.mark.parametrize("how", SPOILS_HOME)
+def test_an_agent_that_spoils_its_home_is_measured(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    how: str,
+) -> None:
+    # Only ever the HOME that was made for it: this one would be moved with all that is in it.
+    move = 'case "$HOME" in */assay-home-*) mv "$HOME" "$PWD/gone" ;; *) exit 7 ;; esac'
+    file = prompts({"id": "p0", "input": [f"{move}; {SPOILS_HOME[how]}; R", "R"]})
+    done = assay("capture", file, "-s", shell_agent, "--isolate", "-o", "out.jsonl", "-t", 9000)
+    assert done.code == 0, done.stderr
+    (row,) = read_rows(tmp_path / "out.jsonl")
+    assert row["failure"]["cause"] == "agent_crash"
+    assert "the agent's folders could not be prepared" in row["failure"]["message"]

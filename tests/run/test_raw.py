@@ -52,6 +52,35 @@ def test_what_an_agent_plants_is_never_followed_and_costs_no_measurement(
         assert rows[0]["raw"].startswith(f"out.raw/segment-{int(name[8]) + 1}-")
 
 
+@pytest.mark.parametrize("what", [*PLANT, "nothing"])
+@pytest.mark.parametrize("how", ["mv out.raw moved", "rm -r out.raw"])
+@pytest.mark.parametrize("large", [False, True])
+def test_an_agent_that_takes_away_the_folder_of_all_streams_stops_nothing(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    raw_of: Callable,
+    tmp_path: Path,
+    what: str,
+    how: str,
+    large: bool,
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    plant = PLANT.get(what, "true").format(victim=victim, place="out.raw")
+    more = "; seq 1 100000 >&2" if large else ""
+    scripts = "R", f"{how}; {plant}{more}; R", "R"
+    done = assay("capture", prompts(*scripts), "-s", shell_agent, "-o", "out.jsonl")
+    assert done.code == 0, done.stderr
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert [(row["output"], row.get("failure")) for row in rows] == [("ok", None)] * 3
+    assert "somebody moved, removed or replaced out.raw" in rows[1]["warnings"][0]
+    assert list(victim.iterdir()) == []
+    for row in rows if how.startswith("mv") else rows[1:]:
+        assert "result" in raw_of(tmp_path, row)["1.out"]
+
+
 def test_a_later_turn_cannot_touch_the_streams_of_an_earlier_one(
     assay: Callable,
     shell_agent: Path,

@@ -83,6 +83,27 @@ def test_an_environment_of_python_without_what_is_hidden_in_it(run: Run, tmp_pat
     assert done.stdout == "True\n", done
 
 
+def test_a_link_to_a_program_that_is_also_declared_visible(run: Run, tmp_path: Path) -> None:
+    script = write(tmp_path / "share/agent/start", "#!/bin/sh\necho started\n")
+    first, second = tmp_path / "bin/first", tmp_path / "bin/second"
+    first.parent.mkdir()
+    second.symlink_to(script)
+    first.symlink_to("second")
+    done = run(str(first), visible=[str(first), str(second)])
+    assert (done.stdout, done.stderr) == ("started\n", "")
+
+
+def test_an_interpreter_behind_a_shim(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "manager"
+    write(root / "versions/3/bin/interpreter", "#!/bin/sh\necho real\n")
+    write(root / "libexec/start", f'#!/bin/sh\nexec {root}/versions/3/bin/"$1"\n')
+    shim = f"#!/usr/bin/env sh\nexec {root}/libexec/start interpreter\n"
+    write(root / "shims/interpreter", shim)
+    script = write(tmp_path / "project/agent", "#!/usr/bin/env interpreter\n")
+    done = run(str(script), path=f"{root}/shims:{os.environ['PATH']}")
+    assert (done.stdout, done.stderr) == ("real\n", "")
+
+
 def test_what_is_declared_visible_is_read_only(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "data/file", "declared")
     text = f"cat {tmp_path}/data/file; echo x > {tmp_path}/data/file"

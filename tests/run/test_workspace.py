@@ -1,6 +1,7 @@
 """Workspaces are outside of every project, belong to one trial, and are removed by nobody else."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,64 @@ def test_an_agent_that_finds_our_copy_of_the_template_stops_the_run_and_fools_no
     assert list(private_root().glob("template-*")) == []
 
 
+MAKES_THE_NEXT = {
+    "a folder": "mkdir ../prompt-p1; echo x > ../prompt-p1/planted",
+    "a link": "mkdir other; ln -s $PWD/other ../prompt-p1",
+    "a broken link": "ln -s nowhere ../prompt-p1",
+    "a note": "mkdir -p ../.assay; mkfifo ../.assay/prompt-p1",
+    "a folder with a note": "mkdir -p ../.assay ../prompt-p1; mkfifo ../.assay/prompt-p1",
+}
+
+
+@pytest.mark.parametrize("how", MAKES_THE_NEXT)
+@pytest.mark.parametrize("args", [["--isolate"], ["--workspace-dir", "work"]])
+def test_an_agent_cannot_prepare_the_workspace_of_another(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    how: str,
+    args: list[str],
+) -> None:
+    file = prompts(f"{MAKES_THE_NEXT[how]}; R", 'say "[$(ls -A)]"')
+    done = assay("capture", file, "-s", shell_agent, "-o", "out.jsonl", *args)
+    assert done.code == 0, done.stderr
+    first, second = read_rows(tmp_path / "out.jsonl")
+    assert second["output"] == "[]"
+    assert not Path(second["cwd"]).is_relative_to(first["cwd"])
+
+
+@pytest.mark.parametrize("plant", ["mkfifo prompt-p0", "ln -s $PWD/gone prompt-p0", "true"])
+def test_what_an_agent_left_in_place_of_its_workspace_is_replaced(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path, plant: str
+) -> None:
+    file = prompts(f"cd ..; mv prompt-p0 gone; {plant}; touch gone/kept; R")
+    args = ["capture", file, "-s", shell_agent, "--workspace-dir", "work", "-o", "out.jsonl"]
+    assert assay(*args).code == 0
+    subprocess.run(["mv", "work/gone", "work/first"], cwd=tmp_path, check=True)
+    done = assay(*args, "--overwrite", timeout=20)
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "work/first/kept").exists()
+
+
+@pytest.mark.parametrize("place", ["..", "../.."])
+def test_an_agent_that_puts_instructions_above_the_workspaces_stops_the_run(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    place: str,
+) -> None:
+    file = prompts(f"echo cheat > {place}/CLAUDE.md; R", "R")
+    args = ["capture", file, "-s", shell_agent, "-o", "out.jsonl", "--workspace-dir", "a/work"]
+    done = assay(*args)
+    assert done.code == 1
+    assert "CLAUDE.md above the workspaces" in done.stderr
+    assert [row["id"] for row in read_rows(tmp_path / "out.jsonl")] == ["p0"]
+
+
 def test_a_place_inside_a_project_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -196,6 +255,76 @@ def test_a_place_inside_a_project_is_not_taken(
     (tmp_path / ".claude").rmdir()
     assert private_root() == tmp_path / "cache" / "assay" / "workspaces"
     assert private_root().stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "name", [".env", ".github/instructions", ".windsurfrules", "AGENTS.override.md", "CLAUDE.md"]
+)
+def test_a_link_to_a_place_inside_a_project_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "project" / "cache").mkdir(parents=True)
+    (tmp_path / "project" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "project" / name).touch()
+    (tmp_path / "cache").symlink_to(tmp_path / "project" / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert not private_root().is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_what_links_of_a_template_lead_to_is_copied_and_hashed_with_it(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    read_rows: Callable,
+    tmp_path: Path,
+    is_absolute: bool,
+) -> None:
+    skill, template = tmp_path / "shared" / "notes", tmp_path / "arm"
+    for name in ("SKILL.md", "more/a.md", "../style.md"):
+        (skill / name).parent.mkdir(parents=True, exist_ok=True)
+        (skill / name).write_text("before ")
+    (skill / "style.md").symlink_to("../style.md")
+    place = template / ".claude" / "skills" / "notes"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(skill if is_absolute else "../../../shared/notes")
+    script = """
+    cd .claude/skills/notes; say "$(cat SKILL.md more/a.md style.md)"
+    for f in SKILL.md more/a.md style.md; do echo after >> "$f"; done
+    """
+    args = ["capture", prompts(script, script), "-s", shell_agent, "--workspace-template", "arm"]
+    done = assay(*args, "-o", "out.jsonl", "-t", 60000)
+    assert done.code == 0, done.stderr
+    outputs = [row["output"] for row in read_rows(tmp_path / "out.jsonl")]
+    assert outputs == ["before before before "] * 2
+    assert (skill / "more/a.md").read_text() == "before "
+    (skill / "more/a.md").write_text("edited")
+    done = assay(*args, "-o", "out.jsonl", "--resume")
+    assert done.code == 1
+    assert ".claude/skills/notes/SKILL.md" in done.stderr
+
+
+def test_the_mode_of_the_template_itself_is_a_part_of_it(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "arm").mkdir(mode=0o755)
+    args = ["capture", prompts("R"), "-s", shell_agent, "--workspace-template", "arm"]
+    assert assay(*args, "-o", "out.jsonl").code == 0
+    (tmp_path / "arm").chmod(0o555)
+    done = assay(*args, "-o", "out.jsonl", "--resume")
+    assert (done.code, "the workspace template" in done.stderr) == (1, True)
+
+
+def test_a_template_that_cannot_be_copied_is_named(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "arm").mkdir()
+    os.mkfifo(tmp_path / "arm" / "pipe")
+    args = ["capture", prompts("R"), "-s", shell_agent, "--workspace-template", "arm"]
+    done = assay(*args, "-o", "out.jsonl")
+    assert done.code == 1
+    assert "arm/pipe: `arm/pipe` is a named pipe" in done.stderr
+    assert "[(" not in done.stderr
 
 
 def test_a_place_that_others_can_write_to_is_not_taken(

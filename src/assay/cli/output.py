@@ -351,6 +351,8 @@ class Sink:
             if (spec := by_id.get(key.id)) is None:
                 continue
             resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
+            for attempt in key.attempts:
+                resume.check_folder(key.id, attempt.cwd, spec, journal.path)
             if resume.grades_again(key.identity, spec, partial(getattr, key, "attempts")):
                 outdated.add(key.id)
                 if not key.identity or not key.identity.graders:

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from assay.errors import InputError
-from assay.graders.frozen import FrozenFile
+from assay.graders.frozen import FrozenFile, program_env
 from assay.plugin import Finished, Host, Trial
 
 _INTERPRETER = re.compile(
@@ -49,12 +49,12 @@ class CommandLine:
         """Run the command to its end, or to the timeout."""
         script, twin = self.script, self._twin(cwd)
         if script is None:
-            return host.run(self._argv, cwd=cwd, timeout_s=timeout_s)
+            return host.run(self._argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
 
         def run_script(path: str) -> Finished:
             word = self.words[self._at] if path == str(twin) else path
             argv = [*self._argv[: self._at], word, *self._argv[self._at + 1 :]]
-            return host.run(argv, cwd=cwd, timeout_s=timeout_s)
+            return host.run(argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
 
         done = script.use(run_script, twin)
         script.refuse_changes(cwd)

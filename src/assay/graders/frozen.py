@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 from assay.errors import AssayError, InputError, Interrupted, PluginError
@@ -33,6 +34,22 @@ _IMPORTED = (".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
 _SCRIPTS = (*_IMPORTED, ".sh", ".rb", ".pl")
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
+
+
+def program_env() -> dict[str, str]:
+    """Return the environment of a grader's program: no bytecode beside its modules is used.
+
+    Python takes bytecode for that of a module if it names the module's size and time.
+    """
+    return {"PYTHONPYCACHEPREFIX": _bytecode_folder(), **os.environ}
+
+
+@cache
+def _bytecode_folder() -> str:
+    """Make a folder in which Python keeps the bytecode of all programs of this run."""
+    folder = temporary_folder("assay-bytecode-")
+    _folders.append(folder)
+    return folder.__enter__()
 
 
 def stamp(path: Path | str) -> Stamp | None:
@@ -237,7 +254,7 @@ def _named_files(content: bytes, path: Path) -> Iterator[Path]:
     """Yield the files below a program's folder that its text names, and those that they name.
 
     A program can build names in any way; this finds the usual ones: `wanted.json`, `import helper`,
-    and all that is in a folder whose name stands beside a slash.
+    and all that is in a folder whose name stands beside a slash or in quotes.
     """
     texts, seen = [content], {path}
     while texts:
@@ -255,8 +272,11 @@ def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
     for entry in entries(folder):
         name = re.escape(os.fsencode(entry.name))
         if entry.is_dir():
-            # Relative to something: the first folder of an absolute path is another one.
-            wanted = rb"(?<![\w/])%b/|[\w)}.]\s*/\s*[\"']?%b(?!\w)" % (name, name)
+            # Relative to something, as the first folder of an absolute path is another one; or a
+            # text of its own, as in os.path.join(HERE, "cases"); or a package.
+            beside_slash = rb"(?<![\w/])%b/|[\w)}.]\s*/\s*[\"']?%b(?!\w)" % (name, name)
+            in_words = rb"[\"']%b[.\"']|\b(?:import|from)\s[\w\s,]*\b%b\b" % (name, name)
+            wanted = beside_slash + b"|" + in_words
             if entry.name not in _SKIPPED and re.search(wanted, text):
                 yield from _all_files(entry.path)
         else:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.frozen import FrozenFile
+from assay.graders.frozen import FrozenFile, program_env
 from assay.graders.python_code import fingerprint
 from assay.plugin import Host, Served, Trial
 from assay.records.capture import Grade
@@ -51,7 +51,9 @@ class ExecutableGrader:
     def grade(self, trial: Trial, host: Host) -> Grade:
         stdin = msgspec.json.encode(question(trial)) + b"\n"
         done = self._file.use(
-            lambda path: host.run(program(path), stdin=stdin, timeout_s=self.timeout_s)
+            lambda path: host.run(
+                program(path), stdin=stdin, env=program_env(), timeout_s=self.timeout_s
+            )
         )
         self._file.refuse_changes(trial.cwd)
         if done.timed_out:
@@ -97,7 +99,9 @@ class ServingGrader(ExecutableGrader):
     def grade(self, trial: Trial, host: Host) -> Grade:
         asked = msgspec.json.encode(question(trial))
         answer = self._file.use(
-            lambda path: ask_served(host.serve(program(path)), asked, self.timeout_s)
+            lambda path: ask_served(
+                host.serve(program(path), env=program_env()), asked, self.timeout_s
+            )
         )
         self._file.refuse_changes(trial.cwd)
         return parse_answer(answer)

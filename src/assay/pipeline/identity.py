@@ -49,7 +49,7 @@ def identify(
         model=model or "",
         agent=short_hash(msgspec.json.encode(options, order="deterministic")) if options else "",
         mcp=short_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
-        template=hash_folder(template) if template else "",
+        template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
         isolation=_isolation(surroundings),
         env=tuple(sorted(surroundings.env_names)),
@@ -70,7 +70,7 @@ def identity_in(
     """Return the identity of trials that run elsewhere, in workspaces made from a template."""
     return msgspec.structs.replace(
         identity,
-        template=hash_folder(template) if template else "",
+        template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
     )
 

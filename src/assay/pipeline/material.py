@@ -8,8 +8,9 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, OutputError
-from assay.records.files import copy_folder, remove_folder, short_hash
+from assay.records.files import copy_with_linked, remove_folder, short_hash
 from assay.records.spec import PluginRef
+from assay.run.workspace import AGENT_FILES
 
 SKILL_FILE = "SKILL.md"
 _SKILLS_FOLDER = ".agents/skills"
@@ -123,13 +124,13 @@ def compose(agent: PluginRef, material: Material, folder: Path) -> None:
     skills, instructions = places_of(agent)
     try:
         if material.template is not None:
-            copy_folder(str(material.template), str(folder))
+            copy_with_linked(material.template, folder, AGENT_FILES)
         else:
             folder.mkdir(parents=True)
         for skill in material.skills:
             target = _made(folder, skills) / skill.name
             target.unlink() if target.is_symlink() else remove_folder(str(target), missing_ok=True)
-            copy_folder(str(skill.folder.resolve()), str(target))
+            copy_with_linked(skill.folder.resolve(), target, [""])
         if material.instructions is not None:
             text, target = material.instructions.read_bytes(), folder / instructions
             target.unlink(missing_ok=True)  # it may be a link to another file
@@ -161,6 +162,6 @@ def _made(folder: Path, below: str) -> Path:
             source = place.resolve()
             place.unlink()
             if source.is_dir():
-                copy_folder(str(source), str(place))
+                copy_with_linked(source, place)
         place.mkdir(exist_ok=True)
     return place

@@ -1,5 +1,6 @@
 """What --resume does with the rows of an earlier run: keep, refuse, grade again or run again."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -68,6 +69,18 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
             hint = "use --regrade to grade the finished rows again, or use another -o"
         msg = f"{where} was made with other settings: {'; '.join(found)}"
         raise InputError(msg, hint=hint)
+
+    def check_folder(self, row_id: str, cwd: object, spec: TrialSpec, path: Path) -> None:
+        """Refuse a row whose agent worked in another folder, if that is still there.
+
+        One that is gone may have been moved with all that is in it.
+        """
+        around = spec.surroundings
+        if not isinstance(cwd, str) or around.workspace_dir is not None or cwd == around.cwd:
+            return
+        if os.path.isdir(cwd):  # noqa: PTH112 - any text is survived
+            msg = f'{path}: the agent of row "{row_id}" worked in {cwd}, not in {around.cwd}'
+            raise InputError(msg, hint="resume with the same -c, or use another -o")
 
     def grades_again(
         self,

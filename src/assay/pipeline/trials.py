@@ -246,6 +246,7 @@ class TrialRows:
             spec = specs[prompt_id]
             for number, done in enumerate(self._finished[prompt_id]):
                 resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
+                resume.check_folder(prompt_id, done.entry.cwd, spec, path)
                 if resume.grades_again(done.identity, spec, partial(_attempts, done.entry)):
                     entry = grade_entry_again(spec, done.entry, resume.graders)
                     resume.graded(entry)

@@ -16,7 +16,7 @@ from assay.pipeline.extract import ENDED_EARLY
 from assay.pipeline.material import SKILL_FILE, Skill, read_skill
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep, Failure, ToolCall, Usage
-from assay.records.files import copy_folder, temporary_folder
+from assay.records.files import copy_with_linked, temporary_folder
 from assay.records.reports import CaseFires, TriggerRate, TriggerRun
 from assay.records.rows import decode_row, read_lines
 from assay.records.skills import SHOULD_TRIGGER, fires
@@ -193,7 +193,7 @@ def checked_description(text: str, source: str) -> str:
 
 def with_description(skill: Skill, description: str, folder: Path) -> Skill:
     """Copy a skill into a new folder, with another description."""
-    copy_folder(str(skill.folder.resolve()), str(folder))
+    copy_with_linked(skill.folder.resolve(), folder, [""])
     file = folder / SKILL_FILE
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     begin = next(n for n, line in enumerate(lines) if line.startswith("description:"))

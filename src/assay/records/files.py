@@ -3,7 +3,8 @@
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
@@ -71,9 +72,33 @@ def named_temporary_file() -> BinaryIO:
 
 def temporary_folder(prefix: str) -> AbstractContextManager[str]:
     """Return a folder as a context, deleted at its end."""
-    return _tempfile().TemporaryDirectory(  # type: ignore[no-any-return]
-        prefix=prefix, ignore_cleanup_errors=True
-    )
+    return _TemporaryFolder(prefix)
+
+
+class _TemporaryFolder(AbstractContextManager[str]):
+    """Deleted with the process if its context is never left."""
+
+    def __init__(self, prefix: str) -> None:
+        self._made = _tempfile().TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+
+    def __enter__(self) -> str:
+        return str(self._made.name)
+
+    def __exit__(self, *_: object) -> None:
+        _is_removed_file(self._made.name)
+        self._made.cleanup()
+
+
+def _is_removed_file(path: str) -> bool:
+    """Remove what stands under the name of a folder and is none; return whether that was so.
+
+    An agent may have put a FIFO there: to open it, as shutil does, would wait for ever.
+    """
+    with suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)  # noqa: PTH108 - this module is loaded at every start
+            return True
+    return False
 
 
 def temporary_place() -> str:
@@ -110,12 +135,62 @@ def copy_part(source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
 
 
 def remove_folder(folder: str, *, missing_ok: bool = False) -> None:
-    _shutil().rmtree(folder, ignore_errors=missing_ok)
+    """Remove a folder, or what stands under its name; no link is followed."""
+    if not _is_removed_file(folder):
+        _shutil().rmtree(folder, ignore_errors=missing_ok)
 
 
 def copy_folder(source: str, target: str) -> None:
     """Copy a folder into a new one; links stay links."""
-    _shutil().copytree(source, target, symlinks=True)
+    try:
+        _shutil().copytree(source, target, symlinks=True)
+    except _shutil().Error as error:  # its text is a list of tuples
+        first, *others = error.args[0]
+        more = f", and {len(others)} more" if others else ""
+        msg = f"{first[0]}: {first[2]}{more}"
+        raise OSError(msg) from error
+
+
+def copy_with_linked(source: Path, target: Path, names: Sequence[str] = ()) -> None:
+    """Copy a folder so that its links still lead to the same.
+
+    What lies outside of the folder is put in place of a relative link, which would lead elsewhere
+    from the copy, and of every link at or below one of the names. Other links stay links.
+    """
+    copy_folder(str(source), str(target))
+    _replace_links(source.resolve(), target, names, ())
+
+
+def _replace_links(
+    source: Path, target: Path, names: Sequence[str], done: tuple[Path, ...]
+) -> None:
+    for path in [path for path in _everything(source) if path.is_symlink()]:
+        name = path.relative_to(source)
+        linked = _outside(path, source)
+        if linked is None or linked in done:
+            continue
+        is_named = any(name.is_relative_to(other) for other in names)
+        if path.readlink().is_absolute() and not is_named:
+            continue
+        copy = target / name
+        copy.unlink()
+        if linked.is_dir():
+            copy_folder(str(linked), str(copy))
+            below = ("",) if is_named else ()
+            _replace_links(linked, copy, below, (*done, linked))
+        else:
+            _shutil().copy2(linked, copy)
+
+
+def _outside(link: Path, folder: Path) -> Path | None:
+    """Return the file or folder outside of a folder that a link in it leads to."""
+    try:
+        linked = link.resolve(strict=True)
+    except (OSError, RuntimeError):  # to nothing, or round in a circle
+        return None
+    around = linked == folder or linked in folder.parents
+    is_kept = around or linked.is_relative_to(folder)
+    return linked if not is_kept and (linked.is_dir() or linked.is_file()) else None
 
 
 def _tempfile() -> Any:
@@ -143,18 +218,35 @@ def hash_file(path: Path) -> str:
         return f"unreadable: {error.strerror}"
 
 
-def hash_folder(folder: Path) -> str:
-    """Hash a folder: names, contents, modes and the targets of links."""
+def hash_folder(folder: Path, *, own_mode: bool = False) -> str:
+    """Hash a folder: names, contents, modes and links, with what they lead to outside of it.
+
+    With own_mode, also the permissions of the folder itself.
+    """
     total = hashlib.sha256()
+    if own_mode:
+        total.update(f"{folder.stat().st_mode:o}\0".encode())
+    _add_to_hash(total, folder, ())
+    return total.hexdigest()[:_SHORT]
+
+
+def _add_to_hash(total: Any, folder: Path, done: tuple[Path, ...]) -> None:
     for path in sorted(_everything(folder)):
         about = os.lstat(path)
-        total.update(f"{path.relative_to(folder)}\0{about.st_mode:o}\0".encode(errors="replace"))
+        name = os.fsencode(path.relative_to(folder))
+        total.update(b"%b\0%o\0" % (name, about.st_mode))
+        linked = None
         if path.is_symlink():
             total.update(os.fsencode(path.readlink()))
-        elif path.is_file():
-            with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()[:_SHORT]
+            linked = _outside(path, folder.resolve())
+        file = linked or path
+        if linked and linked.is_dir():
+            # Not of an absolute link: that folder is not copied, and may be very large.
+            if not path.readlink().is_absolute() and linked not in done:
+                _add_to_hash(total, linked, (*done, linked))
+        elif file.is_file() and (linked or not path.is_symlink()):
+            with file.open("rb") as open_file:
+                total.update(hashlib.file_digest(open_file, "sha256").digest())
 
 
 def _everything(folder: Path) -> Iterator[Path]:

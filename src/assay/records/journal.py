@@ -40,6 +40,7 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
     k: int | None = None
     failure: Failure | None = None
     score: Any = None
+    cwd: Any = None
     raw_lines: msgspec.Raw = msgspec.Raw()
     trials: msgspec.Raw = msgspec.Raw()
 
@@ -56,7 +57,7 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
         if self.trials:
             return msgspec.json.decode(self.trials, type=list[Attempt])
         passed = self.score.get("pass") if isinstance(self.score, dict) else None
-        return [Attempt(failure=self.failure, pass_=passed)]
+        return [Attempt(failure=self.failure, pass_=passed, cwd=self.cwd)]
 
 
 class Attempt(msgspec.Struct, rename="camel", gc=False):
@@ -64,6 +65,7 @@ class Attempt(msgspec.Struct, rename="camel", gc=False):
 
     failure: Failure | None = None
     pass_: bool | None = msgspec.field(default=None, name="pass")
+    cwd: Any = None
 
     @property
     def is_measured(self) -> bool:

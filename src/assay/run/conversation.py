@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from assay.run.family import MARK_NAME, Mark, end_family
 from assay.run.host import end_of, wait_and_end
 from assay.run.process import Launch, Process
 from assay.run.raw import RawStreams
-from assay.run.resources import is_full, out_of
+from assay.run.resources import is_full, lack_of, out_of
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
@@ -273,15 +273,15 @@ class Conversation:
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
         self.keep = command.keep
-        env = self._environment(command)
-        raw, n = self._places.raw, self._n_processes
+        raw, n, confinement = self._places.raw, self._n_processes, self.confinement
+        with _preparing():
+            env = self._environment(command)
+            if command.files or command.links:
+                self._write_files(command)
+            enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
         stdin = None
         if command.stdin is not None:
             stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
-        if command.files or command.links:
-            self._write_files(command)
-        confinement = self.confinement
-        enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
         if confinement is not None and confinement.secrets:
             self.secrets = secrets_of({**env, **confinement.secrets})
         limits, secrets = self._spec.limits, self.secrets
@@ -330,7 +330,10 @@ class Conversation:
     def _write_files(self, command: Command) -> None:
         self.wrote_files = True
         for name, text in command.files.items():
-            self._own_path(name).write_text(text, encoding="utf-8")
+            path = self._own_path(name)
+            if not path.is_file():
+                path.unlink(missing_ok=True)  # to open a FIFO would wait for ever
+            path.write_text(text, encoding="utf-8")
         for name, target in command.links.items():
             with contextlib.suppress(FileExistsError):  # replaced by the agent in an earlier turn
                 self._own_path(name).symlink_to(target)
@@ -405,6 +408,18 @@ class Conversation:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
+
+
+@contextlib.contextmanager
+def _preparing() -> Iterator[None]:
+    """Let what cannot be put into an agent's folders be a failure to start the agent."""
+    try:
+        yield
+    except OSError as error:
+        if lack_of(error):
+            raise
+        msg = f"the agent's folders could not be prepared: {error}"
+        raise SpawnError(msg) from error
 
 
 def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
 """Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
 PID = struct.Struct("=q")
-FDS = 4
-"""A process is given three pipes (lines to read, answers to write, and one to wake the reader) and
-the file for its unwritten answers (see Unwritten)."""
+FDS = 5
+"""A process is given three pipes (lines to read, answers to write, and one to wake the reader), the
+file for its unwritten answers (see Unwritten) and the one for what it prints."""
 NO_PIPES = 74
 """Exit code of a forked process that could not write its answers. They are kept nevertheless."""
 _BLOCK = 64 * 1024
@@ -219,6 +219,9 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
     """Answer every line; exit when the input ends, or when the function ends its process."""
     code = 1
     try:
+        *fds, printed = fds
+        for standard in (1, 2):
+            os.dup2(printed, standard)
         copied: list[bool] = []  # not empty in a process that the function has forked
         os.register_at_fork(after_in_child=lambda: copied.append(True))
         questions = fds[0]

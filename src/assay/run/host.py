@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from assay.errors import Interrupted, PluginError
 from assay.plugin import ConfinedProgram, Finished
 from assay.records.files import named_temporary_file, temporary_file
+from assay.records.text import visible
 from assay.run import family
 from assay.run.process import Call, Launch, Process, close_fork_server, raise_if_stopping
 from assay.run.resources import needed
@@ -78,9 +79,15 @@ class LocalHost:
 
         return run_confined(program)
 
-    def serve(self, argv: Sequence[str], *, show_stderr: bool = False) -> "ServedProgram":
+    def serve(
+        self,
+        argv: Sequence[str],
+        *,
+        show_stderr: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> "ServedProgram":
         """Return this thread's running copy of a program; start it when there is none."""
-        return _serve(tuple(argv), lambda: ServedProgram(argv, show_stderr=show_stderr))
+        return _serve(tuple(argv), lambda: ServedProgram(argv, env, show_stderr=show_stderr))
 
     def serve_function(self, function: str, argument: str) -> "ServedFunction":
         """Return this thread's process that runs a function; fork it when there is none."""
@@ -167,14 +174,58 @@ class StartedProgram:
         return end_of(self._output, 2000).decode("utf-8", "replace").strip()
 
 
+class _Printed:
+    """What a serving process prints, in a file; shown on our stderr line by line.
+
+    It may repeat what an agent wrote: secrets and what a terminal would obey are not shown.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self.file = temporary_file()  # lives as long as the process
+        self._shown = shown
+        self._n_shown = 0
+
+    def show(self, *, ended: bool = False) -> None:
+        """Show the lines that are new, and keep the file from growing for ever."""
+        if self.file.closed:
+            return
+        fd = self.file.fileno()
+        size = os.fstat(fd).st_size
+        if self._shown and size > self._n_shown:
+            new = os.pread(fd, size - self._n_shown, self._n_shown)
+            # Half a line may end in the middle of a secret.
+            whole = len(new) if ended or len(new) > _STDERR_BYTES else new.rfind(b"\n") + 1
+            self._n_shown += whole
+            _show(new[:whole])
+        if size > _STDERR_BYTES:
+            self.file.seek(0)  # the process shares this file position, so it goes on at the start
+            self.file.truncate()
+            self._n_shown = 0
+
+    def close(self) -> None:
+        self.show(ended=True)
+        self.file.close()
+
+
+def _show(text: bytes) -> None:
+    from assay.run.workspace import our_secrets  # late: most graders print nothing
+
+    words = visible(our_secrets().mask_text(text.decode("utf-8", "replace")))
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            sys.stderr.write(words)
+            sys.stderr.flush()
+
+
 class _Served:
     """A process that answers each line with one line. Whatever goes wrong, it is killed."""
 
     _linger_s = 0.5
     """How long it may take to end by itself after it has failed."""
 
-    def __init__(self, process: Process, out: int, wake_fd: int) -> None:
+    def __init__(self, process: Process, out: int, wake_fd: int, printed: _Printed) -> None:
         self._process = process
+        self._printed = printed
         self._out = out
         self._wake_fd = wake_fd
         """Readable when it is time to read answers; a program's own stdout serves as well."""
@@ -224,6 +275,7 @@ class _Served:
             self._wait_for_answer(timeout_s)
         except PluginError as error:
             self._fail(error.message)
+        self._printed.show()
         return self._take_answers()
 
     def _fail(self, why: str) -> None:
@@ -249,6 +301,7 @@ class _Served:
         self._process.release()
         for fd in {self._out, self._wake_fd}:  # a set: they may be the same
             os.close(fd)
+        self._printed.close()
 
     @property
     def _ended_between_answers(self) -> bool:
@@ -267,6 +320,7 @@ class _Served:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
             self._wait(min(left_s, _STOP_S))
+            self._printed.show()
             more_can_come = self._receive()
             nothing_new = len(self._received) == searched
             if (nothing_new and not more_can_come) or self._too_long(searched):
@@ -327,62 +381,34 @@ class _Served:
 class ServedProgram(_Served):
     """A program that answers lines. Its stderr is quoted when it fails."""
 
-    def __init__(self, argv: Sequence[str], *, show_stderr: bool = False) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, *, show_stderr: bool = False
+    ) -> None:
         """With show_stderr, what it writes there is copied to ours."""
         mark = family.Mark(uuid.uuid4().hex)
-        self._err = temporary_file()  # lives as long as the program
-        self._show_stderr = show_stderr
-        self._n_shown = 0
+        printed = _Printed(shown=show_stderr)
         out, write_end = os.pipe()
         launch = Launch(
             argv=argv,
             cwd=str(Path.cwd()),
-            env={**os.environ, family.MARK_NAME: mark.token},
+            env={**(os.environ if env is None else env), family.MARK_NAME: mark.token},
             stdout=write_end,
-            stderr=self._err.fileno(),
+            stderr=printed.file.fileno(),
             talk=True,
         )
         try:
             process = Process(launch, mark)
         except BaseException:
             os.close(out)
-            self._err.close()
+            printed.close()
             raise
         finally:
             os.close(write_end)
-        super().__init__(process, out, out)
-
-    def receive(self, timeout_s: float) -> bytes:
-        """Wait for the next answers; keep stderr from growing for ever."""
-        answers = super().receive(timeout_s)
-        if self._err.closed:
-            return answers
-        self._show()
-        if os.fstat(self._err.fileno()).st_size > _STDERR_BYTES:
-            self._err.seek(0)  # the program shares this file position, so it goes on at the start
-            self._err.truncate()
-            self._n_shown = 0
-        return answers
-
-    def close(self, term_s: float = 2.0, linger_s: float = 0.5) -> None:
-        super().close(term_s, linger_s)
-        self._show()
-        self._err.close()
-
-    def _show(self) -> None:
-        """Copy what is new in its stderr to ours, as if it had inherited it."""
-        if not self._show_stderr or self._err.closed or sys.stderr is None:
-            return
-        n_new = os.fstat(self._err.fileno()).st_size - self._n_shown
-        if n_new > 0:
-            new = os.pread(self._err.fileno(), n_new, self._n_shown)
-            self._n_shown += len(new)
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-                sys.stderr.write(new.decode("utf-8", "replace"))
+        super().__init__(process, out, out, printed)
 
     def _why_no_answer(self) -> str:
         why = super()._why_no_answer()
-        stderr = end_of(self._err, 500).decode("utf-8", "replace").strip()
+        stderr = end_of(self._printed.file, 500).decode("utf-8", "replace").strip()
         return f"{why}: {stderr or 'No error output'}"
 
 
@@ -403,23 +429,26 @@ class ServedFunction(_Served):
         wake_fd, wake_write_end = os.pipe()
         self._fork = fork
         self._unwritten = fork.Unwritten.open()
+        printed = _Printed(shown=True)
         call = Call(
             function=function,
             argument=argument,
             answers=answers,
             wake_fd=wake_write_end,
             unwritten=self._unwritten,
+            printed=printed.file.fileno(),
         )
         try:
             process = Process(call, family.Mark(uuid.uuid4().hex))
         except BaseException:
             for fd in (out, wake_fd, self._unwritten):
                 os.close(fd)
+            printed.close()
             raise
         finally:
             os.close(answers)
             os.close(wake_write_end)
-        super().__init__(process, out, wake_fd)
+        super().__init__(process, out, wake_fd, printed)
 
     def _receive(self) -> bool:
         # The wake-up first: another may come while the answers are read, and must not be lost.

@@ -63,6 +63,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     answers: int
     wake_fd: int
     unwritten: int
+    printed: int
     """What it writes to (see fork.FDS); they stay the caller's."""
 
 
@@ -228,7 +229,7 @@ class _Forked:
         questions, write_end = os.pipe()
         self.stdin = os.fdopen(write_end, "wb", buffering=0)
         self.returncode: int | None = None
-        fds = [questions, call.answers, call.wake_fd, call.unwritten]
+        fds = [questions, call.answers, call.wake_fd, call.unwritten, call.printed]
         try:
             self.pid = _fork(call.function, fds)
         except BaseException:

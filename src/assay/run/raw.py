@@ -140,15 +140,16 @@ class RawStreams:
         try:
             if parent is None:
                 return None, self._lent_session_files(folder), []
+            moved = _put_home(parent)
             if (small := self._small()) is not None:
                 name, warnings = _below(parent, partial(self._pack, folder, small))
-                return name, self._lent_session_files(folder), warnings
+                return name, self._lent_session_files(folder), moved + warnings
             name, warnings = _below(parent, partial(self._put_into, folder))
         except OSError as error:
             msg = f"cannot write raw streams to {parent}: {error.strerror}"
             raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
         session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
-        return name, session_files, warnings
+        return name, session_files, moved + warnings
 
     def _lent_session_files(self, folder: str) -> Path | None:
         """Return a folder with the agent's session files that lasts as long as this object."""
@@ -227,10 +228,43 @@ def _below[T](parent: str, do: Callable[[int], T]) -> T:
         # In a folder that somebody removed, nothing can be made: which error it is differs.
         if os.fstat(handle).st_nlink:
             raise
-        with _handles_lock:
-            if _handles.get(parent) == handle:  # kept open: other threads may be using it
-                del _handles[parent]
+        _put_home(parent)
         return do(_handle(parent))
+
+
+def _put_home(parent: str) -> list[str]:
+    """Make sure that the open folder has its name; return warnings.
+
+    What somebody put there in its place is moved aside, whatever it is.
+    """
+    if _is_at(parent, _handle(parent)):
+        return []
+    with _handles_lock:
+        handle = _handles[parent]
+        if not _is_at(parent, handle):  # as another thread may have put right
+            _move_aside(parent)
+            with contextlib.suppress(OSError):  # it is gone, or where we may not write
+                os.rename(os.readlink(f"/proc/self/fd/{handle}"), parent)  # noqa: PTH104, PTH115
+            if not _is_at(parent, handle):
+                make_raw_dir(parent)  # the old handle stays open: other threads may be using it
+                _handles[parent] = os.open(parent, _FOLDER)
+    return [f"somebody moved, removed or replaced {Path(parent).name}, which has the raw streams"]
+
+
+def _is_at(path: str, handle: int) -> bool:
+    try:
+        about, wanted = os.lstat(path), os.fstat(handle)
+    except OSError:
+        return False
+    return (about.st_dev, about.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _move_aside(path: str) -> None:
+    if os.path.lexists(path):
+        number = 1
+        while os.path.lexists(aside := f"{path}.changed-{number}"):
+            number += 1
+        os.rename(path, aside)  # noqa: PTH104 - a link itself
 
 
 def _handle(parent: str) -> int:

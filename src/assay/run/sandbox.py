@@ -166,6 +166,7 @@ class _Shown:
         for link, target in self._links.items():
             if not self._is_shown(link):
                 words += ["--symlink", target, link]
+                self.mounts.append(link)
         self._new, self._links = {}, {}
         return words
 
@@ -239,6 +240,9 @@ class _Shown:
             self._mount(f"{before}/node_modules")
             return
         folder, _, prefix = os.path.dirname(program).rpartition("/")  # noqa: PTH120
+        if prefix == "shims" and not self._holds_too_much(folder):
+            self._mount(folder)  # of pyenv and its like: the script there starts the real program
+            return
         if prefix == "bin" and _is_installation(folder):
             # Never all of it: an environment may have been made in a project's folder.
             for name in _INSTALLATION:

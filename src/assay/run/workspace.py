@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import OutputError
-from assay.records.files import copy_folder, remove_folder, temporary_place
+from assay.records.files import (
+    copy_folder,
+    copy_with_linked,
+    remove_folder,
+    temporary_place,
+)
 from assay.records.raw_streams import SESSION_FILES
 from assay.records.spec import TrialSpec
 from assay.run.raw import RawStreams
@@ -35,9 +40,29 @@ AGENT_FILES = (
     ".cursor",
     ".cursorrules",
     ".github/copilot-instructions.md",
+    ".github/instructions",
+    ".github/agents",
+    ".github/skills",
+    ".vscode/mcp.json",
+    "AGENT.md",
+    "CRUSH.md",
+    "QWEN.md",
+    "WARP.md",
+    ".aider.conf.yml",
+    ".amazonq",
+    ".clinerules",
+    ".factory",
+    ".goosehints",
+    ".junie",
+    ".kiro",
+    ".qwen",
+    ".roo",
+    ".windsurf",
+    ".windsurfrules",
 )
 """What agents read in their working folder and in the folders above it."""
-_REPOSITORIES = (".git", ".hg", ".jj")
+_PROJECTS = (".git", ".hg", ".jj", ".env")
+"""What shows that a folder is a project; some agents also read the .env of a folder above."""
 
 
 def inherited(folder: Path) -> list[Path]:
@@ -48,8 +73,9 @@ def inherited(folder: Path) -> list[Path]:
 def private_root() -> Path:
     """Return a folder of this user for workspaces, with no project and no agent files above it."""
     unfit: list[Path] = []
-    for place in _private_places():
-        found = [path for path in _above(place, AGENT_FILES + _REPOSITORIES) if path.exists()]
+    # Where they really are: an agent looks for its files above that.
+    for place in map(Path.resolve, _private_places()):
+        found = [path for path in _above(place, AGENT_FILES + _PROJECTS) if path.exists()]
         if not found and _is_ours(place):
             return place
         unfit += found[:1]
@@ -93,6 +119,8 @@ def make_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     if around.workspace_dir is None:
         return _shared(around.cwd)
+    if not around.confined_in:
+        _refuse_planted(around.workspace_dir)
     workspace = Path(around.workspace_dir, spec.folder)
     try:
         workspace = new_workspace(spec)
@@ -115,9 +143,10 @@ def new_workspace(spec: TrialSpec) -> Path:
     around = spec.surroundings
     parent = Path(around.workspace_dir or around.cwd)
     number, name = 1, spec.folder
-    # Nothing is put into a folder that is not ours.
-    while (workspace := parent / name).exists() and (
-        (owner := _owner(parent, name)) or spec.prompt.needs_workspace
+    names, _ = _at_first(str(parent))
+    # Nothing is put into a folder that is not ours, and one that an agent made is not used.
+    while os.path.lexists(workspace := parent / name) and (
+        (owner := _owner(parent, name)) or spec.prompt.needs_workspace or name not in names
     ):
         if owner == spec.run_token and (around.replace or spec.retried):
             remove_folder(str(workspace))
@@ -127,13 +156,38 @@ def new_workspace(spec: TrialSpec) -> Path:
     return workspace
 
 
+@cache
+def _at_first(folder: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what was in a folder for workspaces before its first agent, and above them."""
+    try:
+        names = frozenset(os.listdir(folder))  # noqa: PTH208 - names, not paths
+    except FileNotFoundError:
+        names = frozenset()
+    return names, _just_above(folder)
+
+
+def _just_above(folder: str) -> frozenset[str]:
+    """Return what agents would read in a folder, or in the one above it."""
+    places = folder, os.path.dirname(folder)  # noqa: PTH120 - for each trial, and faster so
+    paths = [f"{place}/{name}" for place in places for name in AGENT_FILES]
+    return frozenset([path for path in paths if os.access(path, os.F_OK)])
+
+
+def _refuse_planted(folder: str) -> None:
+    """Raise if somebody put instructions above the workspaces since the run began."""
+    _, before = _at_first(folder)
+    for path in _just_above(folder) - before:
+        msg = f"an agent put {path} above the workspaces, where all agents read it"
+        raise OutputError(msg, hint="remove it, use --sandbox to keep agents apart, and --resume")
+
+
 _NOTES = ".assay"
 """A folder beside the workspaces with a note for each that we made: which run made it."""
 
 
 def _owner(parent: Path, name: str) -> str:
     try:
-        return (parent / _NOTES / name).read_text()
+        return _read_regular(parent / _NOTES / name).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -142,7 +196,9 @@ def note_owner(workspace: Path, spec: TrialSpec) -> None:
     """Note which run makes a workspace."""
     note = workspace.parent / _NOTES / workspace.name
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(spec.run_token)
+    note.unlink(missing_ok=True)  # an agent may have put a FIFO there, or a link
+    with note.open("x") as file:
+        file.write(spec.run_token)
 
 
 def remove_owned(parent: Path, token_start: str) -> None:
@@ -207,7 +263,7 @@ def frozen_template(source: str | None, copy: str) -> Iterator[None]:
         return
     remove_folder(copy, missing_ok=True)  # left by a run that was killed
     try:
-        copy_folder(source, copy)
+        copy_with_linked(Path(source), Path(copy), AGENT_FILES)
         _templates[copy] = _stamps(copy)
         yield
     except OSError as error:
