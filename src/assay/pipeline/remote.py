@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from assay import __version__, plugins
-from assay.errors import AssayError, InputError, Interrupted, OutputError
+from assay.errors import AssayError, ClusterGone, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
 from assay.pipeline.stages import capture_attempt, read_recording
 from assay.plugin import Ask
@@ -141,7 +141,7 @@ class RemoteTrials:
                 cpus=spec.limits.cpus,
                 memory_bytes=spec.limits.memory_bytes,
             )
-        except Interrupted:
+        except (Interrupted, ClusterGone):
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             return read_recording(spec, lost_trial(str(error) or type(error).__name__))
@@ -368,7 +368,7 @@ def run_order(
     token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
     order = msgspec.structs.replace(order, template=template, benchmark=benchmark)
     try:
-        delivery: Delivery = call_supervised(_RUN, order, token, {**node_env(), **order.env})
+        delivery: Delivery = call_supervised(_RUN, order, token, node_env(), variables=order.env)
     except ProcessKilled as error:
         # Nobody but the agent has a reason to kill it: that must not count as not measured.
         now_ms = round(time.time() * 1000)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from assay import __version__, plugins
-from assay.errors import AssayError, Interrupted
+from assay.errors import AssayError, ClusterGone, Interrupted
 from assay.pipeline.grading import Ask, Verdict, ask_graders, grader_versions
 from assay.pipeline.identity import program_version
 from assay.pipeline.remote import (
@@ -131,7 +131,7 @@ class RemoteGraders:
             answer: bytes = self._cluster.call(
                 ask_there, self._shared, question, check=raise_if_stopping
             )
-        except Interrupted:
+        except (Interrupted, ClusterGone):
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             why = f"worker_lost: {str(error) or type(error).__name__}"
@@ -221,8 +221,7 @@ def ask_there(parcel: Parcel, question: Question) -> bytes:
 
 
 def _supervised(function: str, argument: Any, env: dict[str, str] | None = None) -> Any:
-    variables = {**node_env(), **(env or {})}
-    return call_supervised(function, argument, uuid.uuid4().hex, variables, _PURPOSE)
+    return call_supervised(function, argument, uuid.uuid4().hex, node_env(), _PURPOSE, env)
 
 
 def check_here(parcel: Parcel, _token: str) -> NodeState:
