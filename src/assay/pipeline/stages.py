@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -44,6 +45,8 @@ type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
 """Called with each step of a trial; None is its beginning."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
+MOST_REFUSALS = 5
+"""How often a question is put to an agent whose provider refuses it for too many requests."""
 
 
 class CaptureTrial(msgspec.Struct, frozen=True):
@@ -337,19 +340,37 @@ def extract_row(row: RawOutput, adapter: Adapter, base: Path) -> Capture:
 class AskingHost(LocalHost):
     """This machine for graders, which may also put a question to an agent."""
 
+    limiter: ClassVar[RateLimiter] = RateLimiter()
+    """Holds questions back; all graders of this process share it."""
+
     def ask(
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
     ) -> str:
         """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
         with temporary_folder("assay-ask-") as empty:
-            spec = asking_spec(agent, text, cwd or empty, timeout_s)
-            with recorded(spec) as recording:
-                captured = read_recording(spec, recording)
+            captured = self.put(asking_spec(agent, text, cwd or empty, timeout_s))
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
         return captured.output
+
+    def put(self, spec: TrialSpec) -> Capture:
+        """Put a question; if the provider refuses it (429), put it again after a pause."""
+        for _ in range(MOST_REFUSALS):
+            self.limiter.wait(spec)
+            began_s = time.monotonic()
+            captured = self.put_once(spec)
+            failure = captured.failure or None
+            self.limiter.note(spec, failure, began_s)
+            if failure is None or failure.retry_after_ms is None:
+                break
+        return captured
+
+    def put_once(self, spec: TrialSpec) -> Capture:
+        """Run the trial and read what the agent said."""
+        with recorded(spec) as recording:
+            return read_recording(spec, recording)
 
 
 def asking_spec(agent: PluginRef, text: str, cwd: str, timeout_s: float = 60.0) -> TrialSpec:
