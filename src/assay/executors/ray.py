@@ -202,11 +202,13 @@ class Cluster:
                 results[name] = error
         return results
 
-    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
-        """Whether any node is large enough for a call with these limits: else it would wait."""
-        most = [node["Resources"] for node in self._working_nodes()]
+    def n_slots(self, cpus: float | None, memory_bytes: int | None) -> int:
+        """Return how many calls with these limits the nodes can do at once."""
         needed = {"CPU": 1 if cpus is None else cpus, "memory": memory_bytes or 0}
-        return any(all(has.get(kind, 0) >= n for kind, n in needed.items()) for has in most)
+        return sum(
+            min(int(node["Resources"].get(kind, 0) / n) for kind, n in needed.items() if n)
+            for node in self._working_nodes()
+        )
 
     def _working_nodes(self) -> list[dict[str, Any]]:
         nodes = self._ray.nodes()

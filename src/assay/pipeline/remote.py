@@ -84,8 +84,8 @@ class Cluster(Protocol):
         """Call a function once on every node."""
         ...
 
-    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
-        """Whether any node is large enough."""
+    def n_slots(self, cpus: float | None, memory_bytes: int | None) -> int:
+        """Return how many calls with these limits the nodes can do at once."""
         ...
 
 
@@ -109,7 +109,7 @@ class RemoteTrials:
                 self._templates[template] = self._cluster.share(pack_folder(Path(template))[0])
             self._share_files(spec.benchmark)
         for limits in {spec.limits for spec in specs}:
-            if not self._cluster.has_room(limits.cpus, limits.memory_bytes):
+            if not self._cluster.n_slots(limits.cpus, limits.memory_bytes):
                 msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
                 raise AssayError(msg, hint="lower --cpus and --memory, or add a larger node")
         agents = _by_agent(specs)
@@ -125,6 +125,10 @@ class RemoteTrials:
         if files is not None and path not in self._benchmarks:
             packed = pack_files(sorted(map(str, files)))
             self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
+
+    def n_slots(self, spec: TrialSpec) -> int:
+        """Return how many trials like this one the nodes that are alive can run at once."""
+        return self._cluster.n_slots(spec.limits.cpus, spec.limits.memory_bytes)
 
     def attempt(self, spec: TrialSpec) -> Capture:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""

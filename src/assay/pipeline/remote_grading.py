@@ -107,7 +107,7 @@ class RemoteGraders:
     def join(self, cluster: Cluster) -> None:
         """Refuse a cluster in which not every node can ask the graders."""
         self._cluster = cluster
-        if not cluster.has_room(None, None):
+        if not cluster.n_slots(None, None):
             msg = "no node of the cluster has a CPU for grading"
             raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
         self._shared = cluster.share(self.parcel)

@@ -60,6 +60,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
     elsewhere: Callable[[TrialSpec], Capture] | None = None
     """Runs one attempt on another machine."""
+    n_slots: Callable[[TrialSpec], int] | None = None
+    """Returns how many trials like this one the other machines can run at once."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
