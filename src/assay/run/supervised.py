@@ -77,7 +77,6 @@ class _Outer:
     def __init__(self, env: dict[str, str]) -> None:
         leave_orphans()  # as our child, the inner process would be killed with the outer one
         self._env = env
-        self._pid = os.getpid()
         place = temporary_place()
         self._order, self.result, self._said = (nameless_file(place) for _ in range(3))
         self._status, theirs = os.pipe()
@@ -99,12 +98,14 @@ class _Outer:
     @staticmethod
     def take(env: dict[str, str]) -> "_Outer":
         """Return one that has this environment and is not in use."""
-        while _Outer._idle:
-            outer = _Outer._idle.pop()
-            if outer._env == env and outer._pid == os.getpid() and not outer._process.poll():
+        while True:
+            try:
+                outer = _Outer._idle.pop()
+            except IndexError:
+                return _Outer(env)
+            if outer._env == env and not outer._process.poll():
                 return outer
             outer.end()
-        return _Outer(env)
 
     def give_back(self) -> None:
         """Keep it for the next call."""
