@@ -446,6 +446,10 @@ def test_a_cluster_may_demand_a_token_and_go_away(
         assert cluster.stdout is not None
         address, head = cluster.stdout.readline().split()
         where = ("--executor", "ray", "--address", address)
+        refused = assay(*words, *where, env={"HOME": str(tmp_path)}, timeout=LIMIT_S)
+        assert refused.code == 1
+        assert "set RAY_AUTH_MODE=token here too" in refused.stderr
+        assert "Traceback" not in refused.stderr
         done = assay(*words, *where, env=token, timeout=LIMIT_S)
         assert done.code == 0, done.stderr
         words = ("capture", prompts("sleep 600", "sleep 600"), *words[2:-1], "gone.jsonl", *where)

@@ -63,16 +63,16 @@ def _join(ray: Any, address: str) -> None:
     found = _require_address(address) or _address_here(ray)
     try:
         if found:
+            ray._raylet.GcsClient(address=found)  # ray.init would try for 20 s with a wrong token
             ray.init(address=found, **more)
         else:
             ray.init(address="local", include_dashboard=False, **more)
     except (ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         why = " ".join(str(error).split())
         msg = f"cannot join the Ray cluster {found or 'of this machine'}: {why}"
-        hint = (
-            "this machine must be a node of it (ray start --address HOST:PORT --num-cpus 0); if "
-            "the cluster demands a token, set RAY_AUTH_MODE=token here too"
-        )
+        hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
+        if "AuthToken" in why:
+            hint = "set RAY_AUTH_MODE=token here too, and copy ~/.ray/auth_token from its head"
         if "Version mismatch" in why or "was started with" in why:
             hint = "all machines need the same versions of Python and Ray"
         raise AssayError(msg, hint=hint) from error
