@@ -11,7 +11,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.limiter import RateLimiter, provider_of
-from assay.pipeline.stages import OnTrialStep
+from assay.pipeline.stages import AskingHost, OnTrialStep
 from assay.plugin import Executor
 from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
@@ -158,6 +158,7 @@ def run_batch[R, S: BatchProgress](
             if limiter is not None:
                 limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
                 limiter.on_wait = getattr(progress, "waiting", None)
+                AskingHost.limiter.on_wait = limiter.on_wait
             on_step = progress.on_step if progress.watches else None
             chosen = stopping.until_stopped(budget.affordable(missing))
             with closing(run_all(chosen, budget, executor, on_step)) as done:

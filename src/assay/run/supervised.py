@@ -77,8 +77,8 @@ class _Outer:
     def __init__(self, env: dict[str, str]) -> None:
         leave_orphans()  # as our child, the inner process would be killed with the outer one
         self._env = env
-        place = temporary_place()
-        self._order, self.result, self._said = (nameless_file(place) for _ in range(3))
+        self._order = _secret_file()
+        self.result, self._said = (nameless_file(temporary_place()) for _ in range(2))
         self._status, theirs = os.pipe()
         files = str(self._order), str(theirs)
         launch = Launch(
@@ -119,6 +119,7 @@ class _Outer:
         write_all(self._order, pickle.dumps(order))
         self._process.write(f"{function}\n".encode())
         status = os.read(self._status, _STATUS_BYTES)
+        os.ftruncate(self._order, 0)
         return int.from_bytes(status, "big", signed=True) if status else None
 
     def failure(self, exit_code: int | None, purpose: str) -> ProcessFailed:
@@ -148,6 +149,13 @@ class _Outer:
         until_s = time.monotonic() + _END_S
         while not self._process.poll() and time.monotonic() < until_s:
             time.sleep(0.01)
+
+
+def _secret_file() -> int:
+    """Open a file for what may hold keys: in memory, where the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("assay-order")
+    return nameless_file(temporary_place())
 
 
 def _main() -> None:
