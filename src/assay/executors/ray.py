@@ -194,6 +194,8 @@ class Cluster:
             refs[name] = task.remote(function, *arguments)
         results: dict[str, R | Exception] = {}
         for name, ref in refs.items():
+            while not self._ray.wait([ref], timeout=_WAIT_S)[0]:
+                self._head.check()
             try:
                 results[name] = self._get(ref)
             except WorkerDied:
