@@ -81,7 +81,8 @@ def _capture(prompts: Path, jobs: int, where: tuple[str, ...]) -> tuple[float, f
 
 
 class _CpuOfWorkers:
-    """Adds up the CPU time of the node's workers and of what they start; they end with the run."""
+    """Adds up the CPU time of the node's workers, of the process that each of them keeps for its
+    trials, and of what has ended below these. All of them end with the run."""
 
     def __init__(self, cluster: Any) -> None:
         self._raylet = psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid)
@@ -103,10 +104,11 @@ class _CpuOfWorkers:
 
     def _look(self) -> None:
         while not self._stop.wait(LOOK_S):
-            for process in self._raylet.children():
+            for worker in self._raylet.children():
                 with contextlib.suppress(psutil.Error):
-                    now = sum(process.cpu_times()[:4])
-                    self._seen[process.pid] = self._seen.get(process.pid, (now, now))[0], now
+                    for process in (worker, *worker.children()):
+                        now = sum(process.cpu_times()[:4])
+                        self._seen[process.pid] = self._seen.get(process.pid, (now, now))[0], now
 
 
 def print_agents(folder: Path, modules: Path) -> None:

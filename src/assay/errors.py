@@ -6,6 +6,7 @@ AssayError               something the operator can act on               exit 1
 |- PluginError           a plugin is unknown, broken or invalid          exit 1
 |- SpawnError            a program cannot be started                    exit 1
 |- OutOfResources        disk, memory or open files ran out              exit 1
+|- ClusterGone           the machines that were to do the work are gone  exit 1
 |- UsageError            the command line is wrong                       exit 2
 `- Interrupted           Ctrl-C or SIGTERM, with everything saved        exit 130
 """
@@ -42,6 +43,10 @@ class SpawnError(AssayError):
 
 class OutOfResources(AssayError):
     """The machine ran out of disk, memory or open files; never a failure of a single trial."""
+
+
+class ClusterGone(AssayError):
+    """The other machines cannot be reached any more; never a failure of a single trial."""
 
 
 class UsageError(AssayError):

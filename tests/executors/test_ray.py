@@ -1,5 +1,6 @@
 """Trials on a real Ray cluster of two nodes: the same rows, nothing lost, nothing left running."""
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from assay.errors import AssayError
+from assay.executors import ray as executor
 from assay.executors.ray import RayExecutor
 from assay.records.raw_streams import kept_streams
 
@@ -349,9 +351,35 @@ def test_a_cluster_that_is_not_there_is_said(web_server: str, address: str, why:
     assert refused.value.message == why.format(port=web_server.partition(":")[2])
 
 
+def test_a_cluster_of_the_environment_that_is_not_there_is_said(
+    web_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for address, why in (
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: Connection refused"),
+        (web_server, f"what answers at {web_server} is not a Ray cluster"),
+        ("http://x:1", "RAY_ADDRESS=http://x:1 is not the address of a Ray cluster"),
+    ):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(AssayError) as refused:
+            RayExecutor().connect()
+        assert refused.value.message == why
+
+
+def test_a_dead_cluster_that_ray_remembers_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", dict)
+    monkeypatch.setattr("ray._private.utils.read_ray_address", lambda folder: "127.0.0.1:1")
+    assert executor._address_here(ray) == ""
+
+
 def test_options_of_a_cluster_need_one(assay: Any, shell_agent: Path, prompts: Any) -> None:
     done = assay("capture", prompts("R"), "-s", shell_agent, "--address", "127.0.0.1:1")
     assert done.code == 2
+    words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "--executor", "ray")
+    done = assay(*words, "--address", "")  # as of a variable that is not set
+    assert (done.code, "--address is empty" in done.stderr) == (2, True), done.stderr
     for option in (("--address", "127.0.0.1:1"), ("--env", "NAME")):
         done = assay("grade", "-g", "contains", *option, stdin="{}")
         assert (done.code, "needs --executor ray" in done.stderr) == (2, True), done.stderr
@@ -365,20 +393,44 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
     assert "pip install" in refused.value.hint
 
 
+def test_a_ray_that_cannot_be_loaded_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('libc is too old')\n")
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(AssayError) as refused:
+        RayExecutor().connect()
+    said = "--executor ray needs ray, which cannot be loaded: libc is too old"
+    assert refused.value.message == said
+
+
 TOKEN_CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
 node = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
 more = {"no_monitor": True, "include_log_monitor": False, "temp_dir": sys.argv[1]}
 made = Cluster(initialize_head=True, head_node_args={**node, **more})
-print(made.address, flush=True)
+print(made.address, made.head_node.all_processes["gcs_server"][0].process.pid, flush=True)
 sys.stdin.read()
 made.shutdown()
 """
+IMPATIENT = """
+import assay.executors.ray as executor
+from assay.cli.main import main
+executor._LOOK_S, executor._MOST_SILENT_S = 0.2, 1.0
+main()
+"""
+"""assay that does not wait long for the head of a cluster."""
 
 
-def test_a_cluster_may_demand_a_token(
-    assay: Any, shell_agent: Path, prompts: Any, tmp_path: Path
+def test_a_cluster_may_demand_a_token_and_go_away(
+    assay: Any,
+    shell_agent: Path,
+    prompts: Any,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+    tmp_path: Path,
 ) -> None:
     token = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4, "RAY_AUTH_MODE": "token"}
     words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q", "-o", "out.jsonl")
@@ -393,10 +445,35 @@ def test_a_cluster_may_demand_a_token(
         ) as cluster,
     ):
         assert cluster.stdout is not None
-        address = cluster.stdout.readline().strip()
-        done = assay(*words, "--executor", "ray", "--address", address, env=token, timeout=LIMIT_S)
+        address, head = cluster.stdout.readline().split()
+        where = ("--executor", "ray", "--address", address)
+        refused = assay(*words, *where, env={"HOME": str(tmp_path)}, timeout=LIMIT_S)
+        assert refused.code == 1
+        assert "set RAY_AUTH_MODE=token here too" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        done = assay(*words, *where, env=token, timeout=LIMIT_S)
+        assert done.code == 0, done.stderr
+        words = ("capture", prompts("sleep 600", "sleep 600"), *words[2:-1], "gone.jsonl", *where)
+        with subprocess.Popen(
+            [sys.executable, "-c", IMPATIENT, *map(str, words)],
+            env={**os.environ, **token},
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as driver:
+            assert eventually(alive, START_S)
+            of_ray = psutil.Process(cluster.pid).children(recursive=True)
+            os.kill(int(head), signal.SIGKILL)
+            said = driver.communicate(timeout=60)[1]
+        assert driver.returncode == 1
+        assert f"Error: the Ray cluster at {address} does not answer any more\n" in said
+        assert "continue with --resume" in said
+        assert "Traceback" not in said
+        assert eventually(lambda: not alive(), 30)
         cluster.communicate()
-    assert done.code == 0, done.stderr
+    for process in of_ray:  # without a head, Ray does not end all of its own
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def test_another_python_is_refused(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ class OtherMachine:
     def on_each_node(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         return {"node": function(*arguments)}
 
-    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
-        return True
+    def n_slots(self, cpus: float | None, memory_bytes: int | None) -> int:
+        return 1
 
 
 class DyingMachine(OtherMachine):

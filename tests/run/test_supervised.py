@@ -4,7 +4,9 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,15 @@ from assay.run import family
 from assay.run.supervised import ProcessFailed, ProcessKilled, call_supervised
 
 MODULE = """
-import os, signal
+import os, random, signal
 from assay.run.host import LocalHost
 
 def double(argument, token):
     print("nothing of this is the result")
     return 2 * argument
+
+def who_am_i(argument, token):
+    return os.getpid(), os.getppid(), random.random(), os.environ.get("ONLY_ONCE")
 
 def fail(argument, token):
     raise ValueError(argument)
@@ -72,6 +77,34 @@ def sleepers(seconds: str) -> list[psutil.Process]:
 def test_the_result_comes_back(env: dict[str, str]) -> None:
     assert call_supervised("work_of_tests:double", 21, "tok.1", env) == 42
     assert call_supervised("work_of_tests:double", b"x" * 300_000, "tok.1", env) == b"x" * 600_000
+
+
+def test_much_is_passed_in_little_time(env: dict[str, str]) -> None:
+    started_s = time.monotonic()
+    given = b"x" * (50 << 20)
+    assert call_supervised("work_of_tests:double", given, "tok.1", env) == 2 * given
+    assert time.monotonic() - started_s < 10
+
+
+def test_each_call_has_a_process_of_its_own(env: dict[str, str]) -> None:
+    once = {"ONLY_ONCE": "yes"}
+    first = call_supervised("work_of_tests:who_am_i", 0, "tok.1", env, variables=once)
+    with pytest.raises(ProcessFailed):
+        call_supervised("work_of_tests:no_such", 0, "tok.2", env)
+    second, third = (call_supervised("work_of_tests:who_am_i", 0, f"tok.{n}", env) for n in (3, 4))
+    assert len({first[0], second[0], third[0]}) == 3
+    assert second[1] == third[1]  # forked by one that had loaded everything
+    assert second[2] != third[2]
+    assert (first[3], second[3]) == ("yes", None)
+
+
+def test_calls_may_be_made_at_once(env: dict[str, str]) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        calls = [
+            pool.submit(call_supervised, "work_of_tests:double", n, f"tok.{n}", env)
+            for n in range(9)
+        ]
+    assert [call.result() for call in calls] == [2 * n for n in range(9)]
 
 
 def test_an_error_is_told_by_its_last_line(env: dict[str, str]) -> None:

@@ -27,6 +27,7 @@ from assay.cli.output import Sink, note_unmasked, open_sink, refuse_inputs
 from assay.cli.parameters import (
     DASH,
     InFile,
+    Rate,
     append_option,
     concurrency_option,
     debug_option,
@@ -42,7 +43,7 @@ from assay.errors import InputError
 from assay.pipeline.grading import Elsewhere, GradedRow, only_computes, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
-from assay.pipeline.stages import grade_all, grade_computing
+from assay.pipeline.stages import AskingHost, grade_all, grade_computing
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
 from assay.records.spec import PluginRef
@@ -65,6 +66,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     append: bool
     overwrite: bool
     concurrency: int
+    rate_per_s: float | None
     executor: str
     address: str | None
     env_names: tuple[str, ...]
@@ -100,6 +102,15 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @concurrency_option(
     "Grade up to N rows at once. Graders that only compute, such as contains, take all cores for "
     "large files anyway. Default: 1."
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=Rate(),
+    metavar="N/min",
+    help="Put at most N questions a minute to each provider and model of a judge; N/s and N/h work "
+    "too. A provider that answers 429 is left alone for as long as it asks, and asked again up to "
+    "four times. Default: no limit.",
 )
 @executor_option(
     "Where graders run: on this machine, or on a Ray cluster, where N rows reserve N CPUs. "
@@ -140,6 +151,7 @@ def command(**given: Any) -> None:
     refuse_inputs(options.output, options.rows, options.prompts, *options.graders)
     if not options.quiet:
         note_unmasked()
+    _limit_questions(options)
     tally = _grade(options, mode)
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
@@ -159,6 +171,17 @@ def command(**given: Any) -> None:
             err=True,
         )
         raise click.exceptions.Exit(1)
+
+
+def _limit_questions(options: _Options) -> None:
+    """Let judges keep to the rate, and say when they wait for a provider."""
+
+    def waiting(seconds: float, why: str) -> None:
+        click.echo(f"waiting {seconds:.0f} s {why}", err=True)
+
+    limiter = AskingHost.limiter
+    limiter.interval_s = 1 / options.rate_per_s if options.rate_per_s else 0.0
+    limiter.on_wait = None if options.quiet else waiting
 
 
 def _grade(options: _Options, mode: Mode) -> "_Tally":

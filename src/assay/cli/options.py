@@ -123,8 +123,11 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
 
 def executor_ref(executor: str, address: str | None) -> PluginRef:
     """Where work is done, from executor_options."""
-    if address and executor == "local":
+    if address is not None and executor == "local":
         msg = "--address needs --executor ray."
+        raise click.UsageError(msg)
+    if address == "":
+        msg = "--address is empty. Give HOST:PORT, or leave it out for a cluster of this machine."
         raise click.UsageError(msg)
     return PluginRef(name=executor, options={"address": address} if address else {})
 

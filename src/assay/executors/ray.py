@@ -4,18 +4,24 @@ The threads stay here and wait: budgets, limits and retries, the graders and the
 output are the same as without a cluster.
 """
 
+import os
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
-from assay.errors import AssayError, InputError, PluginError
+from assay.errors import AssayError, ClusterGone, InputError, PluginError
 from assay.executors import LocalExecutor
 
 _WAIT_S = 0.2
 _WAIT_PER_TASK_S = 0.001
 _LONGEST_WAIT_S = 2.0
 _CONNECT_S = 10.0
+_LOOK_S = 5.0
+_MOST_SILENT_S = 15.0
+"""How long the head may be silent. Ray would end this process after a minute."""
 _LAST_PORT = 65535
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """The first bytes of an HTTP/2 client, which Ray's server answers with its settings."""
@@ -34,7 +40,9 @@ class RayExecutor(LocalExecutor, frozen=True):
         try:
             import ray  # late: an extra, and slow to load
         except ImportError as error:
-            msg = f"--executor ray needs {error.name}"
+            msg = f"--executor ray needs {error.name or 'ray'}"
+            if error.name != "ray":
+                msg += f", which cannot be loaded: {error}"
             hint = "in a checkout of Assay: pip install '.[ray]'"
             raise PluginError(msg, hint=hint) from error
         if not ray.is_initialized():
@@ -52,28 +60,45 @@ def _join(ray: Any, address: str) -> None:
     # Lines that workers print are the agents' and ours, and have their places already.
     more = {"log_to_driver": False, "configure_logging": False, "job_config": _job_config(ray)}
     on_term = signal.getsignal(signal.SIGTERM)
-    if address:
-        _require_answer(address)
+    found = _require_address(address) or _address_here(ray)
     try:
-        if address:
-            ray.init(address=address, **more)
-            return
-        try:
-            ray.init(address="auto", **more)
-        except ConnectionError:
-            ray.init(include_dashboard=False, **more)
+        if found:
+            ray._raylet.GcsClient(address=found)  # ray.init would try for 20 s with a wrong token
+            ray.init(address=found, **more)
+        else:
+            ray.init(address="local", include_dashboard=False, **more)
     except (ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         why = " ".join(str(error).split())
-        msg = f"cannot join the Ray cluster {address or 'of this machine'}: {why}"
-        hint = (
-            "this machine must be a node of it (ray start --address HOST:PORT --num-cpus 0); if "
-            "the cluster demands a token, set RAY_AUTH_MODE=token here too"
-        )
+        msg = f"cannot join the Ray cluster {found or 'of this machine'}: {why}"
+        hint = "this machine must be a node of it: ray start --address HOST:PORT --num-cpus 0"
+        if "AuthToken" in why:
+            hint = "set RAY_AUTH_MODE=token here too, and copy ~/.ray/auth_token from its head"
         if "Version mismatch" in why or "was started with" in why:
             hint = "all machines need the same versions of Python and Ray"
         raise AssayError(msg, hint=hint) from error
     finally:
         signal.signal(signal.SIGTERM, on_term)  # which Ray replaces
+
+
+def _require_address(address: str) -> str:
+    """Return the address that the user names, if any; refuse one that is no cluster's."""
+    if address:
+        _require_answer(address, f"--address {address}")
+        return address
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address and address not in ("auto", "local"):
+        _require_answer(address, f"RAY_ADDRESS={address}")
+    return "" if address == "auto" else address
+
+
+def _address_here(ray: Any) -> str:
+    """Return the address of a cluster that runs on this machine, if there is one."""
+    try:
+        found: str = ray._private.services.canonicalize_bootstrap_address("auto")
+        _require_answer(found, found)
+    except (ConnectionError, AssayError):  # Ray may have noted one that has died since
+        return ""
+    return found
 
 
 def _job_config(ray: Any) -> Any:
@@ -83,11 +108,11 @@ def _job_config(ray: Any) -> Any:
     return config
 
 
-def _require_answer(address: str) -> None:
+def _require_answer(address: str, given: str) -> None:
     """Refuse soon what is no cluster: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdigit() or int(port) > _LAST_PORT:
-        msg = f"--address {address} is not the address of a Ray cluster"
+        msg = f"{given} is not the address of a Ray cluster"
         raise InputError(msg, hint="give HOST:PORT, as `ray start --head` prints it")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S) as connection:
@@ -112,6 +137,7 @@ class Cluster:
         self._ray = ray
         self._task = ray.remote(max_retries=0)(_call)  # Ray's own reruns would spend money twice
         self._waiting: set[Any] = set()
+        self._head = _Head(ray.get_runtime_context().gcs_address)
 
     def call[R](
         self,
@@ -124,7 +150,7 @@ class Cluster:
         """Call a function of a module on some node and wait for it.
 
         check is called meanwhile; if it raises, the work is ended. Raises what the function raises,
-        and WorkerDied.
+        WorkerDied and ClusterGone.
         """
         task = self._task.options(
             num_cpus=1 if cpus is None else cpus,
@@ -135,6 +161,7 @@ class Cluster:
         self._waiting.add(ref)
         try:
             while not self._ray.wait([ref], timeout=self._wait_s)[0]:
+                self._head.check()  # first: it says more than that all is to stop
                 check()
         except BaseException:
             self._ray.cancel(ref, force=True)
@@ -167,6 +194,8 @@ class Cluster:
             refs[name] = task.remote(function, *arguments)
         results: dict[str, R | Exception] = {}
         for name, ref in refs.items():
+            while not self._ray.wait([ref], timeout=_WAIT_S)[0]:
+                self._head.check()
             try:
                 results[name] = self._get(ref)
             except WorkerDied:
@@ -175,11 +204,13 @@ class Cluster:
                 results[name] = error
         return results
 
-    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
-        """Whether any node is large enough for a call with these limits: else it would wait."""
-        most = [node["Resources"] for node in self._working_nodes()]
+    def n_slots(self, cpus: float | None, memory_bytes: int | None) -> int:
+        """Return how many calls with these limits the nodes can do at once."""
         needed = {"CPU": 1 if cpus is None else cpus, "memory": memory_bytes or 0}
-        return any(all(has.get(kind, 0) >= n for kind, n in needed.items()) for has in most)
+        return sum(
+            min(int(node["Resources"].get(kind, 0) / n) for kind, n in needed.items() if n)
+            for node in self._working_nodes()
+        )
 
     def _working_nodes(self) -> list[dict[str, Any]]:
         nodes = self._ray.nodes()
@@ -194,6 +225,36 @@ class Cluster:
             line = (str(error).strip() or "the worker died").splitlines()[0]
             msg = f"{type(error).__name__}: {line}"
             raise WorkerDied(msg) from error
+
+
+class _Head:
+    """The head of the cluster, looked at now and then; many threads share it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._answered_s = self._looked_s = time.monotonic()
+
+    def check(self) -> None:
+        """Raise ClusterGone if the head has not answered for a while."""
+        if time.monotonic() - self._looked_s > _LOOK_S and self._lock.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._lock.release()
+        if self._looked_s - self._answered_s > _MOST_SILENT_S:
+            msg = f"the Ray cluster at {self._address} does not answer any more"
+            hint = "what has finished is saved; start the cluster again and continue with --resume"
+            raise ClusterGone(msg, hint=hint)
+
+    def _look(self) -> None:
+        host, _, port = self._address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _LOOK_S).close()
+            self._answered_s = time.monotonic()
+        except OSError:
+            pass
+        self._looked_s = time.monotonic()
 
 
 def _call[R](function: Callable[..., R], *arguments: Any) -> R:

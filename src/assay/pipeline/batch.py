@@ -12,7 +12,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.limiter import RateLimiter, provider_of
-from assay.pipeline.stages import OnTrialStep
+from assay.pipeline.stages import AskingHost, OnTrialStep
 from assay.plugin import Executor
 from assay.records.capture import AnyStep
 from assay.records.spec import PluginRef, TrialSpec
@@ -20,7 +20,7 @@ from assay.records.text import counted_noun
 from assay.run.family import end_leftovers, no_strays
 from assay.run.host import close_served
 from assay.run.one_at_a_time import one_at_a_time
-from assay.run.process import raise_if_stopping, start_over, stop_all
+from assay.run.process import pause, raise_if_stopping, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.trial import check_program
 
@@ -153,14 +153,16 @@ def run_batch[R, S: BatchProgress](
             executor = _executor(batch, workers)
             if (connect := getattr(executor, "connect", None)) is not None:
                 work = _elsewhere(work, connect(), missing, batch.run_token)
+            n_slots = getattr(work, "n_slots", None)
             if workers > 1 and any(map(_first_start_alone, _by_agent(missing))):
                 work = _FirstAlone(work)
-            stopping = _Stopping(work, stopper)
+            stopping = _Stopping(work, stopper, n_slots)
             shared = batch.budget or Budget(batch.max_cost, len(missing))
             budget = _Budgeted(stopping, shared)
             if limiter is not None:
                 limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
                 limiter.on_wait = getattr(progress, "waiting", None)
+                AskingHost.limiter.on_wait = limiter.on_wait
             on_step = progress.on_step if progress.watches else None
             chosen = stopping.until_stopped(budget.affordable(missing))
             with closing(run_all(chosen, budget, executor, on_step)) as done:
@@ -183,7 +185,7 @@ def _elsewhere(work: Any, cluster: Any, missing: list[TrialSpec], run_token: str
 
     remote = RemoteTrials(cluster)
     remote.prepare(missing, run_token)
-    return msgspec.structs.replace(work, elsewhere=remote.attempt)
+    return msgspec.structs.replace(work, elsewhere=remote.attempt, n_slots=remote.n_slots)
 
 
 def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
@@ -284,9 +286,16 @@ class _FirstAlone[R]:
 class _Stopping[R]:
     """Does the work, and asks the stopper before the worker takes another trial."""
 
-    def __init__(self, work: Work[R], stopper: Stopper[R] | None) -> None:
-        self._work, self._stopper = work, stopper
+    def __init__(
+        self,
+        work: Work[R],
+        stopper: Stopper[R] | None,
+        n_slots: Callable[[TrialSpec], int] | None = None,
+    ) -> None:
+        """n_slots returns how many trials other machines can run at once."""
+        self._work, self._stopper, self._n_slots = work, stopper, n_slots
         self._stopped, self._lock = False, threading.Lock()
+        self._n_running = 0
         self.prepare, self.cost_usd = work.prepare, work.cost_usd
 
     def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> R:
@@ -298,13 +307,24 @@ class _Stopping[R]:
     def until_stopped(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
         """Yield trials until the stopper has heard enough."""
         for spec in specs:
+            # A trial that waited for a machine would start there after the decision.
+            while not self._stopped and self._is_full(spec):
+                pause(_STOP_S)
             if self._stopped:
                 return
+            with self._lock:
+                self._n_running += 1
             yield spec
+
+    def _is_full(self, spec: TrialSpec) -> bool:
+        if self._stopper is None or self._n_slots is None:
+            return False
+        return self._n_running >= max(1, self._n_slots(spec))
 
     def _told(self, spec: TrialSpec, result: R) -> R:
         if self._stopper is not None:
             with self._lock:
+                self._n_running -= 1
                 self._stopped = self._stopper.add(spec, result) or self._stopped
         return result
 

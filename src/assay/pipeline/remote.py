@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from assay import __version__, plugins
-from assay.errors import AssayError, InputError, Interrupted, OutputError
+from assay.errors import AssayError, ClusterGone, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
 from assay.pipeline.prompts import check_confinement
 from assay.pipeline.stages import capture_attempt, read_recording
@@ -85,8 +85,8 @@ class Cluster(Protocol):
         """Call a function once on every node."""
         ...
 
-    def has_room(self, cpus: float | None, memory_bytes: int | None) -> bool:
-        """Whether any node is large enough."""
+    def n_slots(self, cpus: float | None, memory_bytes: int | None) -> int:
+        """Return how many calls with these limits the nodes can do at once."""
         ...
 
 
@@ -110,7 +110,7 @@ class RemoteTrials:
                 self._templates[template] = self._cluster.share(pack_folder(Path(template))[0])
             self._share_files(spec.benchmark)
         for limits in {spec.limits for spec in specs}:
-            if not self._cluster.has_room(limits.cpus, limits.memory_bytes):
+            if not self._cluster.n_slots(limits.cpus, limits.memory_bytes):
                 msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
                 raise AssayError(msg, hint="lower --cpus and --memory, or add a larger node")
         agents = _by_agent(specs)
@@ -127,6 +127,10 @@ class RemoteTrials:
             packed = pack_files(sorted(map(str, files)))
             self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
 
+    def n_slots(self, spec: TrialSpec) -> int:
+        """Return how many trials like this one the nodes that are alive can run at once."""
+        return self._cluster.n_slots(spec.limits.cpus, spec.limits.memory_bytes)
+
     def attempt(self, spec: TrialSpec) -> Capture:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
         order = Order(spec=spec, env=named_variables(spec))
@@ -142,7 +146,7 @@ class RemoteTrials:
                 cpus=spec.limits.cpus,
                 memory_bytes=spec.limits.memory_bytes,
             )
-        except Interrupted:
+        except (Interrupted, ClusterGone):
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             return read_recording(spec, lost_trial(str(error) or type(error).__name__))
@@ -362,7 +366,7 @@ def run_order(
     token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
     order = msgspec.structs.replace(order, template=template, benchmark=benchmark)
     try:
-        delivery: Delivery = call_supervised(_RUN, order, token, {**node_env(), **order.env})
+        delivery: Delivery = call_supervised(_RUN, order, token, node_env(), variables=order.env)
     except ProcessKilled as error:
         # Nobody but the agent has a reason to kill it: that must not count as not measured.
         now_ms = round(time.time() * 1000)

@@ -6,15 +6,16 @@ graders say about that folder is changed back, so that verdicts are those of thi
 """
 
 import os
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from assay import __version__, plugins
-from assay.errors import AssayError, Interrupted
+from assay.errors import AssayError, ClusterGone, Interrupted
 from assay.pipeline.grading import Ask, Verdict, ask_graders, grader_versions
 from assay.pipeline.identity import program_version
 from assay.pipeline.remote import (
@@ -29,10 +30,11 @@ from assay.pipeline.remote import (
     require_fit,
     unpack,
 )
-from assay.pipeline.stages import AskingHost, asking_spec, freeze
+from assay.pipeline.stages import MOST_REFUSALS, AskingHost, asking_spec, freeze
 from assay.plugin import Grader, Host, Trial
+from assay.records.capture import Capture, Failure
 from assay.records.files import temporary_folder
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, TrialSpec
 from assay.run.host import LocalHost, close_served
 from assay.run.process import raise_if_stopping
 from assay.run.supervised import call_supervised
@@ -68,12 +70,29 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The folders that agents left, packed, by their paths on this machine."""
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that a grader asked, and how its provider refused for too many requests."""
+
+    agent: PluginRef
+    failure: Failure
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes back."""
+
+    verdicts: list[Verdict]
+    """On all trials, or up to the first one about which an agent was refused."""
+    refusal: Refusal | None = None
+
+
 class RemoteGraders:
     """Asks graders on a cluster; may be called by many threads."""
 
     def __init__(self, graders: Iterable[PluginRef], env_names: Sequence[str]) -> None:
         """Read the graders' files. Call it before there are threads."""
         self._graders = tuple({msgspec.json.encode(ref): ref for ref in graders}.values())
+        self._asked: list[PluginRef] = []
+        """Agents of which we know only from a refusal that graders ask them."""
         freeze(self._graders)  # which finds out what they use
         files = sorted({file for ref in self._graders for file in _files_of(ref)})
         self._files = frozenset(files)
@@ -88,7 +107,7 @@ class RemoteGraders:
     def join(self, cluster: Cluster) -> None:
         """Refuse a cluster in which not every node can ask the graders."""
         self._cluster = cluster
-        if not cluster.has_room(None, None):
+        if not cluster.n_slots(None, None):
             msg = "no node of the cluster has a CPU for grading"
             raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
         self._shared = cluster.share(self.parcel)
@@ -119,24 +138,56 @@ class RemoteGraders:
         graders: Sequence[Grader],
         trials: Sequence[Trial],
         workspaces: dict[str, bytes],
-    ) -> Sequence[Verdict]:
-        if not trials:
-            return ()
-        question = Question(
-            graders=tuple(map(self._travelling, refs)),
-            trials=msgspec.json.Encoder().encode_lines(trials),
-            workspaces=workspaces,
-        )
+    ) -> Iterator[Verdict]:
+        # Each question to an agent waits here for its turn: its provider may have refused others.
+        n_most = 1 if any(hasattr(grader, "asks") for grader in graders) else len(trials)
+        n_refused = 0
+        while trials:
+            some = trials[:n_most]
+            question = Question(
+                graders=tuple(map(self._travelling, refs)),
+                trials=msgspec.json.Encoder().encode_lines(some),
+                workspaces={each.cwd: workspaces[each.cwd] for each in some if each.cwd},
+            )
+            answer = self._answer(question, graders, len(some))
+            n_refused = n_refused + 1 if answer.refusal is not None else 0
+            is_final = n_refused in (0, MOST_REFUSALS)
+            verdicts = answer.verdicts if is_final else answer.verdicts[:-1]
+            yield from verdicts
+            trials = trials[len(verdicts) :]
+
+    def _answer(self, question: Question, graders: Sequence[Grader], n_trials: int) -> Answer:
+        """Ask about some trials as soon as the providers allow it."""
+        specs = [asking_spec(agent, "", "/") for agent in self._agents(graders)]
+        for spec in specs:
+            AskingHost.limiter.wait(spec)
+        began_s = time.monotonic()
+        answer = self._call(question, graders, n_trials)
+        refusal = answer.refusal
+        if refusal is not None and all(refusal.agent != spec.agent for spec in specs):
+            self._asked.append(refusal.agent)
+            specs.append(asking_spec(refusal.agent, "", "/"))
+        for spec in specs:
+            refused = refusal is not None and refusal.agent == spec.agent
+            failure = refusal.failure if refusal is not None and refused else None
+            AskingHost.limiter.note(spec, failure, began_s)
+        return answer
+
+    def _agents(self, graders: Sequence[Grader]) -> list[PluginRef]:
+        """Return the agents that graders ask, as far as they say so or have been refused."""
+        return [*(grader.asks for grader in graders if hasattr(grader, "asks")), *self._asked]
+
+    def _call(self, question: Question, graders: Sequence[Grader], n_trials: int) -> Answer:
         try:
             answer: bytes = self._cluster.call(
                 ask_there, self._shared, question, check=raise_if_stopping
             )
-        except Interrupted:
+        except (Interrupted, ClusterGone):
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             why = f"worker_lost: {str(error) or type(error).__name__}"
-            return [_broken(graders, why)] * len(trials)
-        return msgspec.json.decode(answer, type=list[Verdict])
+            return Answer(verdicts=[_broken(graders, why)] * n_trials)
+        return msgspec.json.decode(answer, type=Answer)
 
     def _travelling(self, ref: PluginRef) -> PluginRef:
         """Return a grader with marked paths where it names files that travel."""
@@ -221,8 +272,7 @@ def ask_there(parcel: Parcel, question: Question) -> bytes:
 
 
 def _supervised(function: str, argument: Any, env: dict[str, str] | None = None) -> Any:
-    variables = {**node_env(), **(env or {})}
-    return call_supervised(function, argument, uuid.uuid4().hex, variables, _PURPOSE)
+    return call_supervised(function, argument, uuid.uuid4().hex, node_env(), _PURPOSE, env)
 
 
 def check_here(parcel: Parcel, _token: str) -> NodeState:
@@ -258,9 +308,26 @@ def ask_here(asked: tuple[Parcel, Question], _token: str) -> bytes:
             unpack(packed, place)
         graders = [plugins.grader(moved.reference(ref)) for ref in question.graders]
         trials = msgspec.json.Decoder(Trial).decode_lines(question.trials)
-        verdicts = ask_graders(graders, map(moved.trial, trials), AskingHost())
-        mask: Callable[[Verdict], Verdict] = our_secrets().mask_record
-        return moved.back(msgspec.json.encode(list(map(mask, verdicts))))
+        host, verdicts = _NodeHost(), []
+        for verdict in ask_graders(graders, map(moved.trial, trials), host):
+            verdicts.append(verdict)
+            if host.refusal is not None:
+                break
+        answer = our_secrets().mask_record(Answer(verdicts=verdicts, refusal=host.refusal))
+        return moved.back(msgspec.json.encode(answer))
+
+
+class _NodeHost(AskingHost):
+    """A node for graders. Pauses are not for it to make: they hold for the whole cluster."""
+
+    refusal: Refusal | None = None
+
+    def put(self, spec: TrialSpec) -> Capture:
+        captured = self.put_once(spec)
+        failure = captured.failure or None
+        if failure is not None and failure.retry_after_ms is not None:
+            self.refusal = Refusal(agent=spec.agent, failure=failure)
+        return captured
 
 
 class _Moved:

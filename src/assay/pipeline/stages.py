@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -45,6 +46,8 @@ type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
 """Called with each step of a trial; None is its beginning."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
+MOST_REFUSALS = 5
+"""How often a question is put to an agent whose provider refuses it for too many requests."""
 
 
 class CaptureTrial(msgspec.Struct, frozen=True):
@@ -58,6 +61,8 @@ class CaptureTrial(msgspec.Struct, frozen=True):
     """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
     elsewhere: Callable[[TrialSpec], Capture] | None = None
     """Runs one attempt on another machine."""
+    n_slots: Callable[[TrialSpec], int] | None = None
+    """Returns how many trials like this one the other machines can run at once."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
@@ -343,6 +348,9 @@ def extract_row(
 class AskingHost(LocalHost):
     """This machine for graders, which may also put a question to an agent."""
 
+    limiter: ClassVar[RateLimiter] = RateLimiter()
+    """Holds questions back; all graders of this process share it."""
+
     def ask(
         self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
     ) -> str:
@@ -356,6 +364,18 @@ class AskingHost(LocalHost):
         return captured.output
 
     def put(self, spec: TrialSpec) -> Capture:
+        """Put a question; if the provider refuses it (429), put it again after a pause."""
+        for _ in range(MOST_REFUSALS):
+            self.limiter.wait(spec)
+            began_s = time.monotonic()
+            captured = self.put_once(spec)
+            failure = captured.failure or None
+            self.limiter.note(spec, failure, began_s)
+            if failure is None or failure.retry_after_ms is None:
+                break
+        return captured
+
+    def put_once(self, spec: TrialSpec) -> Capture:
         """Put a question: run its trial."""
         return capture_attempt(spec)
 

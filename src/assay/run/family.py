@@ -62,6 +62,13 @@ def leave_orphans() -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+def forget_parent() -> None:
+    """In a child that was just forked: neither the parent's children nor its orphans are ours."""
+    global _adopting
+    _adopting = False
+    own_pids.clear()
+
+
 def can_die_with_parent() -> bool:
     """Whether die_with works here."""
     adopt_orphans()

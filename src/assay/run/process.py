@@ -189,12 +189,14 @@ class Process:
         code = self._popen.returncode
         if self._wrapped and code is not None and code - 128 in _FATAL:
             code = 128 - code
-        if code is None or code >= 0:
-            return None
-        try:
-            return signal.Signals(-code).name
-        except ValueError:  # most real-time signals have no name
-            return f"signal {-code}"
+        return None if code is None or code >= 0 else name_of_signal(-code)
+
+
+def name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def stop_all() -> None:
