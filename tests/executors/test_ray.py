@@ -148,7 +148,56 @@ def test_a_raylet_dies_the_driver_dies_and_one_row_per_trial_is_left(
     assert eventually(lambda: not alive(), 30)
 
 
-def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
+def there(ray_cluster: Any) -> tuple[Any, ...]:
+    return ("-j", 4, "--executor", "ray", "--address", ray_cluster.address)
+
+
+def wait_in(folder: Path) -> str:
+    """A shell command that says that it has started, and waits to be let go."""
+    return f"touch {folder}/started/$$; until test -e {folder}/go; do sleep 0.1; done"
+
+
+def test_trials_of_a_dead_node_are_run_again_when_asked(
+    ray_cluster: Any,
+    start: Any,
+    assay: Any,
+    shell_agent: Path,
+    prompts: Any,
+    read_rows: Any,
+    alive: Callable[[], list[int]],
+    eventually: Any,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "started").mkdir()
+    file = prompts(*[f"{wait_in(tmp_path)}; R"] * 4)
+    words = ("capture", file, "-s", shell_agent, "-q", "--isolate", *there(ray_cluster))
+    never = start(*words, "-o", "never.jsonl")
+    once = start(*words, "-o", "once.jsonl", "--retries", 1)
+    assert eventually(lambda: len(list((tmp_path / "started").iterdir())) == 8, START_S)
+    kill_node(ray_cluster)
+    (tmp_path / "go").touch()
+    assert once.wait(START_S) == 0
+    rows = read_rows(tmp_path / "once.jsonl")
+    assert [row["output"] for row in rows] == ["ok"] * 4
+    retried = [row["retried"] for row in rows if "retried" in row]
+    assert never.wait(START_S) == 0
+    rows = read_rows(tmp_path / "never.jsonl")
+    lost = [row["failure"] for row in rows if "failure" in row]
+    assert 0 < len(lost) < 4
+    assert len(retried) == 4 - len(lost)
+    earlier = [failure for failures in retried for failure in failures]
+    assert {failure["cause"] for failure in (*lost, *earlier)} == {"worker_lost"}
+    again = assay(*words, "-o", "never.jsonl", "--resume", timeout=LIMIT_S)
+    assert again.code == 0, again.stderr
+    rows = read_rows(tmp_path / "never.jsonl")
+    assert sorted(row["id"] for row in rows) == [f"p{n}" for n in range(4)]
+    assert all(row["output"] == "ok" and "failure" not in row for row in rows)
+    ran = len(list((tmp_path / "started").iterdir()))
+    assert ran == 8 + len(retried) + len(lost)
+    assert eventually(lambda: not alive(), 30)
+
+
+def test_trials_and_graders_of_a_dead_node_are_lost(
     ray_cluster: Any,
     start: Any,
     shell_agent: Path,
@@ -160,10 +209,9 @@ def test_a_dead_node_is_worker_lost_and_retried_only_when_asked(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "started").mkdir()
-    wait = f"touch {tmp_path}/started/$$; until test -e {tmp_path}/go; do sleep 0.1; done"
+    wait, where = wait_in(tmp_path), there(ray_cluster)
     (tmp_path / "slow.sh").write_text(f"#!/bin/bash\n{wait}\n{GRADE}")
     (tmp_path / "slow.sh").chmod(0o755)
-    where = ("-j", 4, "--executor", "ray", "--address", ray_cluster.address)
     file = prompts(*[f"{wait}; R"] * 4)
     captures = start(
         "capture", file, "-s", shell_agent, "-q", "-o", "out.jsonl", "--isolate", *where

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -130,51 +129,6 @@ def test_an_experiment_is_decided_on_a_cluster(
         found[file.parts[-3]] = json.loads(file.read_text())["decisions"]
     assert found["there"] == found["here"]
     assert found["there"]["better"]["outcome"] == "better"
-
-
-def test_trials_of_a_dead_node_are_run_again_when_asked(
-    ray_cluster: Any,
-    where: tuple[Any, ...],
-    start: Any,
-    assay: Any,
-    shell_agent: Path,
-    prompts: Any,
-    read_rows: Any,
-    alive: Callable[[], list[int]],
-    eventually: Any,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "started").mkdir()
-    wait = f"touch {tmp_path}/started/$$; until test -e {tmp_path}/go; do sleep 0.1; done"
-    file = prompts(*[f"{wait}; R"] * 4)
-    words = ("capture", file, "-s", shell_agent, "-q", "--isolate", "-j", 4, *where)
-    never = start(*words, "-o", "never.jsonl")
-    once = start(*words, "-o", "once.jsonl", "--retries", 1)
-    assert eventually(lambda: len(list((tmp_path / "started").iterdir())) == N_SLOTS, START_S)
-    raylet = psutil.Process(ray_cluster.second.all_processes["raylet"][0].process.pid)
-    for process in (raylet, *raylet.children()):
-        process.kill()
-    ray_cluster.remove_node(ray_cluster.second, allow_graceful=False)
-    (tmp_path / "go").touch()
-    assert once.wait(START_S) == 0
-    rows = read_rows(tmp_path / "once.jsonl")
-    assert [row["output"] for row in rows] == ["ok"] * 4
-    retried = [row["retried"] for row in rows if "retried" in row]
-    assert never.wait(START_S) == 0
-    rows = read_rows(tmp_path / "never.jsonl")
-    lost = [row["failure"] for row in rows if "failure" in row]
-    assert 0 < len(lost) < 4
-    assert len(retried) == N_SLOTS // 2 - len(lost)
-    earlier = [failure for failures in retried for failure in failures]
-    assert {failure["cause"] for failure in (*lost, *earlier)} == {"worker_lost"}
-    again = assay(*words, "-o", "never.jsonl", "--resume", timeout=LIMIT_S)
-    assert again.code == 0, again.stderr
-    rows = read_rows(tmp_path / "never.jsonl")
-    assert sorted(row["id"] for row in rows) == [f"p{n}" for n in range(4)]
-    assert all(row["output"] == "ok" and "failure" not in row for row in rows)
-    ran = len(list((tmp_path / "started").iterdir()))
-    assert ran == N_SLOTS + len(retried) + len(lost)
-    assert eventually(lambda: not alive(), 30)
 
 
 class Provider:
