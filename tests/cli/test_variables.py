@@ -26,6 +26,7 @@ OF_OTHERS = {
     "TERM",
     "TMPDIR",
     "PYTHON_DOTENV_DISABLED",
+    "RAY_ADDRESS",
 }
 """Variables of agents and of the system, which mean the same to Assay as to them."""
 SHOWN = {
