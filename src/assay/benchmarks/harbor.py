@@ -1,10 +1,8 @@
 """Harbor's tasks as a benchmark: a prompt for each task, its files, and its verifier as grader."""
 
 import math
-import os
 import posixpath
 import shutil
-import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +40,7 @@ from assay.plugin import (
     TrialSpec,
     TurnEnd,
 )
-from assay.records.files import temporary_folder
+from assay.records.files import read_regular, temporary_folder
 
 _TAIL_CHARS = 1500
 _MOST_REWARD_BYTES = 1024 * 1024
@@ -294,7 +292,7 @@ def _rewards(folder: Path, done: Finished) -> dict[str, float]:
     """Read reward.json, or else reward.txt. Raises PluginError if there is no number in it."""
     for name in ("reward.json", "reward.txt"):
         try:
-            data = _read_regular(folder / name)
+            data = read_regular(folder / name, _MOST_REWARD_BYTES)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -318,15 +316,6 @@ def _number(data: bytes) -> float:
         return float(data.decode())
     except ValueError:
         return math.nan
-
-
-def _read_regular(path: Path) -> bytes:
-    """Read a file that a program of the agent may have put there: no link and no pipe."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(0, "not a regular file")
-        return file.read(_MOST_REWARD_BYTES)
 
 
 def _tail(done: Finished) -> str:

@@ -144,8 +144,7 @@ def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
     """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
-    limited = limits.memory_bytes is not None or limits.cpus is not None
-    if surroundings.confined_in or limited:
+    if surroundings.confined_in or limits.need_quota:
         from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
 
         check(surroundings, limits)

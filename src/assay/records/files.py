@@ -210,6 +210,15 @@ def short_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_SHORT]
 
 
+def read_regular(path: Path, most_bytes: int = -1) -> bytes:
+    """Read a file that an agent may have put there: no link, and no FIFO that would block us."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(0, "not a regular file")
+        return file.read(most_bytes)
+
+
 def hash_file(path: Path) -> str:
     """Hash the content of a file; say why if it cannot be read."""
     try:

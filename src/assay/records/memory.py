@@ -7,36 +7,25 @@ from pathlib import Path
 
 _CGROUP_V2 = Path("/sys/fs/cgroup")
 _CGROUP_V1 = _CGROUP_V2 / "memory"
-_PLENTY = 1 << 40
-"""Where nothing is known."""
 
 
 def free_memory() -> int:
     """Return in bytes what is left of the machine, of our control group and of our own limits."""
-    return max(0, min(_free(), default=_PLENTY))
+    return max(0, min(_free()))
 
 
 def _free() -> Iterator[int]:
-    used = _of_process()
+    import psutil  # late: only little of what we do asks
+
+    used = psutil.Process().memory_info().vms
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY:
             yield soft - used
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        yield 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    yield psutil.virtual_memory().available
     for most, now in _control_groups():
         with suppress(OSError, ValueError):  # "max" is no number: there is no limit
             yield int(most.read_text(encoding="ascii")) - int(now.read_text(encoding="ascii"))
-
-
-def _of_process() -> int:
-    """Return how much address space the process has."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError):
-        return 0
-    return pages * resource.getpagesize()
 
 
 def _control_groups() -> Iterator[tuple[Path, Path]]:

@@ -186,6 +186,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float | None = None
     """Most CPUs that they may use together."""
 
+    @property
+    def need_quota(self) -> bool:
+        """Whether memory or CPUs are limited, which takes more than a clock."""
+        return self.memory_bytes is not None or self.cpus is not None
+
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a trial runs and what it may see."""
@@ -259,9 +264,7 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_confined(self) -> bool:
         """Whether the agent runs in a sandbox, in a container or with limited memory or CPUs."""
-        limits = self.limits
-        limited = limits.memory_bytes is not None or limits.cpus is not None
-        return bool(self.surroundings.confined_in) or limited
+        return bool(self.surroundings.confined_in) or self.limits.need_quota
 
     @property
     def raw_folder(self) -> str:

@@ -84,7 +84,7 @@ class Confinement:
             if around.container:
                 return self._contained(command, env, self._home, talk=talk)
             enclosed = self._sandboxed(command, env, self._home)
-        if self._quota is None and _is_limited(self._spec.limits):
+        if self._quota is None and self._spec.limits.need_quota:
             self._quota = open_quota(self._spec.limits, LocalHost())
         if self._quota is not None:
             argv = self._quota.wrap(enclosed.argv)
@@ -148,7 +148,7 @@ class Confinement:
     def note(self, end: TurnEnd, stderr: bytes) -> Failure | None:
         """Write down how the limits were kept; return why the agent never ran, if it did not."""
         limits = self._spec.limits
-        if _is_limited(limits):
+        if limits.need_quota:
             asked = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
             end.limits = {name: value for name, value in asked.items() if value is not None}
             end.limits["by"] = self._quota.by if self._quota else _engine()
@@ -259,7 +259,7 @@ def check_confinement(around: Surroundings, limits: Limits) -> None:
         return
     if around.sandbox:
         _check_sandbox(around.sandbox)
-    if _is_limited(limits):
+    if limits.need_quota:
         check_quota(limits, LocalHost())
 
 
@@ -288,10 +288,6 @@ def _make_tmp(home: str) -> None:
 
 def _last_line(text: bytes) -> str:
     return (text.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
-
-
-def _is_limited(limits: Limits) -> bool:
-    return limits.memory_bytes is not None or limits.cpus is not None
 
 
 def _hidden(around: Surroundings, workspace: str) -> list[str]:

@@ -12,6 +12,7 @@ from assay.errors import OutputError
 from assay.records.files import (
     copy_folder,
     copy_with_linked,
+    read_regular,
     remove_folder,
     temporary_place,
 )
@@ -187,7 +188,7 @@ _NOTES = ".assay"
 
 def _owner(parent: Path, name: str) -> str:
     try:
-        return _read_regular(parent / _NOTES / name).decode("utf-8", "replace")
+        return read_regular(parent / _NOTES / name).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -358,19 +359,7 @@ def keep_files(
             kept = f"{SESSION_FILES}/{secrets.mask_text(str(name))}"
             while kept in raw:  # two names that differ only in secrets of the same length
                 kept += "*"
-            raw.write(kept, secrets.mask_file(_read_regular(source)))
-
-
-def _read_regular(path: Path) -> bytes:
-    # Not blocking, because opening a FIFO would wait for somebody who writes to it.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError(path)
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(fd)
+            raw.write(kept, secrets.mask_file(read_regular(source)))
 
 
 def remove_links(folder: Path, path: Path) -> None:
