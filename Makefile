@@ -2,8 +2,11 @@
 PYTHON := $(shell sh scripts/find_python.sh)
 STAMP  := .venv/.setup-stamp
 BIN    := .venv/bin
+# Else every worker compiles every test again.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-core lint bench golden plugin seed-coverage clean
+.PHONY: setup demo test test-all test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean
 
 setup: $(STAMP)
 
@@ -13,8 +16,16 @@ $(STAMP): pyproject.toml scripts/setup.sh scripts/find_python.sh
 demo: setup
 	@$(BIN)/assay demo
 
+# Every test that needs no agent, browser, cluster, container or second environment.
 test: setup
-	@$(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
+	@$(PYTEST) -m "not real and not browser and not ray and not container and not install and not recorded"
+
+test-all: setup
+	@$(PYTEST) $(ARGS)
+
+# One part by its marker: make test-real, test-browser, test-ray, test-container, test-install, test-recorded.
+test-real test-browser test-ray test-container test-install test-recorded: setup
+	@$(PYTEST) -m $(@:test-%=%)
 
 test-core: setup
 	@scripts/test_core.sh -n auto --maxprocesses 4 --dist loadfile --reruns 1

@@ -2,6 +2,7 @@
 real agents at pinned versions, installed once into a cache folder."""
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -14,10 +15,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +29,9 @@ import click
 import hypothesis
 import pytest
 
-from assay.cli.group import cli
+from assay.cli.group import ENDING_SIGNALS, cli
+from assay.cli.main import main
+from assay.records.journal import Journal
 from assay.records.raw_streams import kept_streams
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
@@ -43,15 +48,30 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """A small process between us and assay: a child's peak memory starts at that of its parent."""
 
 
+STOPPING = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU),
+)
+"""Signals that tests send to programs; a program that was started with one ignored ignores it."""
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Ignore a signal as SIG_IGN does, but only in this process: what it starts can be stopped."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one.
 
     The whole session, all workers included, has a cache folder of its own: what agents leave in
-    the workspaces there is of no use later. pip goes on to use that of the user.
+    the workspaces there is of no use later. pip goes on to use that of the user. Signals that
+    `make test &` in a script or `nohup make test` ignore are ignored here and nowhere below.
     """
     found = shutil.which("python3")
     if found and Path(found).read_bytes()[:2] == b"#!":
         os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
+    for number in STOPPING:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _ignore)
     # One example may take long where the machine is busy, also without the profile of CI.
     hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
     hypothesis.settings.load_profile("patient")
@@ -69,15 +89,43 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * (os.cpu_count() or 1), 8)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+BY_FIXTURE = {
+    "real_agents": "real",
+    "browser": "browser",
+    "axe": "browser",
+    "ray_nodes": "ray",
+    "podman": "container",
+    **dict.fromkeys(("bare", "bun", "harbor", "installed"), "install"),
+    **dict.fromkeys(("new_node", "prettier", "trl_python"), "install"),
+}
+"""What a test that uses a fixture needs besides this checkout, as a marker."""
+BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests before some are chosen by their markers; put those that are left in order."""
+    for item in items:
+        names = {BY_FIXTURE[name] for name in _fixtures(item) if name in BY_FIXTURE}
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        for name in names | {BY_FOLDER[folder]} if folder in BY_FOLDER else names:
+            item.add_marker(name)
+    yield
+    n_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if n_workers > 1:
+        _put_in_order(items, n_workers)
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+def _put_in_order(items: list[pytest.Item], n_workers: int) -> None:
     """Begin with the tests of real agents, on half of the workers; the others begin with the rest.
 
     As many of them as there are cores may run at once. At the end, the other workers would have
     nothing to do but to wait for them. Each worker begins with a part of the list of equal length.
     """
-    n_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if n_workers == 1:
-        return
     rest = [item for item in items if not item.get_closest_marker("real")]
     real = [item for item in items if item.get_closest_marker("real")]
     n_real = max(1, n_workers // 2)
@@ -223,7 +271,7 @@ class WarmAssays:
         self, words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes, timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run assay to its end, like subprocess.run; in a new process if a copy would differ."""
-        if not self._can(env, stdin):
+        if not (self.can_copy(env) and len(stdin) <= select.PIPE_BUF):  # else it must fit a pipe
             return subprocess.run(
                 [sys.executable, "-m", "assay", *words],
                 cwd=cwd,
@@ -256,12 +304,9 @@ class WarmAssays:
                     raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
                 return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
 
-    def _can(self, env: Mapping[str, str], stdin: bytes) -> bool:
-        """Say whether a copy would be the same as a new process: Python reads some variables once.
-
-        The standard input must fit into a pipe at once.
-        """
-        return _settings(env) == self._settings and len(stdin) <= select.PIPE_BUF
+    def can_copy(self, env: Mapping[str, str]) -> bool:
+        """Say whether a copy is the same as a new process: Python reads some variables once."""
+        return _settings(env) == self._settings
 
     def program(self) -> Path:
         """Write a program `assay` that is started in this way too; give its folder."""
@@ -297,6 +342,116 @@ class WarmAssays:
         """End the processes."""
         for process in self._processes:
             process.communicate()
+
+
+STARTS_NOTHING = {
+    *("balance", "baseline", "calibrate", "compare", "export", "extract", "format", "init"),
+    *("plan", "raw", "report", "schemas", "skills", "summarize"),
+}
+"""Commands that read and write files and start no process, unless a grader is given.
+
+`query` is not one of them: DuckDB complains of its own leaks when a process that loaded it ends.
+"""
+
+
+def _starts_nothing(words: list[str]) -> bool:
+    graders = any(word.startswith(("-g", "--grader", "--judge")) for word in words)
+    loads_duckdb = any(".parquet" in word for word in words)
+    return bool(words) and words[0] in STARTS_NOTHING and not (graders or loads_duckdb)
+
+
+def run_here(
+    words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run assay in this process as if in a new one: own streams, variables, folder and state."""
+    with ExitStack() as after:
+        after.callback(os.chdir, Path.cwd())
+        os.chdir(cwd)
+        after.callback(_replace_variables, dict(os.environ))
+        _replace_variables(env)
+        for number in ENDING_SIGNALS:
+            after.callback(signal.signal, number, signal.getsignal(number))
+        streams = after.enter_context(_own_streams(stdin))
+        forget_state()
+        after.callback(forget_state)
+        after.callback(gc.unfreeze)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["assay", *words])
+            try:
+                main()
+                code = 0
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(bool(end.code))
+            except BaseException:  # noqa: BLE001 - what Python itself does with it
+                traceback.print_exc()
+                code = 1
+        stdout, stderr = streams()
+    return subprocess.CompletedProcess(words, code, stdout, stderr)
+
+
+def _replace_variables(env: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+
+
+def forget_state() -> None:
+    """Empty what assay's modules remember: a new process remembers nothing."""
+    Journal.has_saved = False
+    if len(sys.modules) != _remembering[0]:
+        ours = [module for name, module in sys.modules.items() if name.partition(".")[0] in OURS]
+        values = [value for module in ours for value in vars(module).values()]
+        _remembering[:] = [len(sys.modules), [v for v in values if hasattr(v, "cache_clear")]]
+    for function in _remembering[1]:
+        function.cache_clear()
+
+
+OURS = ("assay", "assay_arc")
+_remembering: list[Any] = [0, []]
+
+
+@contextmanager
+def _own_streams(stdin: bytes) -> Iterator[Callable[[], list[bytes]]]:
+    """Replace the three standard streams by pipes; give what ends and reads the last two."""
+    (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
+    read: dict[int, list[bytes]] = {out: [], err: []}
+    threads = [threading.Thread(target=_drain, args=(fd, read[fd])) for fd in read]
+    threads.append(threading.Thread(target=_feed, args=(feed, stdin)))
+    kept = [os.dup(fd) for fd in range(3)]
+    before = sys.stdin, sys.stdout, sys.stderr
+    for fd, ours in enumerate((given, to_out, to_err)):
+        os.dup2(ours, fd)
+        os.close(ours)
+    for thread in threads:
+        thread.start()
+    sys.stdin = open(0, encoding="utf-8", errors="strict", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+
+    def end() -> list[bytes]:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.close()
+        sys.stdin.close()
+        sys.stdin, sys.stdout, sys.stderr = before
+        for fd, saved in enumerate(kept):
+            os.dup2(saved, fd)
+            os.close(saved)
+        for thread in threads:
+            thread.join()
+        return [b"".join(read[out]), b"".join(read[err])]
+
+    yield end
+
+
+def _drain(fd: int, parts: list[bytes]) -> None:
+    with open(fd, "rb", buffering=0) as pipe:
+        while part := pipe.read(1 << 16):
+            parts.append(part)
+
+
+def _feed(fd: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), open(fd, "wb") as pipe:
+        pipe.write(data)
 
 
 OF_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ")
@@ -347,7 +502,11 @@ def warm_path(warm_assays: WarmAssays) -> str:
 def assay(
     tmp_path: Path, warm_assays: WarmAssays, request: pytest.FixtureRequest
 ) -> Callable[..., Outcome]:
-    """Run assay to its end, in the test's folder; in a new process if the test is marked cold."""
+    """Run assay to its end, in the test's folder.
+
+    A command that starts nothing runs in this process, others in a copy of one that has loaded
+    assay, and in a new process if the test is marked cold.
+    """
     cold = request.node.get_closest_marker("cold") is not None
 
     def run(
@@ -368,7 +527,9 @@ def assay(
         warm = not (cold or measure) and stdout is subprocess.PIPE
         began = time.monotonic()
         done = (
-            warm_assays.run(words, tmp_path, full, given, timeout)
+            run_here(words, tmp_path, full, given)
+            if warm and _starts_nothing(words) and warm_assays.can_copy(full)
+            else warm_assays.run(words, tmp_path, full, given, timeout)
             if warm
             else subprocess.run(
                 command,
@@ -751,7 +912,9 @@ def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
     ):
         patch.setenv("RAY_worker_niceness", "0")  # else all other tests come first
-        head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False, "temp_dir": folder}
+        # Not temp_dir=...: Cluster also writes its address into Ray's default folder, made or not.
+        patch.setenv("RAY_TMPDIR", folder)
+        head = {**RAY_NODE, "no_monitor": True, "include_log_monitor": False}
         made = Cluster(initialize_head=True, head_node_args=head)
         yield made
         made.shutdown()

@@ -38,6 +38,7 @@ def members() -> dict[str, bytes]:
 CASES = sorted(name.split("/")[0] for name in members() if name.endswith("/manifest.json"))
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_reference_recorded(name: str, assay: Callable[..., Any], tmp_path: Path) -> None:
     case = json.loads(members()[f"{name}/manifest.json"])

@@ -8,6 +8,8 @@ AssayError               something the operator can act on               exit 1
 |- OutOfResources        disk, memory or open files ran out              exit 1
 |- ClusterGone           the machines that were to do the work are gone  exit 1
 |- UsageError            the command line is wrong                       exit 2
+|  `- RequestError       what is asked for does not fit together         exit 2
+|- NotJudged             a gate cannot be judged                         exit 4
 `- Interrupted           Ctrl-C or SIGTERM, with everything saved        exit 130
 """
 
@@ -23,6 +25,8 @@ class AssayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:  # a traceback in a script or a notebook shows it, too
+            self.add_note(f"  {hint}")
 
 
 class InputError(AssayError):
@@ -53,6 +57,16 @@ class UsageError(AssayError):
     """The command line itself is wrong."""
 
     exit_code: ClassVar[int] = 2
+
+
+class RequestError(UsageError):
+    """What a run is asked for does not fit together, such as an output that is also an input."""
+
+
+class NotJudged(AssayError):
+    """A gate cannot be judged: what it would compare is not alike, or not enough."""
+
+    exit_code: ClassVar[int] = 4
 
 
 class Interrupted(AssayError):

@@ -1,13 +1,16 @@
-"""What a plugin author imports: the protocols to fulfil, the records they speak of, the errors.
+"""What a plugin author imports: base classes, the records that they use, and the errors.
 
-Read this file first. A plugin is found by its entry point, in one of the groups assay.adapters,
-assay.graders, assay.benchmarks, assay.executors and assay.commands. Other modules may move.
+Read this file first, after docs/plugins.md. A plugin is a class that inherits from Adapter, Grader,
+Benchmark or Executor. Methods that raise NotImplementedError here must be written; all others, and
+all attributes with a value, are optional. The class is found by its entry point, in one of the
+groups assay.adapters, assay.graders, assay.benchmarks and assay.executors, and is called with the
+user's options as keyword arguments. Other modules of Assay may move.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -15,6 +18,7 @@ from assay.errors import (
     AssayError,
     InputError,
     Interrupted,
+    OutOfResources,
     OutputError,
     PluginError,
     SpawnError,
@@ -23,7 +27,6 @@ from assay.errors import (
 from assay.records.capture import (
     AgentInfo,
     AnyStep,
-    Capture,
     Cause,
     Events,
     Failure,
@@ -35,18 +38,37 @@ from assay.records.capture import (
     Usage,
 )
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
-from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
+from assay.records.spec import FunctionCall, Limits, PluginRef, Prompt, Surroundings, TrialSpec
+from assay.records.trial import Trial as Capture
 
 # fmt: off
 __all__ = [
     "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
     "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade",
-    "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message", "OutputError",
+    "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
+    "OutOfResources", "OutputError",
     "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording",
     "Served", "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec",
     "Turn", "TurnEnd", "Usage", "UsageError", "Watch", "World",
 ]
 # fmt: on
+
+
+if TYPE_CHECKING:
+    _default = property
+else:
+
+    class _default:
+        """The default of an attribute; a subclass may have a value, a property or a field."""
+
+        def __init__(self, function: Callable[[Any], Any]) -> None:
+            self._function = function
+            self.__doc__ = function.__doc__
+
+        def __get__(self, plugin: Any, kind: type | None = None) -> Any:
+            if plugin is None:
+                raise AttributeError  # or else a dataclass would take this for a field's default
+            return self._function(plugin)
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +122,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     file."""
     endpoints: tuple[str, ...] = ()
     """URLs of its models, the only addresses that a sandbox without network lets it reach."""
+    function: FunctionCall | None = None
+    """A Python function to call in a forked process in place of argv, which only names it."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
@@ -127,26 +151,30 @@ class Reading(msgspec.Struct, kw_only=True):
     """What a reader should know before trusting this trial."""
 
 
-class Watch(Protocol):
-    """Follows one turn while it runs."""
+class Watch:
+    """Follows one turn while it runs. As it is here, it only waits for the process to end."""
 
-    session_id: str | None
-    ended: bool
-    """The terminal event was seen; may become False again when the agent goes on after all.
-
-    A watch may have `over_limit` too: True ends the process at once, without time to linger.
-    """
+    session_id: str | None = None
+    """The agent's session, once it is known: Ask.session_id of the next turn."""
+    ended: bool = False
+    """The terminal event was seen; may become False again when the agent goes on after all."""
+    over_limit: bool = False
+    """Ends the process at once when the turn has ended, without time to linger."""
+    events: Events | None = None
+    """What was read so far, if it is counted; for --debug and assay.testing."""
+    result: Any = None
+    """What the event that gives the answer said, if there is one; for --debug."""
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
         """Take the next line; return the steps it began or changed.
 
         Text that comes in pieces may be returned in pieces, all with the step id of the whole.
         """
-        ...
+        return ()
 
     def output(self) -> str:
-        """The answer as far as it is known."""
-        ...
+        """The answer as far as it is known; later turns get it in Ask.history."""
+        return ""
 
 
 class Dialogue(Protocol):
@@ -164,38 +192,67 @@ class Dialogue(Protocol):
         ...
 
 
-class Adapter(Protocol):
+class Adapter:
     """Knows one agent's command line. Pure: no process, no clock; tested from recordings.
 
-    An adapter may also have `first_start_alone = True`: the agent sets up files in its HOME when it
-    first starts. In a HOME that trials share, the others then wait for the first one's first step.
-    And `offers_mcp_servers = True`: the agent gets the servers of Ask.
-    check_trials(specs) is called before anything runs, and raises InputError for trials that cannot
-    work. content_hash replaces the program's version and the options in the identity of trials.
-    `plain_text = True`: the agent prints text, not events, so that blank lines count and its rows
-    can be read without this adapter. `forgets(session_id)` returns whether a turn after the first
-    would know nothing of the earlier ones; the id is that of the session so far, if there is one.
+    Options reach it as keyword arguments: those of -s NAME:KEY=VALUE, and --model as model,
+    --agent-arg as args (a tuple of str), --mcp as mcp (the content of the file) and --max-turns as
+    max_turns. An option that __init__ does not name is refused.
     """
 
     name: str
-    timeout_ms: float | None
-    linger_s: float
+    timeout_ms: float | None = None
+    """Time limit of a turn where the user gives none; None is Assay's own."""
+    linger_s: float = 10.0
+    """How long the process may live on after its terminal event."""
+    plain_text: bool = False
+    """The agent prints text, not events, so that blank lines count and its rows can be read without
+    this adapter."""
+    offers_mcp_servers: bool = False
+    """The agent gets the servers in Ask.mcp_servers."""
+    first_start_alone: bool = False
+    """The agent sets up files in its HOME when it first starts. In a HOME that trials share, the
+    others then wait for the first one's first step."""
+    provider: str | None = None
+    """Trials of one provider share its limits on requests; None is the adapter's name."""
+    reads: Sequence[str] | None = None
+    """Files and folders that the agent reads in its working folder and in those above it; their
+    content is part of a trial's identity. None is what all known agents read."""
+    reads_in_home: Sequence[str] | None = None
+    """The same in the user's HOME, which it does not see when it is isolated. None is not known;
+    otherwise the program is also asked for its --version."""
+    skills_folder: str = ".agents/skills"
+    """Where it looks for skills, below a project and below HOME."""
+    instructions_file: str = "AGENTS.md"
+    """The file of a project that it reads before every task."""
+    content_hash: str | None = None
+    """Stands for the program's version and the options in the identity of trials."""
 
     def command(self, ask: Ask) -> Command:
         """Return the command that puts one turn to the agent."""
-        ...
-
-    def watch(self) -> Watch:
-        """Return what follows a turn that is about to start."""
-        ...
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Return the dialogue of an agent that keeps one process for all turns, else None."""
-        ...
+        raise NotImplementedError
 
     def read(self, recording: Recording) -> Reading:
         """Read a whole recording into steps, answers, usage and outcome."""
-        ...
+        raise NotImplementedError
+
+    def watch(self) -> Watch:
+        """Return what follows a turn that is about to start."""
+        return Watch()
+
+    def dialogue(self, cwd: str) -> Dialogue | None:
+        """Return the dialogue of an agent that keeps one process for all turns, else None."""
+        return None
+
+    def check_trials(self, specs: Sequence[TrialSpec]) -> None:
+        """Raise InputError for trials that cannot work; called before anything runs."""
+
+    def forgets(self, session_id: str | None) -> bool:
+        """Whether a turn after the first would know nothing of the earlier ones.
+
+        session_id is that of the session so far, if there is one.
+        """
+        return False
 
 
 class ConfinedProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,91 +421,210 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole row as it is on disk."""
 
 
-class Grader(Protocol):
-    """Judges one trial. Raises only when the grader itself is broken.
+class Grader:
+    """Judges one trial. Options reach it as keyword arguments.
 
-    A grader that uses files may have two other methods. freeze(host) is called before the first
-    agent starts, to read them. changes(trial) returns a list of sentences for the `warnings` of a
-    trial: which of them have changed since.
-
-    With `wants_snapshot` set to True, the row says in `changes` what the agent changed in its
-    folder. `file_options` names options that may be files: in a prompt's row they are found from
-    the folder of the prompt file, and so is what an option called `folder` is for. For `grade` on
-    other machines, `files` lists the paths that must be there, and `asks` is the agent that it puts
-    questions to.
+    grade raises only when the grader itself is broken or cannot tell: the trial then has no verdict
+    of it, and is not counted as failed.
     """
 
     name: str
-    version: str
+    file_options: Sequence[str] = ()
+    """Options that may be files: in a prompt's row they are found from the folder of the prompt
+    file, and for `grade` on other machines they travel along."""
+    only_computes: bool = False
+    """It runs no code of a user's, starts no program, asks nobody, and ends when a signal's handler
+    raises in it: then `grade` uses all cores by forking this process."""
+
+    @_default
+    def folder(self) -> str | None:
+        """From where it finds files; an option of this name is the folder of the prompt file."""
+        return None
+
+    @_default
+    def version(self) -> str:
+        """Grades of one version are comparable: it changes whenever a verdict could be another.
+
+        Options that decide a verdict belong to it.
+        """
+        raise NotImplementedError
+
+    @_default
+    def sees(self) -> frozenset[str] | None:
+        """Which fields of Trial it reads; others that are long may be empty. None is all."""
+        return None
+
+    @_default
+    def wants_snapshot(self) -> bool:
+        """Whether the row must say in `changes` what the agent changed in its folder."""
+        return False
+
+    @_default
+    def files(self) -> Sequence[Path | str]:
+        """Paths that `grade` on another machine needs there too."""
+        return ()
+
+    @_default
+    def asks(self) -> PluginRef | None:
+        """The agent that it puts questions to by Host.ask."""
+        return None
+
+    @_default
+    def child_function(self) -> str | None:
+        """The module:name that it gives to Machine.serve_function, if it does.
+
+        It is forked from a process without threads, which must be started early.
+        """
+        return None
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Return a verdict."""
-        ...
+        raise NotImplementedError
+
+    def grade_many(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
+        """Yield for each trial, in order, what grade would return or raise.
+
+        Write it where many trials are judged faster together. More trials may be taken than were
+        answered.
+        """
+        for trial in trials:
+            try:
+                answer: Grade | Exception = self.grade(trial, host)
+            except (Interrupted, OutOfResources):
+                raise
+            except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
+                answer = error
+            yield answer
+
+    def freeze(self, host: Host) -> None:
+        """Read the files it uses; called before the first agent starts, which may change them."""
+
+    def changes(self, trial: Trial) -> list[str]:
+        """Return sentences for the `warnings` of a trial: which of its files changed since."""
+        return []
+
+    def load(self, host: Host) -> None:
+        """Raise InputError for what every trial would fail of; called before `grade` begins."""
 
 
-class Executor(Protocol):
-    """Runs a function over items, in threads or elsewhere. Knows nothing of trials."""
+class Executor:
+    """Runs a function over items, in threads or elsewhere. Knows nothing of trials.
+
+    Options reach it as keyword arguments, with `workers`, how many items may run at once.
+    """
+
+    __slots__ = ()
 
     def map[T, R](
         self, fn: Callable[[T], R], items: Iterable[T], lost: Callable[[T, str], R]
     ) -> Iterator[R]:
         """Yield results as they finish; lost(item, why) is the result of a worker that died.
 
-        An AssayError that fn raises ends the run and comes out here.
+        Take an item only when a worker is free for it. An AssayError that fn raises ends the run
+        and comes out here.
         """
-        ...
+        raise NotImplementedError
+
+    def connect(self) -> Any:
+        """Return the cluster that does the work of trials, as RayExecutor does; None is none."""
+        return None
 
 
-class World(Protocol):
-    """What surrounds an agent during a trial: a game, a repository, nothing."""
+class World:
+    """What surrounds an agent during a trial: a game, a repository; as it is here, nothing."""
 
-    env: dict[str, str]
-    """Variables the agent gets."""
-    mcp_servers: dict[str, dict[str, Any]]
-    """Servers the agent is offered; see Ask.
+    @_default
+    def env(self) -> Mapping[str, str]:
+        """Variables the agent gets."""
+        return {}
 
-    A world may have five more attributes. `visible`: files and folders that a sandboxed agent
-    sees, read-only. `mounts`: places in the sandbox or container, and the folders of ours that the
-    agent finds there and may write to. `hidden`: folders that a sandbox shows in no case.
-    `hidden_env`: names of variables that the agent does not inherit from us. `repetitive`: see Ask.
-    """
+    @_default
+    def mcp_servers(self) -> Mapping[str, dict[str, Any]]:
+        """Servers the agent is offered; see Ask."""
+        return {}
+
+    @_default
+    def visible(self) -> Sequence[str]:
+        """Files and folders that a sandboxed agent sees, read-only."""
+        return ()
+
+    @_default
+    def mounts(self) -> Mapping[str, str]:
+        """Places in the sandbox or container, and the folders of ours that the agent finds there.
+
+        It may write to them.
+        """
+        return {}
+
+    @_default
+    def hidden(self) -> Sequence[str]:
+        """Folders that a sandbox shows in no case."""
+        return ()
+
+    @_default
+    def hidden_env(self) -> Sequence[str]:
+        """Names of variables that the agent does not inherit from us."""
+        return ()
+
+    @_default
+    def repetitive(self) -> bool:
+        """Whether the task needs the same call many times; see Ask."""
+        return False
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        """What the world saw; goes into the capture, for graders. last is how the agent ended.
+        """What the world saw: metadata.evidence in the row. last is how the agent ended.
 
         Raises AssayError when the world broke: then the trial measured nothing. A field `failure`,
         {"cause", "message"}, is the trial's failure, unless the agent's own is known; one that
         does not measure the agent also comes before one that does.
         """
-        ...
+        return {}
 
 
 type PromptRow = tuple[Prompt, dict[str, Any]]
 """A prompt, and the unknown fields of its row, which are written to the result as they are."""
 
 
-class Benchmark(Protocol):
+class Benchmark:
     """A named source of prompts, their world and their graders.
 
-    A benchmark may have `grades_failed_trials` too: if True, its graders also judge trials in
-    which the agent crashed or ran out of time, by the world's evidence. Otherwise such a trial
-    counts against the agent and no grader is asked.
-
-    prepare_process() is called in the process that runs a single trial on another machine, before
-    it does. fit_trials(specs) is called before anything runs. It returns the trials, with limits
-    that their tasks ask for, or raises InputError for trials that cannot be run here.
+    Options reach it as keyword arguments: those of --benchmark NAME:KEY=VALUE.
     """
 
-    def prompts(self) -> Iterable[PromptRow]:
-        """Return the prompts, always the same for the same options: a run may be resumed."""
-        ...
+    __slots__ = ()
+
+    grades_failed_trials: bool = False
+    """Its graders also judge trials in which the agent crashed or ran out of time, by the world's
+    evidence. Otherwise such a trial counts against the agent and no grader is asked."""
+
+    @_default
+    def files(self) -> Sequence[Path | str]:
+        """Paths below an option called `path` that another machine needs to run its trials."""
+        return ()
+
+    def prompts(self) -> Iterable[Prompt | PromptRow]:
+        """Return the prompts, always the same for the same options: a run may be resumed.
+
+        Each is a Prompt, or a pair of it and more fields for the rows of its trials.
+        """
+        raise NotImplementedError
 
     def world(
         self, spec: TrialSpec, workspace: Path, host: Machine
     ) -> AbstractContextManager[World]:
-        """Open the world of one trial and close it after."""
-        ...
+        """Open the world of one trial and close it after; nothing by default."""
+        return nullcontext(World())
 
     def graders(self) -> Sequence[PluginRef]:
-        """Return the graders this benchmark is scored with."""
-        ...
+        """Return the graders this benchmark is scored with; the user may name more."""
+        return ()
+
+    def fit_trials(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
+        """Return the trials, with limits that their tasks ask for; called before anything runs.
+
+        Raises InputError for trials that cannot be run here.
+        """
+        return specs
+
+    def prepare_process(self) -> None:
+        """Called in the process that runs a single trial on another machine, before it does."""

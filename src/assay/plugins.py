@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -71,28 +72,66 @@ BUILT_IN = {
 first saves reading the metadata of all installed packages at every start."""
 
 
+_OF_LIBRARY = {
+    "assay.adapters": {"function": "assay.adapters.function:FunctionAdapter"},
+    "assay.graders": {"function": "assay.graders.function:FunctionGrader"},
+}
+"""What only a Python program can use; no list of plugins names these."""
+
+
 def adapter(ref: PluginRef) -> Adapter:
     """Return the adapter that ref names. Adapters hold no state, so each is built once."""
-    built: Adapter = _built("assay.adapters", ref)
-    return built
+    return _built(Adapter, "assay.adapters", ref)
 
 
 def grader(ref: PluginRef) -> Grader:
     """Return the grader that ref names, built once: graders hold no trial."""
-    built: Grader = _built("assay.graders", ref)
-    return built
+    return _built(Grader, "assay.graders", ref)
 
 
 def executor(ref: PluginRef) -> Executor:
     """Build the executor that ref names."""
-    built: Executor = _build("assay.executors", ref)
-    return built
+    return with_defaults(Executor, _build("assay.executors", ref))
 
 
 def benchmark(ref: PluginRef) -> Benchmark:
     """Return the benchmark that ref names, built once: its worlds hold what a trial needs."""
-    built: Benchmark = _built("assay.benchmarks", ref)
-    return built
+    return _built(Benchmark, "assay.benchmarks", ref)
+
+
+def with_defaults[P](base: type[P], plugin: Any) -> P:
+    """Return a plugin as an instance of its base class.
+
+    A plain class with the right methods is a plugin too. What it does not define is taken from
+    the base class, so that the rest of Assay never asks whether a plugin has some attribute.
+    """
+    if isinstance(plugin, base):
+        return plugin
+    completed: P = _delegating(base)(plugin)  # type: ignore[arg-type]  # a type can be hashed
+    return completed
+
+
+@cache
+def _delegating(base: Any) -> Any:
+    """Return a subclass of a base class whose instances stand for another object."""
+
+    class Delegating(base):  # type: ignore[misc]
+        def __init__(self, plugin: Any) -> None:
+            object.__setattr__(self, "_plugin", plugin)
+
+        def __getattribute__(self, name: str) -> Any:
+            plugin = object.__getattribute__(self, "_plugin")
+            try:
+                return getattr(plugin, name)
+            except AttributeError:
+                if hasattr(type(plugin), name) or name not in dir(base):
+                    raise  # an error of the plugin's own, or nothing that plugins have
+                return object.__getattribute__(self, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            setattr(object.__getattribute__(self, "_plugin"), name, value)
+
+    return Delegating
 
 
 def command(name: str) -> Any:
@@ -103,15 +142,16 @@ def command(name: str) -> Any:
     return _load("assay.commands", name) if known else None
 
 
-def _built(group: str, ref: PluginRef) -> Any:
+def _built[P](base: type[P], group: str, ref: PluginRef) -> P:
     key = group, _encoded(group, ref)
     built = _plugins.get(key)
     if built is None:
         with _building:
             built = _plugins.get(key)  # another thread may have built it meanwhile
             if built is None:
-                built = _plugins[key] = _build(group, ref)
-    return built
+                built = _plugins[key] = with_defaults(base, _build(group, ref))
+    found: P = built
+    return found
 
 
 def _encoded(group: str, ref: PluginRef) -> bytes:
@@ -123,6 +163,11 @@ def _encoded(group: str, ref: PluginRef) -> bytes:
     return last[1]
 
 
+def forget() -> None:
+    """Build every plugin anew when it is asked for: what it was made from may have changed."""
+    _plugins.clear()
+
+
 _last_encoded: dict[str, tuple[PluginRef, bytes]] = {}
 _plugins: dict[tuple[str, bytes], Any] = {}
 _building = threading.RLock()
@@ -130,13 +175,21 @@ _building = threading.RLock()
 
 
 def adapter_ref(text: str) -> PluginRef:
-    """Read what a user gave to -s: a schema file, a name, or name:argument."""
+    """Read what a user gave to -s: a schema file, a name, or a name with options.
+
+    Options are NAME:KEY=VALUE,KEY=VALUE, or NAME:VALUE for the first one alone. An adapter that has
+    an option called `argument` is given all that stands behind the colon as this one.
+    """
     path = Path(text)
     name, colon, argument = text.partition(":")
     is_named = colon and name in BUILT_IN["assay.adapters"]  # as in replay:results.json
     if path.is_file() or (path.suffix == ".json" and not is_named):
         return PluginRef(name="declared", options={"schema": _read_json(path), "source": path.name})
-    return PluginRef(name=name, options={"argument": argument} if colon else {})
+    options: dict[str, Any] = {}
+    if colon:
+        takes_argument = "argument" in adapter_options(name)
+        options = {"argument": argument} if takes_argument else _named("assay.adapters", text)
+    return PluginRef(name=name, options=options)
 
 
 def adapter_options(name: str) -> frozenset[str]:
@@ -159,6 +212,8 @@ def grader_ref(text: str, timeout_s: float | None = None, folder: Path | None = 
         raise InputError(msg, hint=f"give the grader's file, as in -g {example}")
     if name == "serve" and colon:
         options = {"path": str(_program(base / argument))}
+    elif name in _OF_LIBRARY["assay.graders"] and colon:
+        options = {"key": argument}
     elif name in BUILT_IN["assay.graders"] or (colon and name in names("assay.graders")):
         options = _options("assay.graders", name, argument) if colon else {}
     # A file before an installed plugin of that name; a name nobody knows is a missing file.
@@ -183,7 +238,7 @@ def checked_grader(
     if folder is not None:
         if "folder" in kinds:
             options.setdefault("folder", str(folder))
-        for key in getattr(factory, "file_options", ()):
+        for key in getattr(factory, "file_options", ()):  # which may be a function
             if isinstance(value := options.get(key), str) and _is_file(folder, value):
                 options[key] = str(folder / value)
     ref = PluginRef(name=name, options=options)
@@ -203,17 +258,21 @@ def benchmark_ref(text: str) -> PluginRef:
 
     Checks that the benchmark can be built.
     """
-    name, colon, argument = text.partition(":")
-    kinds = _parameters(_load("assay.benchmarks", name))
-    key, equals, _ = argument.partition("=")
-    plain = key.replace("-", "_")
-    # A mistyped option: _options would take all of it as the value of the first option.
-    if equals and plain.isidentifier() and plain not in kinds:
-        raise _no_option(name, key, kinds)
-    options = _options("assay.benchmarks", name, argument) if colon else {}
-    ref = PluginRef(name=name, options=options)
+    ref = PluginRef(name=text.partition(":")[0], options=_named("assay.benchmarks", text))
     benchmark(ref)
     return ref
+
+
+def _named(group: str, text: str) -> dict[str, Any]:
+    """Return the options in NAME:OPTIONS; a KEY= that the plugin does not have is a mistake."""
+    name, colon, argument = text.partition(":")
+    kinds = _parameters(_load(group, name))
+    key, equals, _ = argument.partition("=")
+    plain = key.replace("-", "_")
+    # Otherwise _options would take all of it as the value of the first option.
+    if equals and plain.isidentifier() and plain not in kinds:
+        raise _no_option(name, key, kinds)
+    return _options(group, name, argument) if colon else {}
 
 
 _FILE_GRADERS = ("executable", "javascript", "python", "serve")
@@ -313,6 +372,9 @@ def _converted(name: str, key: str, value: Any, kinds: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(value, kinds[key], strict=False)
     except msgspec.ValidationError as error:
+        mistyped = re.match(r"([a-z_][\w-]*)=", value) if isinstance(value, str) else None
+        if mistyped and mistyped[1] not in kinds:  # taken as the value of the first option
+            raise _no_option(name, mistyped[1], kinds) from error
         msg = f"{name}: {key}={value}: {key} {explain(error, kinds[key])}"
         raise InputError(msg) from error
 
@@ -373,12 +435,17 @@ def _build(group: str, ref: PluginRef) -> Any:
     try:
         return factory(**ref.options)
     except TypeError as error:
-        msg = f"plugin {ref.name!r} does not accept these options: {error}"
-        raise PluginError(msg) from error
+        kinds = _parameters(factory)
+        unknown = ", ".join(sorted(ref.options.keys() - kinds.keys()))
+        msg = f"plugin {ref.name!r} does not accept these options: {unknown or error}"
+        if not ref.options and not unknown:
+            msg = f"plugin {ref.name!r} cannot be built without options: {error}"
+        raise PluginError(msg, hint=f"its options are: {', '.join(kinds) or 'none'}") from error
 
 
 def _load(group: str, name: str) -> Any:
-    target = BUILT_IN.get(group, {}).get(name) or _installed(group, name)
+    built_in = {**_OF_LIBRARY.get(group, {}), **BUILT_IN.get(group, {})}
+    target = built_in.get(name) or _installed(group, name)
     module_name, _, attribute = target.partition(":")
     try:
         return getattr(import_module(module_name), attribute)

@@ -4,13 +4,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from assay import plugins
 from assay.plugin import (
+    Benchmark,
     Grade,
+    Grader,
     Host,
     Machine,
     PluginError,
@@ -31,10 +34,10 @@ KEPT_LOG = "game.jsonl"
 
 
 @dataclass(frozen=True)
-class ArcBenchmark:
+class ArcBenchmark(Benchmark):
     """Games of a folder, the package's own by default."""
 
-    grades_failed_trials: ClassVar[bool] = True
+    grades_failed_trials = True
     """The game's log says how far an agent came that crashed or ran out of time."""
     games: Sequence[str] = ()
     """Ids or base ids; none means all."""
@@ -108,7 +111,7 @@ class ArcBenchmark:
             # The random player: the trials of a game differ, and each can be repeated.
             world.env["ARC_PLAYER_SEED"] = str(spec.number)
             world.log_name = log_name
-            offers = getattr(plugins.adapter(spec.agent), "offers_mcp_servers", False)
+            offers = plugins.adapter(spec.agent).offers_mcp_servers
             world.must_offer_tools = self.mcp and offers
             if self._shows != Shows():
                 world.show_only(self._shows)
@@ -233,14 +236,14 @@ def player_prompt(limits: Limits, *, mcp: bool = True, shows: Shows = EVERYTHING
 
 
 @dataclass(frozen=True)
-class ArcGrader:
+class ArcGrader(Grader):
     """Passes when the game was won; the score is the official percentage as a share of 1."""
 
-    name: ClassVar[str] = "arc"
+    name = "arc"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes, also by a formula
     formula: str = "official"
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The version of the code, followed by the formula unless it is the default."""
         is_default = self.formula == type(self).formula

@@ -189,7 +189,7 @@ def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
     for play in result.plays:
         # score_game takes the best of all plays, so each is scored alone.
         alone = msgspec.structs.replace(result, plays=(play,))
-        reference, ours = score_game(alone, SEED), score_game(alone, formula)
+        reference, chosen = score_game(alone, SEED), score_game(alone, formula)
         name = f"{result.game_id}/{result.started_at}/{one.trial}/{play.index}"
         rows.append(
             PlayRow(
@@ -207,7 +207,7 @@ def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
                 number_of_levels=result.level_count,
                 trial=one.trial,
                 play=play.index,
-                score_percent=_percent(ours),
+                score_percent=_percent(chosen),
             )
         )
     return rows
@@ -260,21 +260,22 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _tag_scores(games: Sequence[GameRow]) -> list[TagScore]:
-    tags = sorted({tag for game in games for tag in game.tags})
-    return [_tag_score(tag, [game for game in games if tag in game.tags]) for tag in tags]
-
-
-def _tag_score(tag: str, games: Sequence[GameRow]) -> TagScore:
-    trials = [trial for game in games for trial in game.trials]
-    return TagScore(
-        id=tag,
-        games=len(games),
-        score=_mean([game.score for game in games]),
-        score_percent=_mean([game.score_percent for game in games]),
-        levels_completed=sum(trial.levels_completed for trial in trials),
-        total_levels=sum(trial.total_levels for trial in trials),
-        actions=sum(trial.actions for trial in trials),
-    )
+    scores = []
+    for tag in sorted({tag for game in games for tag in game.tags}):
+        tagged = [game for game in games if tag in game.tags]
+        trials = [trial for game in tagged for trial in game.trials]
+        scores.append(
+            TagScore(
+                id=tag,
+                games=len(tagged),
+                score=_mean([game.score for game in tagged]),
+                score_percent=_mean([game.score_percent for game in tagged]),
+                levels_completed=sum(trial.levels_completed for trial in trials),
+                total_levels=sum(trial.total_levels for trial in trials),
+                actions=sum(trial.actions for trial in trials),
+            )
+        )
+    return scores
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
@@ -350,9 +351,7 @@ def read_entries(folder: Path) -> Iterator[tuple[str, int, _Entry]]:
 def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
     """Return every measured trial of a run, and why each of the others is not measured."""
     if (folder / PLAYED).is_file():  # an imported run
-        data = (folder / PLAYED).read_bytes()
-        stored = msgspec.json.decode(data, type=list[PlayedTrial])
-        return [_derive_again(folder, one) for one in stored], {}
+        return [_derive_again(folder, one) for one in read_played(folder)], {}
     if not (folder / RESULTS).is_file():
         msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
@@ -376,8 +375,7 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
 def missing_logs(folder: Path) -> list[str]:
     """The logs of measured trials that are not in the folder of a run."""
     if (folder / PLAYED).is_file():
-        stored = msgspec.json.decode((folder / PLAYED).read_bytes(), type=list[PlayedTrial])
-        names = [one.log for one in stored if one.log]
+        names = [one.log for one in read_played(folder) if one.log]
     else:
         names = [
             str(entry.evidence["log"])
@@ -428,15 +426,25 @@ def write_scores(
     return card
 
 
+def find_log(folder: Path, name: str) -> Path:
+    """The path of a log of a run; the name was read from a file, and must not lead out of it."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        msg = f"{path}: the log of a trial is missing"
+        raise StoreProblem(msg)
+    return path
+
+
+def read_played(folder: Path) -> list[PlayedTrial]:
+    """The trials of an imported run, as they were when it was imported."""
+    return msgspec.json.decode((folder / PLAYED).read_bytes(), type=list[PlayedTrial])
+
+
 def played_from_log(
     folder: Path, name: str, trial: int, agent: AgentEffort, verified: str | None
 ) -> PlayedTrial:
     """Derive a trial from its log, and what it took from what is known about the agent."""
-    path = folder / name
-    # The name was read from a file: it must not lead out of the run's folder.
-    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        msg = f"{path}: the log of a trial is missing"
-        raise StoreProblem(msg)
+    path = find_log(folder, name)
     log = read_log(path)
     result = derive_result(log)
     return PlayedTrial(

@@ -1,52 +1,88 @@
-"""Runs of different harnesses side by side, as numbers and in words."""
+"""Runs of different harnesses side by side, as numbers."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from assay.records.text import counted_noun, visible
+from assay.stats.means import estimate_mean_score
 from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
 from assay.stats.significance import adjust_holm
 from assay.stats.verdict import Verdict, judge_difference
-from assay_arc.curves import score_by_actions, score_by_cost
-from assay_arc.matrix import (
-    ComparedRun,
-    MatrixRow,
-    build_matrix,
-    common_games,
-    common_words,
-    level_markdown,
-    matrix_markdown,
-    mean_percent,
-    notes,
-    same_version,
-    score_interval,
-    tag_percents,
-)
-from assay_arc.report import (
+from assay_arc.figures import (
     BUDGETS,
-    cost_per_level,
     efficiency,
-    is_unverified,
-    money,
-    number,
     part_of_card,
     progress_curve,
-    run_name,
-    signed,
-    table,
+    score_by_actions,
+    score_by_cost,
 )
-from assay_arc.store import GameRow, StoredRun
+from assay_arc.report import broken_words
+from assay_arc.store import GameRow, Scorecard, StoredRun
 
 # Of the resampling, so that the same runs give the same numbers.
 SEED = 20260414
 ORDER = ("Regressed", "Improved", "New", "Unchanged", "Missing", "Not scored", "Not measured")
 REGRESSED, IMPROVED, NEW, UNCHANGED, MISSING, UNSCORED, NOT_MEASURED = ORDER
+"""What became of a game from one run to another."""
 
 CONFIG_LISTS = ("plugins", "skills", "mcp_servers")
+type CellState = Literal["scored", "not scored", "not played", "not measured", "missing"]
+
+
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its card, as they were read."""
+
+    run: StoredRun
+    card: Scorecard
+
+    @property
+    def games(self) -> dict[str, GameRow]:
+        return {game.id: game for game in self.card.games}
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Why trials of a game are not measured, by game."""
+        found: dict[str, list[str]] = {}
+        for trial_id, why in self.run.meta.not_measured.items():
+            found.setdefault(trial_id.split(".trial-")[0], []).append(why)
+        return {
+            game: whys[0] if len(whys) == 1 else f"{len(whys)} trials, the first: {whys[0]}"
+            for game, whys in found.items()
+        }
+
+
+class Cell(msgspec.Struct, kw_only=True):
+    """One game in one run; scores are shares of 1."""
+
+    run_id: str
+    state: CellState
+    score: float | None = None
+    interval: Interval | None = None
+    """Over the trials of the game, when there are several."""
+    levels_completed: int | None = None
+    """Of the best play."""
+    actions: int | None = None
+    trials: int = 0
+    level_scores: list[float] = []
+    level_actions: list[int] = []
+    note: str | None = None
+    """Why there is no score, or what broke."""
+
+    @property
+    def is_measured(self) -> bool:
+        return self.state not in ("missing", "not measured")
+
+
+class MatrixRow(msgspec.Struct, kw_only=True):
+    game_id: str
+    levels: int
+    common: bool
+    """Whether every run has a score for this version of the game: only then it is in totals."""
+    cells: list[Cell]
+    """In the order of the runs."""
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
@@ -157,10 +193,13 @@ def compare_runs(
         comparison_id=comparison_id,
         timestamp=timestamp,
         runs=[_summarize_run(entry, shared) for entry in entries],
-        overall_delta=_overall(first, second),
+        overall_delta=_overall_delta(first, second),
         environment_deltas=deltas,
         config_diff=config_diff(first.run, second.run),
-        summary={_summary_name(s): sum(d.status == s for d in deltas) for s in ORDER},
+        summary={
+            f"total_{status.lower().replace(' ', '_')}": sum(d.status == status for d in deltas)
+            for status in ORDER
+        },
         tolerance_points=tolerance,
         warnings=find_warnings(entries),
         pairs=_pairs(entries, tolerance),
@@ -176,7 +215,7 @@ def rank(entries: Sequence[ComparedRun], *, rank_all: bool) -> list[ComparedRun]
 
     def sort_key(entry: ComparedRun) -> tuple[bool, bool, float]:
         percent = mean_percent(entry, shared)
-        below = is_unverified(entry.run) and not rank_all
+        below = entry.run.is_unverified and not rank_all
         return below, percent is None, -(percent or 0.0)
 
     return sorted(entries, key=sort_key)
@@ -236,7 +275,7 @@ def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
             formulas = [entry.card.formula or "the seed's 1.0.0" for entry in (first, other)]
             warnings.append(f"{names} are scored by different formulas: {' and '.join(formulas)}")
     for entry in entries:
-        if is_unverified(entry.run):
+        if entry.run.is_unverified:
             why = entry.run.meta.verification or "no session logs"
             warnings.append(f"{entry.run.label} is UNVERIFIED ({why}): its numbers are a claim")
     return warnings
@@ -280,8 +319,8 @@ def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
         levels_completed=card.total_levels_completed,
         total_levels=card.total_levels,
         cost_usd=card.cost_usd,
-        cost_per_level_usd=cost_per_level(common),
-        actions_per_baseline=efficiency(common.games).ratio,
+        cost_per_level_usd=common.cost_per_level,
+        actions_per_baseline=efficiency(common.games)[2],
         progress={str(budget): share for budget, share in zip(BUDGETS, curve, strict=True)},
         score_by_actions=score_by_actions(common),
         score_by_cost=score_by_cost(common),
@@ -289,7 +328,7 @@ def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
     )
 
 
-def _overall(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
+def _overall_delta(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     shared = common_games([first, second])
     before, now = (_share(mean_percent(entry, shared)) for entry in (first, second))
     delta = _minus(now, before)
@@ -312,6 +351,8 @@ def _game_delta(
     old = _share(before.percent) if before else None
     new = _share(now.percent) if now else None
     delta = _minus(new, old)
+    both = [row.best.level_scores for row in (before, now) if row]
+    pairs = zip_longest(*both) if len(both) == 2 else ()
     return GameDelta(
         game_id=game_id,
         status=NOT_MEASURED if is_lost else _status(before, now, delta, tolerance),
@@ -319,9 +360,12 @@ def _game_delta(
         current_score=new,
         score_delta=delta,
         score_delta_points=None if delta is None else delta * 100,
-        baseline_levels_completed=_levels(before),
-        current_levels_completed=_levels(now),
-        level_deltas=_level_deltas(before, now) if before and now else [],
+        baseline_levels_completed=before.best.levels_completed if before and before.runs else None,
+        current_levels_completed=now.best.levels_completed if now and now.runs else None,
+        level_deltas=[
+            LevelDelta(level_index=level, baseline_score=a, current_score=b, delta=_minus(b, a))
+            for level, (a, b) in enumerate(pairs, 1)
+        ],
         baseline_interval=score_interval(before) if before else None,
         current_interval=score_interval(now) if now else None,
         same_version=same_version(before, now) if before and now else None,
@@ -341,14 +385,6 @@ def _status(
     if points > tolerance:
         return IMPROVED
     return REGRESSED if points < -tolerance else UNCHANGED
-
-
-def _level_deltas(before: GameRow, now: GameRow) -> list[LevelDelta]:
-    pairs = zip_longest(before.best.level_scores, now.best.level_scores)
-    return [
-        LevelDelta(level_index=level, baseline_score=a, current_score=b, delta=_minus(b, a))
-        for level, (a, b) in enumerate(pairs, 1)
-    ]
 
 
 def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
@@ -391,234 +427,91 @@ def _paired(first: ComparedRun, other: ComparedRun) -> PairedDifference:
     return compare_scores([a for a, _ in both], [b for _, b in both], seed=SEED)
 
 
-def _levels(game: GameRow | None) -> int | None:
-    return game.best.levels_completed if game and game.runs else None
-
-
 def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else share * 100
 
 
 def _minus(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _summary_name(status: str) -> str:
-    return f"total_{status.lower().replace(' ', '_')}"
-
-
-def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
-    """The first two runs in the reference's tables; three and more as games by runs."""
-    rows = comparison.matrix
-    several = len(entries) > 2
-    games = matrix_markdown(rows, entries) if several else _games(comparison, entries)
-    sections = [
-        ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
-        _warnings(comparison),
-        ["## Verdict", "", *_verdicts(comparison, entries)],
-        ["## Game by Run" if several else "## Per-Environment Comparison", "", *games],
-        ["## Level by Run", *level_markdown(rows, entries)] if several else [],
-        [] if several else _level_tables(comparison),
-        _config_table(entries) if several else _config(comparison),
-        _tags(comparison, entries),
-        ["## Cost, Effort and Progress", "", *_effort(comparison, entries)],
-        _trend(comparison, entries),
+def build_matrix(entries: Sequence[ComparedRun]) -> list[MatrixRow]:
+    """Every game of every run, those common to all of them first."""
+    ids = {game_id for entry in entries for game_id in (*entry.games, *entry.lost)}
+    common = set(common_games(entries))
+    order = sorted(ids, key=lambda game_id: (game_id not in common, game_id))
+    return [
+        MatrixRow(
+            game_id=game_id,
+            levels=max(
+                (entry.games[game_id].n_levels for entry in entries if game_id in entry.games),
+                default=0,
+            ),
+            common=game_id in common,
+            cells=[_cell(entry, game_id) for entry in entries],
+        )
+        for game_id in order
     ]
-    return visible("\n\n".join("\n".join(part).rstrip() for part in sections if part) + "\n")
 
 
-def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    by_id = {entry.run.meta.run_id: entry for entry in entries}
-    # Where all runs have the same games, the total of a run is that of the common games.
-    is_partial = any(row.common is False for row in comparison.matrix)
-    rows = []
-    for place, run_id in enumerate(comparison.ranking, 1):
-        entry = by_id[run_id]
-        summary = next(one for one in comparison.runs if one.run_id == run_id)
-        rows.append(
-            [
-                f"{place}. {run_name(entry.run)}",
-                entry.run.meta.timestamp[:16],
-                number(summary.common_percent, 2),
-                *([number(summary.overall_percent, 2)] if is_partial else []),
-                f"{summary.games_scored}/{len(entry.card.games) + summary.games_not_measured}",
-                f"{summary.common_levels_completed}/{summary.common_levels}",
-                summary.verified or "-",
-            ]
+def common_games(entries: Sequence[ComparedRun]) -> list[str]:
+    """The games that have a score in all runs, in the same version."""
+    by_run = [entry.games for entry in entries]
+    return sorted(
+        game_id
+        for game_id in set.intersection(*map(set, by_run))
+        if all(
+            games[game_id].percent is not None
+            and same_version(by_run[0][game_id], games[game_id]) is not False
+            for games in by_run
         )
-    score = f"Score / 100 ({common_words(len(comparison.common_games))})"
-    columns = [score, "All its games"] if is_partial else ["Score / 100"]
-    return table(["Run", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
-
-
-def _warnings(comparison: Comparison) -> list[str]:
-    if not comparison.warnings:
-        return []
-    return ["## Warnings", "", *(f"- WARNING: {text}" for text in comparison.warnings)]
-
-
-def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    by_id = {entry.run.meta.run_id: entry for entry in entries}
-    lines = []
-    for pair in comparison.pairs:
-        paired, words = pair.paired, pair.verdict.words
-        if len(comparison.pairs) > 1 and pair.verdict.code == "not-enough-data":
-            current = by_id[pair.current_run_id].run.label
-            words = f"{current} against {entries[0].run.label}: {words}"
-        lines.append(f"- **{words}**")
-        if paired.difference is None:
-            continue
-        name = by_id[pair.current_run_id].run.label
-        test = f"{paired.test}, p = {paired.p_value:.3g}" if paired.p_value is not None else ""
-        holm = f", Holm {pair.adjusted_p:.3g}" if len(comparison.pairs) > 1 else ""
-        points = _points(paired.difference, paired.interval)
-        lines.append(
-            f"- {name}: {points} points over {counted_noun(paired.n_prompts, 'game')} "
-            f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
-        )
-    return lines if len(entries) > 2 else [*lines, _overall_line(comparison, entries)]
-
-
-def _overall_line(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
-    delta = comparison.overall_delta["score_delta_points"]
-    relative = comparison.overall_delta["score_delta_percent"]
-    share = f" ({signed(relative)}% of the first)" if relative is not None else ""
-    return (
-        f"- Overall, {entries[1].run.label} against {entries[0].run.label}: "
-        f"{signed(delta, 2)} points{share}"
     )
 
 
-def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    rows = [
-        [
-            delta.game_id,
-            _score(delta.baseline_score, delta.baseline_interval),
-            _score(delta.current_score, delta.current_interval),
-            signed(delta.score_delta_points),
-            f"{number(delta.baseline_levels_completed, 0)} -> "
-            f"{number(delta.current_levels_completed, 0)}",
-            delta.status,
-        ]
-        for delta in comparison.environment_deltas
-    ]
-    head = ["Game", *(run_name(entry.run) for entry in entries), "Delta", "Levels", "Status"]
-    summary = comparison.summary.items()
-    counts = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in summary if n)
-    lines = [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
-    unplayed = [
-        f"- {game.id}, {entry.run.label}: not played, counted as 0"
-        for entry in entries
-        for game in entry.card.games
-        if not game.is_played
-    ]
-    told = [*notes(comparison.matrix, entries), *unplayed]
-    return [*lines, *([""] if unplayed and told == unplayed else []), *told]
+def same_version(a: GameRow, b: GameRow) -> bool | None:
+    """Whether two rows are of the same source; None when it is unknown."""
+    if not a.source_sha256 or not b.source_sha256:
+        return None
+    return a.source_sha256 == b.source_sha256
 
 
-def _level_tables(comparison: Comparison) -> list[str]:
-    tolerance = comparison.tolerance_points
-    moved = [
-        delta
-        for delta in comparison.environment_deltas
-        if delta.score_delta_points is not None and abs(delta.score_delta_points) > tolerance
-    ]
-    lines = ["## Per-Level Comparison"] if moved else []
-    for delta in moved:
-        lines += ["", f"### {delta.game_id}", "", *_level_table(delta)]
-    return lines
+def mean_percent(entry: ComparedRun, game_ids: Sequence[str]) -> float | None:
+    """The mean score over some games of a run."""
+    known = [entry.games[game_id].percent for game_id in game_ids]
+    scores = [percent for percent in known if percent is not None]
+    return sum(scores) / len(scores) if scores else None
 
 
-def _level_table(delta: GameDelta) -> list[str]:
-    rows = [
-        [
-            str(level.level_index),
-            number(_percent(level.baseline_score)),
-            number(_percent(level.current_score)),
-            signed(_percent(level.delta)),
-        ]
-        for level in delta.level_deltas
-    ]
-    return table(["Level", "Baseline", "Current", "Delta"], rows)
+def tag_percents(entry: ComparedRun, game_ids: Sequence[str]) -> dict[str, float | None]:
+    """The mean score over some games of a run, for each tag they have."""
+    tags = sorted({tag for game_id in game_ids for tag in entry.games[game_id].tags})
+    return {
+        tag: mean_percent(entry, [g for g in game_ids if tag in entry.games[g].tags])
+        for tag in tags
+    }
 
 
-def _config(comparison: Comparison) -> list[str]:
-    diff, lines = comparison.config_diff, []
-    if diff["model_changed"]:
-        lines.append(f"- Model: {diff['old_model']} -> {diff['new_model']}")
-    for name in CONFIG_LISTS:
-        for change, sign in (("added", "+"), ("removed", "-")):
-            if diff[f"{name}_{change}"]:
-                lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
-    return ["## Configuration Changes", "", *lines] if lines else []
+def score_interval(game: GameRow) -> Interval | None:
+    """Of the mean score over the trials, when there are several."""
+    known = [t.score_percent / 100 for t in game.trials if t.score_percent is not None]
+    return estimate_mean_score(known).interval if len(known) > 1 else None
 
 
-def _tags(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    tags = sorted({tag for run in comparison.runs for tag in run.tags})
-    rows = [[tag, *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags]
-    head = ["Tag", *(run_name(entry.run) for entry in entries)]
-    return ["## Scores by Tag", "", *table(head, rows)] if rows else []
-
-
-def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    runs = comparison.runs
-    rows = [
-        ["Cost", *(money(run.common_cost_usd) for run in runs)],
-        ["Cost per level", *(money(run.cost_per_level_usd) for run in runs)],
-        ["Actions for one of a person's", *(number(run.actions_per_baseline, 2) for run in runs)],
-    ]
-    for budget in BUDGETS:
-        shares = [number(_percent(run.progress[str(budget)]), 0, "%") for run in runs]
-        rows.append([f"Levels within {budget} actions", *shares])
-    return table(["", *(run_name(entry.run) for entry in entries)], rows)
-
-
-def _trend(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
-    """The reference's table for three or more runs: only runs of one harness are a series."""
-    harnesses = {(entry.run.imported, entry.run.meta.harness) for entry in entries}
-    if len(entries) < 3 or len(harnesses) > 1:
-        return []
-    rows: list[list[str]] = []
-    before: float | None = None
-    for entry, summary in zip(entries, comparison.runs, strict=True):
-        percent = summary.common_percent
-        delta = None if before is None or percent is None else percent - before
-        when = entry.run.meta.timestamp[:16]
-        rows.append([run_name(entry.run), when, number(percent, 2), signed(delta, 2)])
-        before = percent
-    return ["## Trend", "", *table(["Run", "Date", "Score", "Delta"], rows)]
-
-
-def _config_table(entries: Sequence[ComparedRun]) -> list[str]:
-    """How the runs were set up, where they differ."""
-    setups = [entry.run.meta.harness_config for entry in entries]
-    if all(setup == setups[0] for setup in setups):
-        return []
-    rows = [
-        [
-            run_name(entry.run),
-            setup.model,
-            *(", ".join(getattr(setup, name)) or "-" for name in CONFIG_LISTS),
-        ]
-        for entry, setup in zip(entries, setups, strict=True)
-    ]
-    head = ["Run", "Model", "Plugins", "Skills", "MCP servers"]
-    return ["## Configurations", "", *table(head, rows)]
-
-
-def _score(share: float | None, interval: Interval | None) -> str:
-    if share is None:
-        return "-"
-    if interval is None:
-        return f"{share * 100:.1f}"
-    return f"{share * 100:.1f} ({interval.low * 100:.0f}-{interval.high * 100:.0f})"
-
-
-def _points(difference: float, interval: Interval | None) -> str:
-    if interval is None:
-        return f"{difference * 100:+.2f}"
-    return f"{difference * 100:+.2f} ({interval.low * 100:+.1f} to {interval.high * 100:+.1f})"
+def _cell(entry: ComparedRun, game_id: str) -> Cell:
+    run_id, game, lost = entry.run.meta.run_id, entry.games.get(game_id), entry.lost.get(game_id)
+    if game is None:
+        return Cell(run_id=run_id, state="not measured" if lost else "missing", note=lost)
+    best, unscored = game.best, game.percent is None
+    state: CellState = "not scored" if unscored else "scored"
+    return Cell(
+        run_id=run_id,
+        state=state if game.is_played else "not played",
+        score=_share(game.percent),
+        interval=score_interval(game),
+        levels_completed=best.levels_completed,
+        actions=game.actions,
+        trials=len(game.trials),
+        level_scores=best.level_scores,
+        level_actions=best.level_actions,
+        note=lost or broken_words(game) or (game.score_reason if unscored else None),
+    )

@@ -136,7 +136,8 @@ def mean_curve(
     curve = [(0.0, 0.0)]
     for x in spent:
         games = [
-            sum(_at(points, x) for points, _ in trials) / len(trials)
+            sum(max((s for spent, s in points if spent <= x), default=0.0) for points, _ in trials)
+            / len(trials)
             for trials in trials_by_game
             if trials
         ]
@@ -156,10 +157,6 @@ def _thinned(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
         return kept
     step = (len(kept) - 1) / (MOST_POINTS - 1)
     return [kept[round(i * step)] for i in range(MOST_POINTS)]
-
-
-def _at(points: Sequence[tuple[float, float]], x: float) -> float:
-    return max((score for spent, score in points if spent <= x), default=0.0)
 
 
 def _executed(log: GameLog) -> list[Event]:

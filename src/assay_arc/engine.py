@@ -194,12 +194,16 @@ def silence_toolkit() -> logging.Logger:
     # arc_agi loads .env files when it is imported, unless this variable is set.
     before = os.environ.get("PYTHON_DOTENV_DISABLED")
     os.environ["PYTHON_DOTENV_DISABLED"] = "1"
+    # Its pictures need matplotlib, whose import takes longer than all others; it can do without.
+    hidden = sys.modules.setdefault("matplotlib", None)  # type: ignore[arg-type]
     try:
         import arc_agi.scorecard
     finally:
         os.environ.pop("PYTHON_DOTENV_DISABLED")
         if before is not None:
             os.environ["PYTHON_DOTENV_DISABLED"] = before
+        if hidden is None:
+            sys.modules.pop("matplotlib", None)
     _mute(arc_agi.scorecard.logger)  # it prints, whatever logger the toolkit is given
     logger = logging.getLogger("assay.arc_agi.toolkit")
     _mute(logger)

@@ -18,7 +18,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -34,9 +34,9 @@ from assay_arc.engine import (
     shut_network,
     toolkit_versions,
 )
-from assay_arc.log import Header, Limits, LogWriter, has_header, read_log
+from assay_arc.log import GameLog, Header, Limits, LogWriter, has_header, read_log
 from assay_arc.recordings import Replayer, read_recording
-from assay_arc.replay import ReplayResult, header_difference, not_compared, replay_log
+from assay_arc.replay import ReplayResult, header_difference, not_compared, replay_events
 from assay_arc.server import (
     VARIABLE,
     BadRequest,
@@ -50,6 +50,7 @@ from assay_arc.server import (
 from assay_arc.session import GameSession, resume_session
 
 PR_SET_DUMPABLE = 4
+NO_PICTURE = "gives no first picture of 64x64"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -64,9 +65,12 @@ def main(argv: Sequence[str]) -> int:
         case ["probe"]:
             return _probe()
         case ["verify"]:
-            return _verify()
+            return _replay_each(
+                tuple[str, str],
+                lambda log, game: verify(read_log(Path(log)), read_game(Path(game))),
+            )
         case ["record"]:
-            return _record()
+            return _replay_each(tuple[str, str, str, int], record)
         case ["online"]:
             return _online()
     sys.stderr.write(__doc__ or "")
@@ -97,9 +101,19 @@ def serve(config: ServeConfig) -> None:
         session = _open_session(config, log)
         session.shows = config.shows
         listener = Listener(config.socket, lambda line: _answer(line, session, config))
-        stopped = _stop_on_signal()
+        # SIGTERM ends it cleanly, without an end record, since the reason is unknown.
+        stopped: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
+        # Ctrl-C reaches every process of a terminal; the owner ends the game.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+        def should_stop() -> bool:
+            # When the process that started us is gone, we have another parent.
+            is_orphan = not config.stay_when_orphaned and os.getppid() != parent
+            return session.closed or bool(stopped) or is_orphan
+
         try:
-            listener.serve(lambda: session.closed or bool(stopped) or _is_orphan(config, parent))
+            listener.serve(should_stop)
         finally:
             listener.close()
 
@@ -109,41 +123,28 @@ def _open_session(config: ServeConfig, log: LogWriter) -> GameSession:
         # A replay would do every action once more on the official scorecard.
         message = "an online game cannot be continued by another process"
         raise GameProblem(message)
-    info, engine = _open_engine(config)
+    engine: ToolkitEngine
+    if config.online is not None:
+        info, engine = config.online.info, OnlineEngine(config.online)
+    else:
+        info = read_game(config.game)
+        engine = ToolkitEngine(info, config.seed)
     if has_header(config.log):
         logged = read_log(config.log)
-        expected = _header(config, info, engine, logged.header.level_count)
+        expected = _header(info, engine, logged.header.level_count, config.seed, config.limits)
         return resume_session(logged, expected, engine, log, _now)
     first = engine.start()
     if first is None:
-        message = f"{info.source}: {info.game_id} gives no first picture of 64x64"
+        message = f"{info.source}: {info.game_id} {NO_PICTURE}"
         raise GameProblem(message)
-    log.append(_header(config, info, engine, first.win_levels))
+    log.append(_header(info, engine, first.win_levels, config.seed, config.limits))
     session = GameSession(engine, log, config.limits, _now, first)
     session.begin()
     return session
 
 
-def _open_engine(config: ServeConfig) -> tuple[GameInfo, ToolkitEngine]:
-    if config.online is not None:
-        return config.online.info, OnlineEngine(config.online)
-    info = read_game(config.game)
-    return info, ToolkitEngine(info, config.seed)
-
-
-class GameSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a header says about how the game was set up."""
-
-    seed: int = 0
-    limits: Limits = Limits()
-
-
 def _header(
-    config: ServeConfig | GameSetup,
-    info: GameInfo,
-    engine: ToolkitEngine,
-    n_levels: int,
-    at: str | None = None,
+    info: GameInfo, engine: ToolkitEngine, n_levels: int, seed: int, limits: Limits
 ) -> Header:
     toolkit, engine_version = toolkit_versions()
     return Header(
@@ -154,20 +155,15 @@ def _header(
         level_count=n_levels,
         toolkit_version=toolkit,
         engine_version=engine_version,
-        seed=config.seed,
+        seed=seed,
         seed_used=engine.seed_used,
-        limits=config.limits,
-        started_at=at or _now(),
+        limits=limits,
+        started_at=_now(),
     )
 
 
-def _answer(line: bytes, session: GameSession, config: ServeConfig) -> tuple[bytes, bool]:
+def _answer(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict[str, Any], bool]:
     """Answer one line; also whether the connection may stay open."""
-    reply, keep = _reply(line, session, config)
-    return msgspec.json.encode(reply), keep
-
-
-def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict[str, Any], bool]:
     try:
         request, received = parse_request(line)
     except BadRequest as bad:
@@ -183,22 +179,8 @@ def _reply(line: bytes, session: GameSession, config: ServeConfig) -> tuple[dict
     return session.handle(request, received), True
 
 
-def _is_orphan(config: ServeConfig, parent: int) -> bool:
-    """Whether the process that started us is gone: then we have another parent, and must end."""
-    return not config.stay_when_orphaned and os.getppid() != parent
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _stop_on_signal() -> list[int]:
-    """End cleanly on SIGTERM, without an end record, since the reason is unknown."""
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
-    # Ctrl-C reaches every process of a terminal; the owner ends the game.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return stopped
 
 
 def _hide_process() -> None:
@@ -219,7 +201,7 @@ def _look(folder: Path, seed: int) -> int:
         sys.stderr.write(f"{problem}\n")
         return 1
     if first is None:
-        sys.stderr.write("the game gives no first picture of 64x64\n")
+        sys.stderr.write(f"the game {NO_PICTURE}\n")
         return 1
     os.write(out, msgspec.json.encode((engine.seed_used, first.to_answer())) + b"\n")
     return 0
@@ -241,45 +223,48 @@ def _probe() -> int:
     return 0
 
 
-def _verify() -> int:
-    """Replay logs; return 1 when one differs or cannot be read."""
+def _replay_each(shape: type[Any], replay: Callable[..., ReplayResult]) -> int:
+    """Replay what each line of stdin names; return 1 when one differs or cannot be read."""
     out = _isolate_game()
     all_replayed = True
     for line in sys.stdin:
-        log, game = msgspec.json.decode(line, type=tuple[str, str])
         try:
-            replay = verify(Path(log), Path(game))
+            result = replay(*msgspec.json.decode(line, type=shape))
         except (ArcProblem, OSError) as problem:
-            replay = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
-        all_replayed &= replay.replayed
-        os.write(out, msgspec.json.encode(replay) + b"\n")
+            result = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
+        all_replayed &= result.replayed
+        os.write(out, msgspec.json.encode(result) + b"\n")
     return 0 if all_replayed else 1
 
 
-def _record() -> int:
-    """Play recordings again; return 1 when one differs or cannot be read."""
-    out = _isolate_game()
-    all_replayed = True
-    for line in sys.stdin:
-        recording, game, log, seed = msgspec.json.decode(line, type=tuple[str, str, str, int])
-        try:
-            replay = record(Path(recording), read_game(Path(game)), Path(log), seed)
-        except (ArcProblem, OSError) as problem:
-            replay = ReplayResult(replayed=False, n_actions=0, difference=str(problem))
-        all_replayed &= replay.replayed
-        os.write(out, msgspec.json.encode(replay) + b"\n")
-    return 0 if all_replayed else 1
+def _verify_files(log: str, game: str) -> ReplayResult:
+    return verify(read_log(Path(log)), read_game(Path(game)))
 
 
-def record(recording: Path, info: GameInfo, log_path: Path, seed: int) -> ReplayResult:
+def verify(log: GameLog, info: GameInfo) -> ReplayResult:
+    """Replay one log with our copy of its game."""
+    # Checked before the engine is made: that runs the source, which may be another game's.
+    if difference := header_difference(log.header, info):
+        return not_compared(difference)
+    result = replay_events(log, ToolkitEngine(info, log.header.seed))
+    logged, here = (log.header.toolkit_version, log.header.engine_version), toolkit_versions()
+    if logged == here:
+        return result
+    note = f"logged with arc_agi {logged[0]}, arcengine {logged[1]}; here {here[0]}, {here[1]}"
+    return msgspec.structs.replace(result, note=note)
+
+
+def record(recording: str, game: str, log_path: str, seed: int) -> ReplayResult:
     """Play one recording again with our copy of its game, and write the log of it."""
-    recorded = read_recording(recording)
+    recorded, info = read_recording(Path(recording)), read_game(Path(game))
     engine = ToolkitEngine(info, seed)
-    config = GameSetup(seed=seed)
-    with LogWriter(log_path) as log:
-        difference, has_frames = Replayer(engine, log).play(
-            recorded, lambda levels, at: _header(config, info, engine, levels, at)
-        )
+
+    def header(n_levels: int, at: str) -> Header:
+        made = _header(info, engine, n_levels, seed, Limits())
+        return msgspec.structs.replace(made, started_at=at)
+
+    with LogWriter(Path(log_path)) as log:
+        difference, has_frames = Replayer(engine, log).play(recorded, header)
     note = None if has_frames else "the recording has no frames"
     n_actions = max(len(recorded.answers) - 1, 0)  # the first is the start of the game
     return ReplayResult(
@@ -303,7 +288,7 @@ def _online() -> int:
     os.dup2(2, 1)
     try:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=OnlineRequest)
-        answer = _ask_online(request)
+        answer = _ask_server(open_arcade(request.server), request)
     except GameProblem as problem:
         sys.stderr.write(f"{problem.message}\n")
         return 1
@@ -311,48 +296,25 @@ def _online() -> int:
     return 0
 
 
-def _ask_online(request: OnlineRequest) -> Any:
-    arcade = open_arcade(request.server)
+def _ask_server(arcade: Any, request: OnlineRequest) -> Any:
     try:
-        return _use_arcade(arcade, request)
+        if request.op == "open":
+            return {"card_id": arcade.open_scorecard(request.source_url, request.tags)}
+        if request.op == "close":
+            card = arcade.close_scorecard(request.card_id)
+            return None if card is None else card.model_dump(mode="json", exclude={"api_key"})
+        return [
+            {
+                "gameId": env.game_id,
+                "title": env.title or env.game_id,
+                "tags": list(env.tags or ()),
+                "baselines": list(env.baseline_actions or ()) or None,
+            }
+            for env in arcade.get_environments()
+        ]
     except Exception as error:  # of requests, of pydantic
         message = f"{type(error).__name__}: {error}"
         raise GameProblem(message) from error
-
-
-def _use_arcade(arcade: Any, request: OnlineRequest) -> Any:
-    if request.op == "open":
-        return {"card_id": arcade.open_scorecard(request.source_url, request.tags)}
-    if request.op == "close":
-        card = arcade.close_scorecard(request.card_id)
-        return None if card is None else card.model_dump(mode="json", exclude={"api_key"})
-    return [
-        {
-            "gameId": env.game_id,
-            "title": env.title or env.game_id,
-            "tags": list(env.tags or ()),
-            "baselines": list(env.baseline_actions or ()) or None,
-        }
-        for env in arcade.get_environments()
-    ]
-
-
-def verify(log_path: Path, game: Path) -> ReplayResult:
-    """Replay one log with our copy of its game."""
-    log, info = read_log(log_path), read_game(game)
-    # Checked before the engine is made: that runs the source, which may be another game's.
-    difference = header_difference(log.header, info)
-    if difference:
-        return not_compared(difference)
-    replay = replay_log(log, info, ToolkitEngine(info, log.header.seed))
-    return msgspec.structs.replace(replay, note=_version_note(log.header))
-
-
-def _version_note(header: Header) -> str | None:
-    logged, ours = (header.toolkit_version, header.engine_version), toolkit_versions()
-    if logged == ours:
-        return None
-    return f"logged with arc_agi {logged[0]}, arcengine {logged[1]}; here {ours[0]}, {ours[1]}"
 
 
 def _isolate_game() -> int:

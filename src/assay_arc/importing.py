@@ -230,7 +230,8 @@ def _joined_meta(
     if len(metas) > 1:
         joined = "".join(sorted(one.content for one in checked))
         meta.content_sha256 = hashlib.sha256(joined.encode()).hexdigest()
-    told = [_spent(one.data["metadata"]) for one in checked]
+    abouts = [one.data["metadata"] for one in checked]
+    told = [Spent(cost_usd=a.get("cost_usd"), tokens=a.get("tokens")) for a in abouts]
     read = [transcript.spent for transcript in transcripts]
     # What the harness says of itself stands; a transcript says what it leaves out.
     meta.cost_usd = _total(told, "cost_usd") or _total(read, "cost_usd")
@@ -238,10 +239,6 @@ def _joined_meta(
     meta.reasoning_chars = _total(read, "reasoning_chars")
     meta.transcripts = [f"transcripts/{transcript.name}" for transcript in transcripts]
     return meta
-
-
-def _spent(about: dict[str, Any]) -> Spent:
-    return Spent(cost_usd=about.get("cost_usd"), tokens=about.get("tokens"))
 
 
 def _total(spent: Sequence[Spent], name: str) -> Any:
@@ -405,15 +402,15 @@ def repeated_sessions(digests: Mapping[str, str], harness: str, store: Store) ->
     The model, the notes and the time of a result are words; its sessions are what was played.
     Returns warnings about sessions that another run holds too.
     """
-    ours, warnings = set(digests.values()), []
+    given, warnings = set(digests.values()), []
     for run in store.imported():
-        again = ours & set(run.meta.session_sha256.values())
+        again = given & set(run.meta.session_sha256.values())
         where = f"run {run.meta.run_id} ({run.meta.harness}, {run.meta.harness_config.model})"
-        if ours and again == ours and run.meta.harness == harness:
+        if given and again == given and run.meta.harness == harness:
             msg = f"Duplicate import detected: the same sessions are {where}"
             raise ResultProblem(msg, hint=f"to import them again, remove {run.folder} first")
         if again:
-            warnings.append(f"{len(again)} of the {len(ours)} session logs are also in {where}")
+            warnings.append(f"{len(again)} of the {len(given)} session logs are also in {where}")
     return warnings
 
 
@@ -471,7 +468,7 @@ def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> N
 
 
 def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
-    """Copy a log; one without baselines gets ours, one with others is refused."""
+    """Copy a log; one without baselines gets those of our copy, one with others is refused."""
     # Not through a link, even if one was put there after the check.
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(fd, "rb") as file:
@@ -487,9 +484,9 @@ def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
     header = read_log(target).header
     # The generated driver is not told the baselines, so its logs have none.
     if header.baselines is None and claim.game.baselines is not None:
-        ours = msgspec.structs.replace(header, baselines=claim.game.baselines)
+        header = msgspec.structs.replace(header, baselines=claim.game.baselines)
         rest = data.partition(b"\n")[2]
-        target.write_bytes(msgspec.json.encode(ours) + b"\n" + rest)
+        target.write_bytes(msgspec.json.encode(header) + b"\n" + rest)
     return target
 
 
@@ -718,10 +715,10 @@ def _check_sense(row: dict[str, Any], place: str, game: KnownGame) -> Iterator[s
 
 
 def _check_baselines(levels: list[dict[str, Any]], place: str, game: KnownGame) -> Iterator[str]:
-    ours = game.baselines or ()
+    baselines = game.baselines or ()
     for j, level in enumerate(levels):
         claimed = level["baseline_actions"]
-        known = ours[j] if j < len(ours) else None
+        known = baselines[j] if j < len(baselines) else None
         # The reference's driver writes zeros for a game without baselines.
         if claimed is not None and claimed != (known or 0):
             yield (

@@ -26,8 +26,11 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
 def find_blocks(frames: Sequence[bytes], box: Box = WHOLE) -> Blocks:
     """Cut a box into the largest blocks such that no frame changes colour inside any."""
     x0, y0, x1, y1 = box
-    columns = [_column(frames, x, y0, y1) for x in range(x0, x1)]
-    rows = [_row(frames, y, x0, x1) for y in range(y0, y1)]
+    columns = [
+        b"".join(f[y0 * SIDE + x : (y1 - 1) * SIDE + x + 1 : SIDE] for f in frames)
+        for x in range(x0, x1)
+    ]
+    rows = [b"".join(f[y * SIDE + x0 : y * SIDE + x1] for f in frames) for y in range(y0, y1)]
     xs, width = _cut(columns, x0, x1)
     ys, height = _cut(rows, y0, y1)
     return Blocks(xs=xs, ys=ys, width=width, height=height)
@@ -41,14 +44,6 @@ def changed_boxes(before: bytes, now: bytes) -> list[Box]:
         if old != new:
             masks[y] = sum(1 << x for x in range(SIDE) if old[x] != new[x])
     return _split(masks) if masks else []
-
-
-def _column(frames: Sequence[bytes], x: int, y0: int, y1: int) -> bytes:
-    return b"".join(f[y0 * SIDE + x : (y1 - 1) * SIDE + x + 1 : SIDE] for f in frames)
-
-
-def _row(frames: Sequence[bytes], y: int, x0: int, x1: int) -> bytes:
-    return b"".join(f[y * SIDE + x0 : y * SIDE + x1] for f in frames)
 
 
 def _cut(lines: Sequence[bytes], start: int, end: int) -> tuple[tuple[int, ...], int]:
@@ -103,8 +98,9 @@ MAX_SHOWN_FRAMES = 8
 def grid_text(frame: bytes) -> str:
     """Write the whole picture, one hex digit for each block of equal pixels, with its legend."""
     blocks = find_blocks([frame])
-    lines = [_scale_line(blocks), *_rows(frame, blocks), _legend(frame)]
-    return "\n".join(lines)
+    names = [f"{value:x}={NAMES[value]}" for value in sorted(set(frame)) if value < len(NAMES)]
+    colours = f"colours: {' '.join(names)}"
+    return "\n".join([_scale_line(blocks), *_rows(frame, blocks), colours])
 
 
 def change_text(before: bytes, now: bytes) -> str:
@@ -113,7 +109,8 @@ def change_text(before: bytes, now: bytes) -> str:
     if not boxes:
         return "nothing changed"
     if len(boxes) > MAX_BOXES:
-        boxes = [_hull(boxes)]
+        x0, y0, x1, y1 = zip(*boxes, strict=True)
+        boxes = [(min(x0), min(y0), max(x1), max(y1))]
     if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in boxes) > FRAME_BYTES // 2:
         return "most of the picture changed\n" + grid_text(now)
     return "\n".join(_box_text(before, now, box) for box in boxes)
@@ -174,19 +171,8 @@ def _box_text(before: bytes, now: bytes, box: Box) -> str:
     return "\n".join([f"{head} (digit = {blocks.width}x{blocks.height})", *rows])
 
 
-def _legend(frame: bytes) -> str:
-    used = sorted(set(frame))
-    names = (f"{value:x}={NAMES[value]}" for value in used if value < len(NAMES))
-    return "colours: " + " ".join(names)
-
-
 def _span(start: int, end: int) -> str:
     return f"{start}-{end - 1}" if end - start > 1 else str(start)
-
-
-def _hull(boxes: Sequence[Box]) -> Box:
-    x0, y0, x1, y1 = zip(*boxes, strict=True)
-    return min(x0), min(y0), max(x1), max(y1)
 
 
 PALETTE = """
@@ -218,12 +204,10 @@ def frame_png(frame: bytes, scale: int = SCALE) -> bytes:
     palette = b"".join(bytes(rgb) for rgb in RGB)
     data = zlib.compress(b"".join(rows), 9)
     chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", data), (b"IEND", b""))
-    return SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
-
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    checksum = zlib.crc32(kind + body)
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+    return SIGNATURE + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
 
 
 # Upper half block: the foreground colours one pixel, the background the one below it.

@@ -13,11 +13,13 @@ from assay.plugin import Machine
 from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo, OfficialServer, OnlineGame
 from assay_arc.engine import engine_env
+from assay_arc.store import META, OfficialCard, RunMeta, StoredRun, write_json
 
 BASE_URL = "https://three.arcprize.org"
 KEY_NAME = "ARC_API_KEY"
 ARGV = (sys.executable, "-m", "assay_arc.engine_process", "online")
 LIMIT_S = 120.0
+CARD_FILE = "official-scorecard.json"
 NO_COPY = "online"
 """Stands for the hash of a source that we do not have."""
 _URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
@@ -76,19 +78,38 @@ def read_online_run(data: Mapping[str, Any]) -> OnlineRun:
     return msgspec.convert(data, OnlineRun)
 
 
+def start_card(meta: RunMeta, online: OnlineRun, host: Machine) -> None:
+    """Open a scorecard for the games of a run, and note it in the metadata of the run."""
+    chosen = tuple(game for game in online.games if game.game_id in meta.game_ids)
+    answer = _ask(host, online.server, op="open", tags=["assay", meta.harness])
+    opened = msgspec.structs.replace(online, games=chosen, card_id=str(answer["card_id"]))
+    meta.benchmark = {**(meta.benchmark or {}), "online": msgspec.to_builtins(opened)}
+    meta.official = OfficialCard(card_id=opened.card_id, url=opened.card_url)
+
+
+def finish_card(run: StoredRun, host: Machine) -> None:
+    """Close the scorecard of a run that is complete, and keep it as the server scored it."""
+    meta = run.meta
+    if meta.official is None or meta.official.closed or meta.status != "completed":
+        return
+    online = read_online_run((meta.benchmark or {})["online"])
+    card = dict(_ask(host, online.server, op="close", card_id=online.card_id) or {})
+    write_json(run.folder / CARD_FILE, card)
+    score = card.get("score")
+    meta.official.closed = True
+    meta.official.score_percent = float(score) if isinstance(score, int | float) else None
+    write_json(run.folder / META, meta)
+
+
 def read_key(name: str) -> str:
     """The key that the variable holds; it is in no message and in no file."""
     key = os.environ.get(name, "").strip() if _NAME.fullmatch(name) else ""
     if not key:
         message = f"the environment variable {name!r} has no key for the official server"
-        raise GameProblem(
-            message, hint=f"{_export(name)}, or name another variable with --api-key-env"
-        )
+        example = name if _NAME.fullmatch(name) else KEY_NAME
+        hint = f"export {example}=..., or name another variable with --api-key-env"
+        raise GameProblem(message, hint=hint)
     return key
-
-
-def _export(name: str) -> str:
-    return f"export {name if _NAME.fullmatch(name) else KEY_NAME}=..."
 
 
 def check_url(url: str) -> str:
@@ -104,33 +125,19 @@ def fetch_games(
 ) -> OnlineRun:
     """Ask the server for its games; our own copies say what it keeps to itself."""
     run = OnlineRun(base_url=check_url(base_url), key_name=key_name)
-    answer = _ask(host, run.server, op="games")
-    ours = {info.game_id: info for info in copies}
-    games = [_completed(game, ours) for game in msgspec.convert(answer, list[OnlineInfo])]
+    local = {info.game_id: info for info in copies}
+    games = []
+    for game in msgspec.convert(_ask(host, run.server, op="games"), list[OnlineInfo]):
+        if copy := local.get(game.game_id):
+            baselines = game.baselines or copy.baselines
+            game = msgspec.structs.replace(
+                game, baselines=baselines, source_sha256=copy.source_sha256
+            )
+        games.append(game)
     if not games:
         message = f"{run.base_url} offers no games"
         raise GameProblem(message, hint=f"is the key in {key_name} valid?")
     return msgspec.structs.replace(run, games=tuple(games))
-
-
-def _completed(game: OnlineInfo, ours: Mapping[str, GameInfo]) -> OnlineInfo:
-    copy = ours.get(game.game_id)
-    if copy is None:
-        return game
-    baselines = game.baselines or copy.baselines
-    return msgspec.structs.replace(game, baselines=baselines, source_sha256=copy.source_sha256)
-
-
-def open_card(run: OnlineRun, tags: Sequence[str], host: Machine) -> OnlineRun:
-    """Open a scorecard, under which the games of a run are played."""
-    answer = _ask(host, run.server, op="open", tags=list(tags))
-    return msgspec.structs.replace(run, card_id=str(answer["card_id"]))
-
-
-def close_card(run: OnlineRun, host: Machine) -> dict[str, Any]:
-    """Close the scorecard; return it as the server has scored it."""
-    answer = _ask(host, run.server, op="close", card_id=run.card_id)
-    return dict(answer or {})
 
 
 def _ask(host: Machine, server: OfficialServer, **request: Any) -> Any:

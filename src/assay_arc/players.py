@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Events, Message, ToolCall
 from assay.records.recording import RawLine, Recording
 from assay_arc.client import GameConnection, GameGone, connect_from_environment
@@ -55,10 +55,8 @@ class _Event(msgspec.Struct):
     text: str = ""
 
 
-class _PlayerWatch:
+class _PlayerWatch(Watch):
     def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.ended = False
         self._output = ""
         self.n_unparsed = 0
 
@@ -86,13 +84,11 @@ class _PlayerWatch:
 
 
 @dataclass(frozen=True)
-class PlayerAdapter:
+class PlayerAdapter(Adapter):
     """One built-in player; it does not read the prompt, only the game."""
 
     name: str
     args: tuple[str, ...] = ()
-    timeout_ms: float | None = None
-    linger_s: float = 10.0
 
     def command(self, ask: Ask) -> Command:
         """Start the player; it finds its game through environment variables."""
@@ -103,9 +99,6 @@ class PlayerAdapter:
 
     def watch(self) -> Watch:
         return _PlayerWatch()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        return None
 
     def read(self, recording: Recording) -> Reading:
         """Read moves as tool calls and the last line as the answer."""
@@ -351,7 +344,12 @@ class Searcher:
 
 
 def main(argv: Sequence[str]) -> int:
-    args = _read_arguments(argv)
+    parser = argparse.ArgumentParser(prog="assay_arc.players", description="Play one game.")
+    parser.add_argument("player", choices=["random", "search"])
+    parser.add_argument("--seed", type=int, default=int(os.environ.get(SEED) or 0))
+    parser.add_argument("--events", action="store_true", help="print each move as JSON")
+    parser.add_argument("--max-actions", type=int, default=100_000)
+    args = parser.parse_args(argv)
     try:
         game = connect_from_environment()
         player = NarratedGame(game) if args.events else game
@@ -367,15 +365,6 @@ def main(argv: Sequence[str]) -> int:
     else:
         sys.stdout.write(seen["text"] + "\n")
     return 0
-
-
-def _read_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="assay_arc.players", description="Play one game.")
-    parser.add_argument("player", choices=["random", "search"])
-    parser.add_argument("--seed", type=int, default=int(os.environ.get(SEED) or 0))
-    parser.add_argument("--events", action="store_true", help="print each move as JSON")
-    parser.add_argument("--max-actions", type=int, default=100_000)
-    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -270,9 +270,9 @@ def _difference(answered: Answered, seen: Observation) -> str | None:
         ("full_reset", answered.full_reset, seen.full_reset),
         ("available_actions", answered.available_actions, seen.available_actions),
     ]
-    for name, theirs, ours in pairs:
-        if theirs is not None and theirs != ours:
-            return f"{name} is {theirs!r} in the recording and {ours!r} in the engine"
+    for name, recorded_value, seen_value in pairs:
+        if recorded_value is not None and recorded_value != seen_value:
+            return f"{name} is {recorded_value!r} in the recording and {seen_value!r} in the engine"
     if answered.frames is not None and answered.frames != seen.frames:
         return "the frames differ"
     return None

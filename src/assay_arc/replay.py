@@ -10,8 +10,8 @@ import msgspec
 from assay.plugin import Machine
 from assay_arc import ArcProblem
 from assay_arc.catalog import GameInfo, list_games
-from assay_arc.engine import Observation, ToolkitEngine, engine_env
-from assay_arc.log import Answer, Event, GameLog, Header, read_log
+from assay_arc.engine import ToolkitEngine, engine_env
+from assay_arc.log import Event, GameLog, Header, read_log
 from assay_arc.scoring import Tally
 
 # Every field of an answer but the frames, which are compared by their digest.
@@ -38,14 +38,6 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """False when there was nothing to compare with: no game, another version, no engine."""
 
 
-def replay_log(log: GameLog, info: GameInfo, engine: ToolkitEngine) -> ReplayResult:
-    """Check that our copy of the game answers the same actions as the log says."""
-    difference = header_difference(log.header, info)
-    if difference:
-        return not_compared(difference)
-    return replay_events(log, engine)
-
-
 def replay_events(log: GameLog, engine: ToolkitEngine) -> ReplayResult:
     """Repeat every action of the log, comparing answers and counters."""
     tally, n = Tally(), 0
@@ -69,9 +61,9 @@ def header_difference(header: Header, info: GameInfo) -> str | None:
         ("sha256 of the game's source", header.source_sha256, info.source_sha256),
         ("baselines", header.baselines, info.baselines),
     )
-    for name, logged, ours in pairs:
-        if logged != ours:
-            return f"header: {name} is {logged!r} in the log and {ours!r} here"
+    for name, logged, here in pairs:
+        if logged != here:
+            return f"header: {name} is {logged!r} in the log and {here!r} here"
     return None
 
 
@@ -85,30 +77,17 @@ def _replay_event(
     # The toolkit resets a game when it makes it, so the first record needs no action.
     seen = engine.start() if is_first else engine.act(event.action, event.x, event.y)
     if event.outcome == "failed" or seen is None or event.answer is None:
-        return _failure_difference(event, seen)
+        logged = "failed" if event.outcome == "failed" else "answered"
+        return _differ("engine", logged, "failed" if seen is None else "answered")
     answer = seen.to_answer()
     tally.execute(event.seq, event.action, answer)
-    return _answer_difference(event.answer, answer) or _differ(
-        "counters", event.counters, tally.counters()
-    )
+    pairs = [(name, getattr(event.answer, name), getattr(answer, name)) for name in COMPARED]
+    pairs.append(("counters", event.counters, tally.counters()))
+    return next((words for pair in pairs if (words := _differ(*pair))), None)
 
 
-def _failure_difference(event: Event, seen: Observation | None) -> str | None:
-    logged = "failed" if event.outcome == "failed" else "answered"
-    ours = "failed" if seen is None else "answered"
-    return _differ("engine", logged, ours)
-
-
-def _answer_difference(logged: Answer, ours: Answer) -> str | None:
-    for field in COMPARED:
-        difference = _differ(field, getattr(logged, field), getattr(ours, field))
-        if difference:
-            return difference
-    return None
-
-
-def _differ(name: str, logged: object, ours: object) -> str | None:
-    return None if logged == ours else f"{name} is {logged!r} in the log and {ours!r} in the engine"
+def _differ(name: str, logged: object, seen: object) -> str | None:
+    return None if logged == seen else f"{name} is {logged!r} in the log and {seen!r} in the engine"
 
 
 ARGV = (sys.executable, "-m", "assay_arc.engine_process")
@@ -158,7 +137,7 @@ def _game_of(log: Path, folders: Mapping[str, Path]) -> Path | ReplayResult:
     try:
         game_id = read_log(log).header.game_id
     except (ArcProblem, OSError) as problem:
-        return _broken(str(problem))
+        return ReplayResult(replayed=False, n_actions=0, difference=str(problem))
     return folders.get(game_id) or not_compared(f"game {game_id} is not among our games")
 
 
@@ -178,7 +157,3 @@ def _ask(pairs: Sequence[bytes], host: Machine, command: str = "verify") -> list
 def not_compared(why: str) -> ReplayResult:
     """The log may well be right: nothing here can tell."""
     return ReplayResult(replayed=False, n_actions=0, difference=why, compared=False)
-
-
-def _broken(why: str) -> ReplayResult:
-    return ReplayResult(replayed=False, n_actions=0, difference=why)

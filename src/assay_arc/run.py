@@ -6,8 +6,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,17 @@ import msgspec
 
 from assay import plugins
 from assay.errors import OutputError
-from assay.pipeline.batch import Batch, BatchProgress, Rows, run_batch
 from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting, check_confinement, plan
-from assay.pipeline.stages import CaptureTrial, local_machine
-from assay.records.capture import Capture
+from assay.pipeline.prompts import Setting, check_confinement, make_specs, read_prompts
+from assay.pipeline.resume import Resume
+from assay.pipeline.run import Batch, BatchProgress, Rows, execute
+from assay.pipeline.sink import open_sink
+from assay.pipeline.stages import local_machine
+from assay.pipeline.trials import TrialRows
 from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.trial import Trial
 from assay_arc.benchmark import KEPT_LOG
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
 from assay_arc.store import META, Scorecard, StoredRun, write_json
@@ -30,9 +32,6 @@ from assay_arc.world import hide_process
 
 DEFAULT_TIMEOUT_MS = 1_800_000
 RAW, WORK = "raw", "workspaces"
-
-type OpenRows = Callable[[Path, int, Sequence[PluginRef]], AbstractContextManager[Rows[Capture]]]
-"""Opens a file of results for so many trials of each game."""
 
 
 class PlannedOptions(msgspec.Struct, kw_only=True):
@@ -78,36 +77,31 @@ class ArcRun:
         self._is_local = True
         self._played_s = 0.0
 
-    def play[S: BatchProgress](
-        self, pace: Pace, open_rows: OpenRows, show: Callable[[int, int], S]
-    ) -> S:
-        """Play what is missing; show(n_missing, n_planned) makes the progress to return."""
+    def play(self, pace: Pace, progress: BatchProgress) -> None:
+        """Play what is missing."""
         began_s = time.monotonic()
         self._is_local = pace.executor.name == "local"
         shared = self._setting()
         if self._is_local:
             check_confinement(shared.surroundings, shared.limits)
-        work = CaptureTrial(plugins.benchmark(self._benchmark()).graders(), pace.retries)
+        graders = plugins.benchmark(self._benchmark()).graders()
         batch = Batch(
             specs=self._specs(),
-            run_token=self._token,
-            resume=True,  # a new run has no rows yet
+            graders=graders,
             workers=pace.workers,
+            retries=pace.retries,
             max_cost=pace.max_cost,
             rate_per_s=pace.rate_per_s,
             executor=pace.executor,
+            earlier_tokens=[self._token],
         )
         hide_process()
-        with open_rows(self.folder / RESULTS, self._options.k, work.graders) as sink:
-            progress = run_batch(
-                batch,
-                work,
-                _MovedRows(sink, self._names, self.folder),
-                lambda missing: show(len(missing), len(batch.specs)),
-                self._private_folder(),
-            )
+        with _open_rows(self.folder / RESULTS, self._options.k, graders) as sink:
+            rows = contextlib.nullcontext(_MovedRows(sink, self._names, self.folder))
+            place = self._private_folder()
+            for _ in execute(batch, progress=progress, rows=rows, place=place):
+                pass
         self._played_s = time.monotonic() - began_s
-        return progress
 
     def conclude(self, *, complete: bool) -> Scorecard:
         """Write the scores and the metadata."""
@@ -124,10 +118,9 @@ class ArcRun:
 
     def _specs(self) -> list[TrialSpec]:
         """Plan the trials; each has its own id, because a row is found by its id."""
-        benchmark = plugins.benchmark(self._benchmark())
         k = self._options.k
         rows, numbers = [], {}
-        for prompt, extra in benchmark.prompts():
+        for prompt, extra in read_prompts(self._benchmark()):
             for number in range(1, k + 1):
                 trial_id = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
                 metadata = {**prompt.metadata, "trial": number}
@@ -137,7 +130,7 @@ class ArcRun:
         self._names = folder_names(numbers)
         # The player sees other names, which say nothing of the game and lead to no other trial.
         secret = {trial_id: f"trial-{secrets.token_hex(8)}" for trial_id in numbers}
-        specs = plan(rows, secret, self._setting())
+        specs = make_specs(rows, secret, self._setting())
         return [self._apart(spec, numbers[spec.prompt.id]) for spec in specs]
 
     def _apart(self, spec: TrialSpec, number: int) -> TrialSpec:
@@ -204,20 +197,23 @@ class ArcRun:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-class _MovedRows:
+class _MovedRows(Rows):
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Rows[Capture], names: dict[str, str], target: Path) -> None:
-        self.missing = sink.missing
+    def __init__(self, sink: Rows, names: dict[str, str], target: Path) -> None:
         self._sink = sink
         self._names = names
         self._target = target
 
-    def add(self, spec: TrialSpec, captured: Capture) -> None:
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        return self._sink.missing(specs)
+
+    def add(self, spec: TrialSpec, captured: Trial) -> None:
         raw = captured.raw
         # An agent may have made folders of such names itself, so the row says which one is ours.
         own = [Path(raw).name] if raw else []
-        for name in (*own, spec.folder, *_retry_names(spec.folder)):
+        retried = (f"{spec.folder}.retry-{number}" for number in range(1, 100))
+        for name in (*own, spec.folder, *retried):
             moved = self._move(spec, spec.surroundings.raw_dir, RAW, name)
             if moved is not None and own == [name]:
                 raw = f"{RAW}/{moved.name}"
@@ -253,5 +249,45 @@ class _MovedRows:
         return target
 
 
-def _retry_names(name: str) -> Iterator[str]:
-    return (f"{name}.retry-{number}" for number in range(1, 100))
+@contextlib.contextmanager
+def _open_rows(output: Path, k: int, graders: Sequence[PluginRef]) -> Iterator[Rows]:
+    """Open the output of a run: a capture for each game, or with k a row with k trials.
+
+    compare, report, view and plan read the rows of either kind.
+    """
+    if k == 1:
+        with open_sink(output, "resume") as sink:
+            yield sink
+        return
+    resume = Resume(k=k, graders=graders)
+    with (
+        open_sink(output, "resume", kind="trials", resume=resume) as sink,
+        TrialRows(sink, output, "resume", resume) as rows,
+    ):
+        yield _RepeatedRows(rows)
+
+
+class _RepeatedRows(Rows):
+    """Collects the trials of a game, each of which was planned under an id of its own."""
+
+    def __init__(self, rows: TrialRows) -> None:
+        self._rows = rows
+
+    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
+        trials = [(spec, _trial_of_game(spec)) for spec in specs]
+        wanted = self._rows.missing([trial for _, trial in trials])
+        numbers = {(trial.prompt.id, trial.number) for trial in wanted}
+        return [spec for spec, one in trials if (one.prompt.id, one.number) in numbers]
+
+    def add(self, spec: TrialSpec, captured: Trial) -> None:
+        self._rows.add(_trial_of_game(spec), captured)
+
+
+def _trial_of_game(spec: TrialSpec) -> TrialSpec:
+    """The same trial under the id of its game; the folders it is played in are temporary."""
+    metadata = {key: value for key, value in spec.prompt.metadata.items() if key != "trial"}
+    prompt = msgspec.structs.replace(
+        spec.prompt, id=str(spec.prompt.metadata["game"]), metadata=metadata
+    )
+    around = msgspec.structs.replace(spec.surroundings, workspace_dir=None)
+    return msgspec.structs.replace(spec, prompt=prompt, surroundings=around)

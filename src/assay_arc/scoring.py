@@ -201,7 +201,7 @@ def _play(index: int, play: PlayTally, header: Header) -> PlayResult:
 
 def _levels(play: PlayTally, header: Header) -> list[LevelResult]:
     """Divide the actions among the levels; of two levels won in one action, the second has none."""
-    spent = [0] * header.level_count
+    spent, baselines = [0] * header.level_count, header.baselines or ()
     done, before = 0, 0
     for reached, actions in play.marks:
         if done < header.level_count:
@@ -215,15 +215,10 @@ def _levels(play: PlayTally, header: Header) -> list[LevelResult]:
             completed=i < play.levels_completed,
             actions=actions,
             resets=play.resets_in_level.get(i, 0),
-            baseline=_baseline(header, i),
+            baseline=baselines[i] if i < len(baselines) else None,
         )
         for i, actions in enumerate(spent)
     ]
-
-
-def _baseline(header: Header, i: int) -> int | None:
-    known = header.baselines
-    return known[i] if known is not None and i < len(known) else None
 
 
 def _duration_s(log: GameLog) -> float | None:
@@ -342,7 +337,8 @@ def score_game(result: GameResult, formula: str = OFFICIAL) -> Score:
     reason = baseline_problem(result.baselines, result.level_count)
     if reason:
         current = plays and formula in (OFFICIAL, FIRST_PLAY)
-        toolkit = _toolkit_percent(plays, result) if current else None
+        percents = [toolkit_play_percent(play, result.baselines) for play in plays]
+        toolkit = max(percents) if current else None
         return Score(
             formula=formula, scorer=_scorer(formula), reason=reason, toolkit_percent=toolkit
         )
@@ -379,14 +375,16 @@ def toolkit_play_percent(play: PlayResult, baselines: Sequence[int] | None) -> f
     return rhae_squared_115(official_rows(play.actions, play.marks, baselines))[0]
 
 
-def _toolkit_percent(plays: Sequence[PlayResult], result: GameResult) -> float:
-    return max(toolkit_play_percent(play, result.baselines) for play in plays)
-
-
 def _score_play(formula: str, play: PlayResult, result: GameResult) -> Score:
     rows = official_rows(play.actions, play.marks, result.baselines or ())
     if formula == SEED:
-        return _seed_score(play, rows, result.level_count)
+        return Score(
+            formula=SEED,
+            scorer=_scorer(SEED),
+            score_fraction=seed_game_fraction(rows, result.level_count),
+            play=play.index,
+            level_scores_fraction=tuple(seed_level_fraction(row) for row in rows),
+        )
     current = formula in (OFFICIAL, FIRST_PLAY)
     percent, levels = PERCENT_FORMULAS["rhae-squared-1.15" if current else formula](rows)
     return Score(
@@ -396,16 +394,6 @@ def _score_play(formula: str, play: PlayResult, result: GameResult) -> Score:
         play=play.index,
         level_scores_percent=tuple(levels),
         toolkit_percent=percent if current else None,
-    )
-
-
-def _seed_score(play: PlayResult, rows: Sequence[LevelRow], level_count: int) -> Score:
-    return Score(
-        formula=SEED,
-        scorer=_scorer(SEED),
-        score_fraction=seed_game_fraction(rows, level_count),
-        play=play.index,
-        level_scores_fraction=tuple(seed_level_fraction(row) for row in rows),
     )
 
 

@@ -22,7 +22,7 @@ POLL_S = 0.5
 class Listener:
     """Serves all players in one thread; a player that goes away is just a closed connection."""
 
-    def __init__(self, path: Path, answer: Callable[[bytes], tuple[bytes, bool]]) -> None:
+    def __init__(self, path: Path, answer: Callable[[bytes], tuple[dict[str, Any], bool]]) -> None:
         self._answer = answer
         self._selector = selectors.DefaultSelector()
         self._server = _bind(path)
@@ -53,7 +53,7 @@ class Listener:
             peer, _ = self._server.accept()
         except OSError:
             return  # the client is gone already
-        if len(self._selector.get_map()) > MAX_CONNECTIONS or not _is_ours(peer):
+        if len(self._selector.get_map()) > MAX_CONNECTIONS or not _is_same_user(peer):
             peer.close()
             return
         peer.setblocking(False)
@@ -67,7 +67,7 @@ class Listener:
                 connection.read()
             while not should_stop() and (line := connection.next_line()) is not None:
                 reply, keep = self._answer(line)
-                connection.queue(reply, keep=keep)
+                connection.queue(msgspec.json.encode(reply), keep=keep)
             connection.write()
         except (ConnectionError, TimeoutError):
             connection.gone = True
@@ -158,7 +158,7 @@ def _bind(path: Path) -> socket.socket:
     return server
 
 
-def _is_ours(peer: socket.socket) -> bool:
+def _is_same_user(peer: socket.socket) -> bool:
     """Whether the other side runs as the same user; True where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
@@ -212,7 +212,7 @@ def open_socket_folder(socket: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        message = f"{folder}: the folder of the game's socket must be ours alone (mode 0700)"
+        message = f"{folder}: the folder of the game's socket must be private to us (mode 0700)"
         raise ServeProblem(message)
 
 
@@ -278,7 +278,10 @@ def parse_request(line: bytes) -> tuple[PlayerRequest, Any]:
         raise BadRequest(message, _as_text(line, "")) from None
     token = received.get("token") if isinstance(received, dict) else None
     token = token if isinstance(token, str) else ""
-    kept = _keep(received) if _is_plain(received) else _as_text(line, token)
+    if _is_plain(received):
+        kept: Any = {key: value for key, value in received.items() if key != "token"}
+    else:
+        kept = _as_text(line, token)
     try:
         return msgspec.convert(received, PlayerRequest), kept
     except msgspec.ValidationError as error:
@@ -300,10 +303,6 @@ def _is_plain(received: Any) -> bool:
         or (isinstance(value, str) and len(value) <= MAX_KEPT_TEXT)
         for value in received.values()
     )
-
-
-def _keep(received: dict[str, Any]) -> Any:
-    return {key: value for key, value in received.items() if key != "token"}
 
 
 def _as_text(line: bytes, token: str) -> str:

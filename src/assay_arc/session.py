@@ -345,11 +345,11 @@ def resume_session(
 
 def _check_header(logged: Header, expected: Header) -> None:
     """Refuse a log of another game, version, seed or limits; only the start time may differ."""
-    ours = msgspec.structs.replace(expected, started_at=logged.started_at)
+    here = msgspec.structs.replace(expected, started_at=logged.started_at)
     for field in Header.__struct_fields__:
-        if getattr(logged, field) != getattr(ours, field):
+        if getattr(logged, field) != getattr(here, field):
             message = (
                 f"the log cannot be resumed: its {field} is {getattr(logged, field)!r} "
-                f"and this game process has {getattr(ours, field)!r}"
+                f"and this game process has {getattr(here, field)!r}"
             )
             raise LogProblem(message)

@@ -111,6 +111,13 @@ class PlayRow(msgspec.Struct, kw_only=True):
     play: int = 1
     score_percent: float | None = None
 
+    @property
+    def taken_and_usual(self) -> list[tuple[int, int]]:
+        """Actions and baseline of each completed level that has both."""
+        pairs = zip(self.level_actions, self.level_baseline_actions, strict=False)
+        done = list(pairs)[: self.levels_completed]
+        return [(taken, usual) for taken, usual in done if taken > 0 and usual]
+
 
 class TrialRow(msgspec.Struct, kw_only=True):
     """One trial of a game: all its plays together."""
@@ -210,6 +217,27 @@ class GameRow(msgspec.Struct, kw_only=True):
     def resets(self) -> int:
         return sum(trial.resets for trial in self.trials) or self.best.resets
 
+    @property
+    def reference_trials(self) -> list[TrialRow]:
+        """The best play as a trial, for a card of the reference, which has no trials."""
+        play = self.best
+        if not self.runs:
+            return []
+        return [
+            TrialRow(
+                trial=1,
+                score_percent=self.percent,
+                levels_completed=play.levels_completed,
+                total_levels=play.number_of_levels,
+                won=play.completed,
+                state=play.state,
+                stop_reason="unknown",
+                actions=play.actions,
+                steps=play.actions,
+                resets=play.resets,
+            )
+        ]
+
 
 class Scorecard(msgspec.Struct, kw_only=True):
     card_id: str = ""
@@ -248,6 +276,23 @@ class Scorecard(msgspec.Struct, kw_only=True):
         if self.formula is not None:
             return self.score_percent
         return None if self.score is None else self.score * 100
+
+    @property
+    def best_first(self) -> list[GameRow]:
+        """The games by their scores; those without a score last."""
+        return sorted(self.games, key=lambda game: (game.percent is None, -(game.percent or 0)))
+
+    @property
+    def trials(self) -> list[TrialRow]:
+        """Every trial; a card of the reference has one for each game that was played."""
+        return [trial for game in self.games for trial in game.trials or game.reference_trials]
+
+    @property
+    def cost_per_level(self) -> float | None:
+        """The cost of a completed level; None when it is unknown or none was completed."""
+        if self.cost_usd is None or self.total_levels_completed == 0:
+            return None
+        return self.cost_usd / self.total_levels_completed
 
 
 class LevelScore(msgspec.Struct, kw_only=True):
@@ -316,6 +361,11 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     def is_unfinished(self) -> bool:
         """Whether it is a run of our own that was stopped, or is still going on."""
         return not self.imported and self.meta.status != "completed"
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether nobody could check this run."""
+        return self.meta.verified == UNVERIFIED or (self.imported and self.meta.verified is None)
 
     @property
     def resume_command(self) -> str:
@@ -472,17 +522,13 @@ def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> 
     configured = root.parent / config.environments_dir
     if configured.is_dir() and any(configured.rglob("metadata.json")):
         return configured
-    if _is_default(config.environments_dir):
+    if Path(config.environments_dir) == Path(StoreConfig().environments_dir):
         return BUILT_IN
     what = "has no games in it" if configured.is_dir() else "does not exist"
     msg = f"{root / CONFIG}: environments_dir {config.environments_dir} {what}"
     raise GameProblem(
-        msg, hint="mend it there, or give the folder of the games with --env-dir DIR or builtin"
+        msg, hint="correct it there, or give the folder of the games with --env-dir DIR or builtin"
     )
-
-
-def _is_default(folder: str) -> bool:
-    return Path(folder) == Path(StoreConfig().environments_dir)
 
 
 def _with_games(folder: Path) -> Path:

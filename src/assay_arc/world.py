@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from assay.errors import AssayError
-from assay.plugin import Machine, Started
+from assay.plugin import Machine, Started, World
 from assay.records.files import nameless_file, temporary_place
 from assay.records.recording import TurnEnd
 from assay_arc import ServeProblem
@@ -46,7 +46,7 @@ MOST_RESTARTS = 3
 WATCH_S = 0.1
 
 
-class GameWorld:
+class GameWorld(World):
     """Owns the game process. The player gets a socket, a token and two programs, nothing else."""
 
     repetitive = True
@@ -76,7 +76,7 @@ class GameWorld:
         player = self._plan.player_env
         path = player_path(os.environ.get("PATH", ""), folder / "path")
         # A login shell, as Codex starts it, resets PATH: hence the full path as well.
-        self.env = {
+        self.env: dict[str, str] = {
             **player,
             "PATH": f"{folder / 'bin'}{os.pathsep}{path}",
             "ARC_PLAY": str(programs["arc-play"]),
@@ -85,7 +85,7 @@ class GameWorld:
         self.mcp_servers: dict[str, dict[str, Any]] = {"arc": server} if mcp else {}
         # The folder of the socket, not the socket: a game that is started again makes a new one.
         shown = [folder / "s", *programs.values(), *folder.glob("path/*")]
-        self.visible = tuple(map(str, shown))
+        self.visible: tuple[str, ...] = tuple(map(str, shown))
         self.log_name = log.name
         self.must_offer_tools = False
         """Whether the player is an agent that always asks MCP servers for their tools."""
@@ -252,9 +252,9 @@ NOT_OFFERED = (
 
 def was_offered(log: GameLog) -> bool:
     """Whether the player was given the game: its tools were asked for, or it was played or seen."""
-    ours = ("start", "status", "close")  # we ask for the status to see whether the game is ready
+    by_world = ("start", "status", "close")  # the status says whether the game is ready
     asked = (event.received for event in log.events)
-    return any(not isinstance(one, dict) or one.get("op") not in ours for one in asked)
+    return any(not isinstance(one, dict) or one.get("op") not in by_world for one in asked)
 
 
 def _was_killed(process: Started) -> bool:
@@ -284,7 +284,9 @@ class LogCopy:
 
     def restore(self, *, anew: bool = False) -> None:
         """Put the log back as the game wrote it; anew: as a new file, that nobody has locked."""
-        written = b"".join(_blocks(self.fd))
+        with os.fdopen(os.dup(self.fd), "rb") as file:
+            file.seek(0)
+            written = file.read()
         whole = written[: written.rfind(b"\n") + 1]
         os.ftruncate(self.fd, len(whole))
         # A game that was killed may not have got to the file with the last record of the copy.
@@ -310,13 +312,6 @@ class LogCopy:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def _blocks(fd: int) -> Iterator[bytes]:
-    done = 0
-    while block := os.pread(fd, 1 << 20, done):
-        done += len(block)
-        yield block
 
 
 _DUMPABLE = 4  # of linux/prctl.h
@@ -361,10 +356,11 @@ def player_path(search: str, links: Path) -> str:
 
 def _link_others(folder: Path, links: Path, *, is_environment: bool) -> None:
     for program in folder.iterdir():
-        ours = program.name.startswith("assay")
+        is_hidden = program.name.startswith("assay")
         if is_environment:  # its interpreter, and scripts that are run by it
-            ours |= program.name.startswith(("python", "activate")) or _is_script(program, folder)
-        if not ours:
+            is_python = program.name.startswith(("python", "activate"))
+            is_hidden |= is_python or _is_script(program, folder)
+        if not is_hidden:
             (links / program.name).symlink_to(program)
 
 
@@ -491,7 +487,8 @@ def write_launchers(folder: Path, interpreter: str | None = None) -> dict[str, P
     written = {}
     for name, start in PROGRAMS.items():
         path = folder / name
-        path.write_bytes(_program(start, interpreter or _interpreter()))
+        # The plain interpreter, not that of our virtual environment, where the games are.
+        path.write_bytes(_program(start, interpreter or str(Path(sys.executable).resolve())))
         path.chmod(0o755)
         written[name] = path
     return written
@@ -508,11 +505,6 @@ def _program(start: str, interpreter: str) -> bytes:
         _add(file, "__main__.py", start)
     # -I and -S: neither PYTHONPATH nor site-packages, so that no import leads to the games.
     return f"#!{interpreter} -IS\n".encode() + archive.getvalue()
-
-
-def _interpreter() -> str:
-    """The plain interpreter, not that of our virtual environment, where the games are."""
-    return str(Path(sys.executable).resolve())
 
 
 def _add(file: zipfile.ZipFile, name: str, text: str) -> None:

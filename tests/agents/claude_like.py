@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -IS
 """A program that behaves as Claude Code does on its command line, without a model.
 
 It reads what Claude Code would read in its folder and in HOME, lists it in its start event, and
@@ -6,12 +6,14 @@ answers by it: the word after "Magic word:" in a skill, in CLAUDE.md or in the n
 of the model. Without any of them it answers "no idea".
 """
 
+# pathlib would double the time that it needs to start.
+# ruff: noqa: PTH109, PTH110, PTH112, PTH123, PTH208
+
 import json
 import os
 import re
 import sys
 import time
-from pathlib import Path
 
 args = sys.argv[1:]
 prompt = sys.stdin.read() if "-p" in args and not sys.stdin.isatty() else ""
@@ -32,30 +34,37 @@ if os.environ.get("LIKE_LOGGED_OUT"):
     emit(type="result", subtype="success", is_error=True, api_error_status=401, num_turns=1,
          result="Invalid API key · Please run /login", usage={}, total_cost_usd=0)  # fmt: skip
     sys.exit(1)
-homes = [Path(), Path(os.environ.get("HOME", "/nowhere"))]
+
+
+def read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+folders = [f"{home}/.claude/skills" for home in (".", os.environ.get("HOME", "/nowhere"))]
 skills = {
-    file.parent.name: file.read_text()
-    for home in homes
-    for file in sorted(home.glob(".claude/skills/*/SKILL.md"))
-    if not os.environ.get("LIKE_BLIND")
+    name: read(f"{folder}/{name}/SKILL.md")
+    for folder in folders
+    for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else ())
+    if os.path.exists(f"{folder}/{name}/SKILL.md") and not os.environ.get("LIKE_BLIND")
 }
 texts = list(skills.values())
-texts += [file.read_text() for file in (Path("CLAUDE.md"),) if file.exists()]
+texts += [read("CLAUDE.md")] if os.path.exists("CLAUDE.md") else []
 config = option("--mcp-config")
 servers = json.loads(config)["mcpServers"] if config else {}
 texts += [f"Magic word: {name}" for name in servers]
 model = option("--model") or "claude-sonnet-4-5"
 texts += ["Magic word: opus"] if "opus" in model else []
 emit(
-    type="system", subtype="init", cwd=str(Path.cwd()), model=model, skills=sorted(skills),
+    type="system", subtype="init", cwd=os.getcwd(), model=model, skills=sorted(skills),
     tools=["Bash", "Read", *(f"mcp__{name}__look" for name in servers)],
     mcp_servers=[{"name": name, "status": "connected"} for name in servers],
     permissionMode="bypassPermissions", claude_code_version="2.1.325",
 )  # fmt: skip
 time.sleep(float(os.environ.get("LIKE_S", "0")))
 if log := os.environ.get("LIKE_LOG"):
-    with Path(log).open("a") as file:
-        file.write(f"{Path.cwd()}\n")
+    with open(log, "a") as file:
+        file.write(f"{os.getcwd()}\n")
 words = [word for text in texts for word in re.findall(r"Magic word: (\w+)", text)]
 answer = ", ".join(words) or "no idea"
 emit(type="assistant", message={"role": "assistant", "model": model,

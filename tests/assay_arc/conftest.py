@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay_arc.catalog import BUILT_IN, GameInfo, list_games, read_game
+from assay_arc.catalog import BUILT_IN, GameInfo, level_counts, list_games, read_game
 from assay_arc.log import Header, Limits, LogWriter, read_log
 from assay_arc.scoring import derive_result
 from assay_arc.server import PlayerRequest
@@ -172,6 +172,28 @@ def games() -> dict[str, GameInfo]:
 @pytest.fixture(scope="session")
 def solutions(games) -> dict[str, list[list[Step]]]:
     return {game_id: solve_game(info) for game_id, info in games.items()}
+
+
+@pytest.fixture(scope="session")
+def levels_file(games, tmp_path_factory) -> Path:
+    """The levels of all games, as a store keeps them once the engine was asked."""
+    from assay_arc.engine import ToolkitEngine
+
+    path = tmp_path_factory.mktemp("levels") / "levels.json"
+    level_counts(
+        list(games.values()),
+        path,
+        lambda infos: {i.source_sha256: ToolkitEngine(i).start().win_levels for i in infos},
+    )
+    return path
+
+
+@pytest.fixture
+def known_levels(levels_file, tmp_path) -> None:
+    """Let the store of the test's folder know the levels: asking the engine takes half a second."""
+    store = tmp_path / ".arc-agi-benchmarks"
+    store.mkdir()
+    shutil.copy(levels_file, store)
 
 
 @pytest.fixture

@@ -184,7 +184,8 @@ def test_report_in_all_formats_and_for_latest(here):
     assert len(arc("report", "--format", "summary").out.splitlines()) == 4
     page = Path(arc("report", "--format", "html").out.strip()).read_text()
     assert page.startswith("<!doctype html>")
-    assert "http" not in page
+    assert "http://" not in page
+    assert "https://" not in page
 
 
 def test_missing_runs_are_named_with_what_there_is(here, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from assay_arc.cards import PlayedTrial, build_card, played_from_log
 from assay_arc.commands import command
-from assay_arc.curves import curve_picture, score_at, score_by_actions, score_by_cost
 from assay_arc.effort import AgentEffort, StepTime, level_efforts, mean_curve, score_curve
+from assay_arc.figures import curve_picture, score_at, score_by_actions, score_by_cost
 from assay_arc.log import Event, read_log
 from assay_arc.scoring import derive_result
 from assay_arc.store import Store

@@ -10,6 +10,7 @@ import pytest
 
 from assay_arc.commands import COMMANDS
 
+pytestmark = pytest.mark.recorded
 TRANSCRIPT = """{"type": "thread.started", "thread_id": "t"}
 {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 2}}
 """

@@ -13,6 +13,7 @@ from assay_arc.generated import collect_results
 from assay_arc.store import Store
 
 STORE = ".arc-agi-benchmarks"
+pytestmark = pytest.mark.usefixtures("known_levels")
 # What `codex exec --json` prints, in short.
 TRANSCRIPT = [
     {"type": "thread.started", "thread_id": "t"},

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.group import run_command
 from assay_arc.log import read_log
-from assay_arc.store import Store
+from assay_arc.store import RunMeta, Store
 
 STORE = ".arc-agi-benchmarks"
 KEY = "key-of-a-test-0123456789"
@@ -153,12 +154,18 @@ def test_repeats_are_plays_under_one_card(server, tmp_path):
     assert len(logs) == 2
 
 
-def test_wrong_input_is_named_and_leaves_no_run(server, tmp_path):
-    def refused(*words, code=1, **env) -> str:
-        done = arc(tmp_path, "run", "random", *words, "--games", "ky01", "-q", **env)
-        assert done.returncode == code, done.stderr
-        assert KEY not in done.stderr + done.stdout
-        return done.stderr
+def test_wrong_input_is_named_and_leaves_no_run(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def refused(*words, code=1, games="ky01", **env) -> str:
+        with monkeypatch.context() as here:
+            here.delenv("ARC_API_KEY", raising=False)
+            for name, value in env.items():
+                here.setenv(name, value)
+            assert run_command(["arc", "run", "random", *words, "--games", games, "-q"]) == code
+        said = capsys.readouterr()
+        assert KEY not in said.err + said.out
+        return said.err
 
     url = ("--base-url", server)
     assert "'ARC_API_KEY' has no key" in refused("--online", *url)
@@ -176,19 +183,21 @@ def test_wrong_input_is_named_and_leaves_no_run(server, tmp_path):
     for option in ("--base-url", "--api-key-env"):
         assert f"{option} is empty" in refused("--online", option, "", ARC_API_KEY=KEY, code=2)
     assert "are for --online" in refused(*url, code=2)
-    done = arc(tmp_path, "run", "random", "--online", *url, "--games", "zz99", ARC_API_KEY=KEY)
-    assert done.returncode == 1
-    assert "zz99 not found" in done.stderr
+    assert "zz99 not found" in refused("--online", *url, games="zz99", ARC_API_KEY=KEY)
     assert Store(tmp_path / STORE).native() == []
 
 
 def test_full_resets_are_known_although_the_server_does_not_tell(server, games, monkeypatch):
     from assay.run.host import LocalHost
     from assay_arc.engine import OnlineEngine, ToolkitEngine
-    from assay_arc.online import fetch_games, open_card
+    from assay_arc.online import fetch_games, read_online_run, start_card
 
     monkeypatch.setenv("ARC_API_KEY", KEY)
-    run = open_card(fetch_games(server, "ARC_API_KEY", (), LocalHost()), ["t"], LocalHost())
+    fetched = fetch_games(server, "ARC_API_KEY", (), LocalHost())
+    ids = [info.game_id for info in fetched.infos()]
+    meta = RunMeta(run_id="r", harness="t", timestamp="", game_ids=ids)
+    start_card(meta, fetched, LocalHost())
+    run = read_online_run(meta.benchmark["online"])
     info = next(info for info in run.infos() if info.game_id == "ky01-v1")
     online, local = OnlineEngine(run.game(info)), ToolkitEngine(games["ky01-v1"])
     assert online.start().to_answer() == local.start().to_answer()

@@ -14,6 +14,7 @@ from assay_arc.recordings import recording_lines
 from assay_arc.store import Store
 
 STORE = ".arc-agi-benchmarks"
+pytestmark = pytest.mark.usefixtures("known_levels")
 
 
 def arc(*words) -> tuple[int, str]:

@@ -3,13 +3,8 @@
 import msgspec
 import pytest
 
-from assay_arc.engine import ToolkitEngine
+from assay_arc.engine_process import verify as replayed
 from assay_arc.log import read_log
-from assay_arc.replay import replay_log
-
-
-def replayed(log, info):
-    return replay_log(log, info, ToolkitEngine(info, log.header.seed))
 
 
 def play_some(game, solutions):

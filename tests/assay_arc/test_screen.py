@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay.records.capture import Capture, Grade, Timing
+from assay.records.capture import Grade, Timing
+from assay.records.trial import Trial
 from assay_arc.commands.play import parse_keys
 from assay_arc.commands.run import LevelCount
 from assay_arc.commands.shared import Screen
@@ -55,8 +56,8 @@ def test_a_click_hits_what_is_drawn_there() -> None:
 
 
 def test_progress_counts_levels_and_score() -> None:
-    def played(**outcome: Any) -> Capture:
-        return Capture(
+    def played(**outcome: Any) -> Trial:
+        return Trial(
             id="g",
             input="q",
             output="",

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("assay_arc")
 pytest.importorskip("arc_agi")
+pytestmark = pytest.mark.recorded
 
 STORE = ".arc-agi-benchmarks"
 HARNESSES = ("codex", "gemini", "opencode")

@@ -92,7 +92,7 @@ def test_one_game_from_start_to_close(serve, player, tmp_path, solutions, games)
     result = derive_result(log)
     assert (result.steps, result.resets, result.stop_reason) == (11, 1, "timeout")
     assert game.plan.config.token not in game.log.read_text()
-    assert verify(game.log, games["ky01-v1"].folder).replayed
+    assert verify(read_log(game.log), games["ky01-v1"]).replayed
 
 
 def test_kill_9_leaves_a_whole_log_and_a_restart_goes_on(serve, player, solutions, games):
@@ -122,7 +122,7 @@ def test_kill_9_leaves_a_whole_log_and_a_restart_goes_on(serve, player, solution
     result = derive_result(log)
     assert (result.steps, result.stop_reason, len(result.plays)) == (10, "player_quit", 1)
     assert result.plays[0].marks == ((1, 10),)
-    assert verify(game.log, games["ky01-v1"].folder).replayed
+    assert verify(read_log(game.log), games["ky01-v1"]).replayed
 
 
 def test_many_kills_in_mid_game_and_every_action_is_done_exactly_once(serve, player, games):
@@ -149,7 +149,7 @@ def test_many_kills_in_mid_game_and_every_action_is_done_exactly_once(serve, pla
     log = read_log(game.log)
     assert sum(isinstance(record, Resumed) for record in log.records) == 3
     assert derive_result(log).steps == n_actions
-    assert verify(game.log, games["gd01-v1"].folder).replayed
+    assert verify(read_log(game.log), games["gd01-v1"]).replayed
 
 
 def test_a_full_disk_ends_the_process_with_a_whole_log(serve, player, games):
@@ -303,3 +303,13 @@ def test_the_rest_of_the_package_does_not_import_the_toolkit():
         "assert not {'arc_agi', 'arcengine', 'numpy'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_toolkit_is_loaded_without_what_only_draws_pictures():
+    program = (
+        "import sys; from assay_arc.engine import silence_toolkit; silence_toolkit()\n"
+        "assert 'matplotlib' not in sys.modules and 'arc_agi' in sys.modules\n"
+        "import matplotlib\n"  # a game may still use it
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

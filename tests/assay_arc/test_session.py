@@ -82,7 +82,7 @@ def answer(table):
     config = ServeConfig(
         game=game.info.folder, log=game.path, socket=game.path, token="t" * 16, owner_token="o" * 16
     )
-    return game, lambda line: json.loads(_answer(line, game.session, config)[0])
+    return game, lambda line: _answer(line, game.session, config)[0]
 
 
 VALUES = st.recursive(

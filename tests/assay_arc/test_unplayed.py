@@ -14,6 +14,7 @@ from assay_arc.generated import collect_results
 from assay_arc.store import Store
 
 STORE = ".arc-agi-benchmarks"
+pytestmark = pytest.mark.usefixtures("known_levels")
 
 
 def arc(*words) -> tuple[int, str]:
@@ -185,7 +186,7 @@ def test_the_same_sessions_under_another_model_are_not_a_second_run(result, monk
 def test_a_configured_folder_without_games_is_an_error(tmp_path, monkeypatch, folder, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    (tmp_path / STORE).mkdir()
+    (tmp_path / STORE).mkdir(exist_ok=True)
     (tmp_path / STORE / "config.json").write_text(json.dumps({"environments_dir": folder}))
     for name in (["browse"], ["run", "random"], ["generate", "codex"], ["play", "ky01"]):
         code, said = arc(*name)
@@ -197,7 +198,7 @@ def test_a_configured_folder_without_games_is_an_error(tmp_path, monkeypatch, fo
 
 def test_the_default_folder_without_games_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / STORE).mkdir()
+    (tmp_path / STORE).mkdir(exist_ok=True)
     (tmp_path / STORE / "config.json").write_text("{}")
     words = "Games: those that ship with Assay, since ./environment_files"
     assert words in arc("browse")[1]

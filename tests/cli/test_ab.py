@@ -180,7 +180,7 @@ def test_trials_of_an_invalid_run_are_not_used_again(ab: Ab, project: Project) -
     file = project.experiment(SKILL_ARMS, k=1)
     done = ab(file, env={"LIKE_BLIND": "1"})
     assert done.code == 4
-    assert "When the cause is mended, run the same command." in done.stderr
+    assert "When the cause is fixed, run the same command." in done.stderr
     done = ab(file)
     assert done.code == 0, done.stdout
     assert "4 of 4 planned trials, $" in done.stdout
@@ -486,7 +486,7 @@ def test_a_trial_that_cannot_be_graded_again_is_run_again(ab: Ab, project: Proje
     assert len(project.started) == 12
 
 
-def test_a_mended_grader_grades_what_it_could_not_before(ab: Ab, project: Project) -> None:
+def test_a_fixed_grader_grades_what_it_could_not_before(ab: Ab, project: Project) -> None:
     project.write_prompts(2)
     words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
     project.write("judge.py", "def grade(**rest):\n    raise ValueError('broken')\n")

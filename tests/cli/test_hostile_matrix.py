@@ -109,7 +109,7 @@ SLOW = {
     "calibrate": 6,
     "plan": 6,
 }
-"""Of their odd rows only each so-manieth is tried: they start processes, or draw much."""
+"""Of their odd rows only every nth is tried: they start processes, or draw much."""
 CASES = [(kind, line) for kind, lines in COMMANDS.items() for line in lines]
 BEFORE = b"what was there before\n"
 CODES = (0, 1, 2, 3, 4)

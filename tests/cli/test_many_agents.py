@@ -12,12 +12,13 @@ def test_500_agents_that_sleep_run_at_once(
     (tmp_path / "began").mkdir()
     # Each waits until all have begun, so that a smaller number at once would not end.
     script = (
-        'touch "began/$$"; n=0; until [ $n -ge 500 ]; do sleep 3; n=$(ls began | wc -l); done; '
+        'touch "began/$$"; n=0; until [ $n -ge 500 ]; do sleep 1; n=$(ls began | wc -l); done; '
         'echo "$PROMPT"'
     )
     path = prompts(*[f"number {n}" for n in range(N)])
     out = tmp_path / "out.jsonl"
-    done = assay("capture", path, "--shell", script, "-j", N, "-o", out, "-t", 120_000)
+    words = ("capture", path, "--shell", script, "-j", N, "-o", out, "-t", 120_000)
+    done = assay(*words, measure=True)
     assert done.code == 0, done.stderr
     rows = read_rows(out)
     assert sorted(row["output"] for row in rows) == sorted(f"number {n}" for n in range(N))

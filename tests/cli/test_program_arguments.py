@@ -10,13 +10,13 @@ import click
 import pytest
 
 from assay.cli.capture import command as capture
-from assay.cli.parameters import _Words
+from assay.cli.parameters import _CommandLine
 
 HEADLESS = ("headless", "--schema", "./claude.json")
 
 
 def divided(line: str) -> tuple[str, str]:
-    words = _Words(capture, click.Context(capture), line.split())
+    words = _CommandLine(capture, click.Context(capture), line.split())
     return " ".join(words.ours), " ".join(words.program)
 
 

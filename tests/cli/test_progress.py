@@ -13,8 +13,9 @@ from rich.console import Console
 from assay.cli import progress as progress_file
 from assay.cli.live_view import LiveView
 from assay.cli.progress import Progress, Running, Tally, clock_text
-from assay.records.capture import Capture, Cause, Failure, Grade, Timing, Usage
+from assay.records.capture import Cause, Failure, Grade, Timing, Usage
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
+from assay.records.trial import Trial
 
 SPEC = TrialSpec(
     prompt=Prompt(id="p", input="q"),
@@ -26,8 +27,8 @@ SPEC = TrialSpec(
 )
 
 
-def capture(passed: bool = True, cause: Cause | None = None, name: str = "p") -> Capture:
-    row = Capture(
+def capture(passed: bool = True, cause: Cause | None = None, name: str = "p") -> Trial:
+    row = Trial(
         id=name,
         input="q",
         output="a",

@@ -246,10 +246,22 @@ def test_chosen_trials_are_run_again(
     assert counts() == {"good": 2, "bad": 2, "wrong": 2}
     rows = read_rows(out)
     assert sorted(row["id"] for row in rows) == ["p0", "p1", "p2"]
-    [segment] = (tmp_path / "out.raw").glob("segment-*")
-    raw = segment.read_text()
+    segments = (tmp_path / "out.raw").glob("segment-*")
+    raw = "".join(segment.read_text() for segment in segments)
     n_kept = [raw.count(f'"trial":"prompt-p{n}"') for n in range(3)]
     assert n_kept == [2, 2, 2], "earlier ones stay"
+
+
+def test_a_finished_trial_without_a_grade_is_not_run_again(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path
+) -> None:
+    """It is not measured, but to run it again would not change that."""
+    path = prompts('echo x >> "$PWD/count"; R')
+    args = ["capture", path, "-s", shell_agent, "-o", tmp_path / "out.jsonl"]
+    assert assay(*args).code == 0
+    assert assay(*args, "--resume").code == 0
+    assert assay(*args, "--rerun", "unmeasured").code == 0
+    assert (tmp_path / "count").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("option", ["--regrade", "--keep-failed"])

@@ -123,3 +123,17 @@ def test_a_key_on_the_terminal_leaves_nothing_behind(
     os.close(theirs)
     assert alive() == []
     assert process.returncode == (0 if name == "headless" else 130)
+
+
+def test_a_suite_whose_starter_ignores_signals_still_sends_them() -> None:
+    """As `make test &` in a script does, which begins with SIGINT and SIGQUIT ignored."""
+    names = [f"{__file__}::test_a_signal_leaves_nothing_behind[run-{n}]" for n in (2, 1, 3)]
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *names]
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT QUIT HUP; exec "$@"', "sh", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout

@@ -199,6 +199,7 @@ def run(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", ["agent-eval-harness", "headless-adapters"])
 def test_every_command_of_a_skill_runs(name, project):
     if name == "headless-adapters":
@@ -210,6 +211,7 @@ def test_every_command_of_a_skill_runs(name, project):
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+@pytest.mark.recorded
 def test_every_command_of_the_arc_skills_runs(tmp_path):
     """In the order in which a user would come to them; a harness plays in between."""
     pytest.importorskip("assay_arc")

@@ -93,7 +93,6 @@ def test_a_full_disk_is_said(assay: Callable[..., Any], results: Path):
     assert "No space left" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("args", [("summarize",), ("summarize", "-m"), ("format", "-f", "csv")])
 def test_memory_does_not_grow_with_the_file(
     assay: Callable[..., Any], tmp_path: Path, args: tuple[str, ...]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.main import COMMANDS
+from assay.cli.help import COMMANDS
 from assay.records.text import visible, visible_line
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x9d0;x\x9c\u202eevil\u2066\x7f\r"

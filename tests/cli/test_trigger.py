@@ -208,6 +208,9 @@ def test_resume_runs_only_what_is_missing(assay, reader, skills, cases, tmp_path
     assert done.code == 0, done
     assert (tmp_path / "count").read_text().count("x") == 4
     assert rows_of(tmp_path / "o.jsonl").keys() == {"a", "b"}
+    judged = assay(*args, "--resume", "--marker", "[RN]")
+    assert (judged.code, "the grader trigger" in judged.stderr) == (1, True)
+    assert "--regrade" not in judged.stderr  # trigger has no such option
     (skills / "relnotes/SKILL.md").write_text("---\nname: relnotes\ndescription: New.\n---\n")
     changed = assay(*args, "--resume")
     assert (changed.code, "made with other settings" in changed.stderr) == (1, True)

@@ -20,8 +20,8 @@ def found(name: str) -> object:
     return target
 
 
-def test_there_are_two_walks():
-    assert len(WALKS) == 2
+def test_there_are_three_walks():
+    assert len(WALKS) == 3
     assert all(len(walk.splitlines()) >= 10 for walk in WALKS)
 
 
@@ -34,7 +34,7 @@ def test_every_stop_of_a_walk_exists(name):
 
 def test_a_wrong_name_is_noticed():
     with pytest.raises(AttributeError):
-        found("assay.pipeline.batch:run_bath")
+        found("assay.pipeline.run:exexute")
 
 
 def test_the_tour_has_ten_files_that_exist():

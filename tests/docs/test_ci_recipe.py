@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+pytestmark = pytest.mark.recorded
 PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
 WORKFLOW: dict[str, Any] = yaml.safe_load(
     re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]

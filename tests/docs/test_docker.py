@@ -139,7 +139,7 @@ def test_what_is_copied_exists_and_is_sent_to_the_builder() -> None:
         assert any(fnmatch.fnmatch(source, pattern) for pattern in allowed), source
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_the_package_is_built_from_what_is_copied(tmp_path: Path) -> None:
     for source in copied():
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy

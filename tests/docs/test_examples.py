@@ -18,6 +18,7 @@ def test_pages_have_examples():
     assert len(WITH_EXAMPLES) >= 3
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, warm_path):
     installed = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -53,6 +53,7 @@ def matches(wanted: str, said: str) -> bool:
 PAGES = ["statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"]
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", PAGES)
 def test_the_commands_print_what_the_page_says(name: str, tmp_path: Path, warm_path: str):
     steps = console((DOCS / name).read_text())

@@ -457,7 +457,7 @@ TOKEN_CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
 node = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
-more = {"no_monitor": True, "include_log_monitor": False, "temp_dir": sys.argv[1]}
+more = {"no_monitor": True, "include_log_monitor": False}
 made = Cluster(initialize_head=True, head_node_args={**node, **more})
 print(made.address, made.head_node.all_processes["gcs_server"][0].process.pid, flush=True)
 sys.stdin.read()
@@ -472,6 +472,7 @@ main()
 """assay that does not wait long for the head of a cluster."""
 
 
+@pytest.mark.ray
 def test_a_cluster_may_demand_a_token_and_go_away(
     assay: Any,
     shell_agent: Path,
@@ -485,8 +486,8 @@ def test_a_cluster_may_demand_a_token_and_go_away(
     with (
         tempfile.TemporaryDirectory(prefix="ray-") as folder,
         subprocess.Popen(
-            [sys.executable, "-c", TOKEN_CLUSTER, folder],
-            env={**os.environ, **token, "RAY_worker_niceness": "0"},
+            [sys.executable, "-c", TOKEN_CLUSTER],
+            env={**os.environ, **token, "RAY_worker_niceness": "0", "RAY_TMPDIR": folder},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

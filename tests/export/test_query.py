@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
+from assay.compare.runs import load_run
 from assay.report.table import COLUMNS
 
 
@@ -62,31 +65,41 @@ def test_a_file_with_rows_of_both_kinds_is_read_row_by_row(assay, results, tmp_p
     assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
-GRADER_FAILED = {"graderFailures": {"g.py": "ZeroDivisionError"}}
+def ends_of_trials():
+    """Every way in which a trial may have ended: verdict, failure, answer, broken grader."""
+    causes = (None, "agent_timeout", "agent_limit", "provider", "harness")
+    for passed, cause, answered, broken in product(
+        (None, True, False), causes, (False, True), (None, {}, {"g.py": "ZeroDivisionError"})
+    ):
+        end = {} if broken is None else {"graderFailures": broken}
+        if cause is not None:
+            end["failure"] = {"cause": cause, "message": "why", "answered": answered}
+        yield passed, end
 
 
-@pytest.mark.parametrize(
-    ("more", "measured"),
-    [
-        ({}, True),
-        ({"graderFailures": {}}, True),
-        (GRADER_FAILED, False),
-        (GRADER_FAILED | {"pass": True, "score": 1.0}, True),
-        (GRADER_FAILED | {"failure": {"cause": "agent_timeout", "message": "60 s"}}, True),
-        (
-            GRADER_FAILED
-            | {"failure": {"cause": "agent_timeout", "message": "1", "answered": True}},
-            False,
-        ),
-        ({"failure": {"cause": "provider", "message": "503"}}, False),
-    ],
-)
-def test_a_trial_whose_grader_failed_is_not_measured(assay, tmp_path, more, measured):
-    entry = {"trialNum": 1, "output": "o", "trajectory": [], "duration": 1.0}
-    row = {"id": "x", "input": "i", "k": 1, "metadata": {}, "trials": [entry | more]}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    assert [row["measured"] for row in exported(assay, tmp_path, "rows.jsonl")] == [measured]
-    assert asked(assay, "SELECT measured FROM trials", "rows.jsonl") == [{"measured": measured}]
+@pytest.mark.parametrize("form", ["capture", "trials"])
+def test_measured_is_what_compare_decides(assay, tmp_path, form):
+    """A verdict, or a failure of the agent's own without an answer; nothing else."""
+    rows, wanted = [], []
+    for number, (passed, end) in enumerate(ends_of_trials()):
+        shared = {"id": f"p{number}", "input": "i", "metadata": {}}
+        done = {"output": "o", "trajectory": [], **end}
+        if form == "capture":
+            score = {} if passed is None else {"score": {"pass": passed, "score": float(passed)}}
+            rows.append(shared | done | score | {"timing": {"start": 0, "end": 1, "total": 1}})
+        else:
+            score = {} if passed is None else {"pass": passed, "score": float(passed)}
+            entry = {"trialNum": 1, "duration": 1.0} | done | score
+            rows.append(shared | {"k": 1, "trials": [entry]})
+        failure = end.get("failure", {"cause": "", "answered": False})
+        by_agent = failure["cause"].startswith("agent_") and not failure["answered"]
+        wanted.append(passed is not None or by_agent)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert (~np.isnan(load_run("rows", path, form, "category").passed)).tolist() == wanted
+    assert [row["measured"] for row in exported(assay, tmp_path, path)] == wanted
+    found = asked(assay, "SELECT measured FROM trials", path)
+    assert [row["measured"] for row in found] == wanted
 
 
 @pytest.mark.parametrize("name", ["", "*", "a\\b", '"', "\\", '\\"', "$", "a.b", "[0]", "'"])

@@ -5,11 +5,11 @@
 
 A NAME is a case, a group, or a pattern such as "arc-*". The cases stand in cases.toml, their input
 files in inputs/, what they did in expected/GROUP/CASE.txt. Only the program is run, never imported,
-so the cases hold whatever its modules are called. Long lines are stored as a beginning and a hash;
-to see such a difference in full, record both programs and compare the folders:
+so the cases hold whatever its modules are called. Everything is stored as it is; a long line is
+continued behind "|+", so that a difference shows the part that differs. To compare two programs:
 
-    freeze.py record --full --expected /tmp/old --assay OLD/assay "compare-*"
-    freeze.py record --full --expected /tmp/new --assay NEW/assay "compare-*"
+    freeze.py record --expected /tmp/old --assay OLD/assay "compare-*"
+    freeze.py record --expected /tmp/new --assay NEW/assay "compare-*"
     diff -r /tmp/old /tmp/new
 """
 
@@ -18,7 +18,6 @@ import base64
 import difflib
 import fnmatch
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -41,9 +40,8 @@ TOOLS = (
     "rm", "sed", "sleep", "sort", "tail", "test", "touch", "tr", "true", "uname", "wc",
 )  # fmt: skip
 """All that a case finds on its PATH besides assay and python: no agent of this machine."""
-LONG_LINE, LINE_BEGINNING = 600, 100
-LONG_TEXT, TEXT_BEGINNING = 100, 30
-LONG_FILE, FILE_BEGINNING = 40, 12
+LONG_LINE = 300
+"""How long a line may be before it is broken."""
 INPUT_TIME_S = 1_790_000_000
 """When the input files were last changed: reports show it."""
 STEP_TIMEOUT_S = 180
@@ -93,7 +91,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--expected", type=Path, default=HERE / "expected", help="folder of results"
     )
-    parser.add_argument("--full", action="store_true", help="store long lines as they are")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="cases at once; default 2")
     parser.add_argument("--times", action="store_true", help="print how long each case took")
     return parser.parse_intermixed_args()
@@ -124,7 +121,7 @@ def chosen(cases: list[Case], names: list[str]) -> list[Case]:
 def _work(case: Case, args: argparse.Namespace) -> str:
     """Run one case; give the difference to what is stored, or nothing."""
     began = time.monotonic()
-    text = observe(case, args.assay.absolute(), full=args.full)
+    text = observe(case, args.assay.absolute())
     if args.times:
         print(f"{time.monotonic() - began:6.1f} s  {case.name}", file=sys.stderr)
     path = args.expected / case.group / f"{case.name}.txt"
@@ -141,7 +138,7 @@ def _work(case: Case, args: argparse.Namespace) -> str:
     return "".join(lines)
 
 
-def observe(case: Case, assay: Path, *, full: bool = False) -> str:
+def observe(case: Case, assay: Path) -> str:
     """Run a case in a new folder and write down all that it did."""
     base = Path(tempfile.mkdtemp(prefix="frozen-")).resolve()
     try:
@@ -157,7 +154,7 @@ def observe(case: Case, assay: Path, *, full: bool = False) -> str:
         masked = Masker(case, base, assay).mask(parts)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    return "".join(_written(title, text, case, full=full) for title, text in masked)
+    return "".join(_written(title, text, case) for title, text in masked)
 
 
 def _environment(base: Path, assay: Path) -> dict[str, str]:
@@ -290,7 +287,7 @@ def _title(page: str) -> str:
 NUMBER = r"-?\d[\d.]*(?:e[+-]?\d+)?"
 TIME_KEYS = (
     "start|end|timestamp|duration|firstResponse|sessionCreation|startMs|endMs|t|ms|"
-    "duration_seconds|duration_s|durationS"
+    "duration_seconds|duration_s|durationS|seconds"
 )
 
 
@@ -305,6 +302,9 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r'"(spawnedMs|startMs)": ?(?:\d+|<time>),', ""),
         (r"(\bat|Duration\*\*:|Duration</b>:) [\d.]+ (m?s|min)\b", r"\1 <time>"),
         (r'"rawTimes":\[[^\]]*\]', '"rawTimes":[<times>]'),
+        # The column "Seconds" of the effort that a level of a game took.
+        (r"( trial \d+ \|(?: +\d+ \|){2}) +[\d.]+ \|", r"\1 <time> |"),
+        (r"( trial \d+</td>(?:<td[^>]*>\d+</td>){2}<td[^>]*>)[\d.]+<", r"\1<time><"),
     ],
     "dates": [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?", "<date>"),
@@ -317,7 +317,7 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     ],
     "hex": [(r'"(id|token)":( ?)"[0-9a-f]{32}"', r'"\1":\2"<hex>"')],
     "descriptions": [(r'"description":( ?)"(?:[^"\\]|\\.)*"', r'"description":\1"<text>"')],
-    "logs": [(r'"(\w*sha256|logSha256)":( ?)"[0-9a-f]{64}"', r'"\1":\2"<sha256>"')],
+    "logs": [(r'"(\w*sha256|logSha256|\w{4}-v\d)":( ?)"[0-9a-f]{64}"', r'"\1":\2"<sha256>"')],
     "library": [
         (r'"key":"[0-9a-f]{10}"', '"key":"<key>"'),
         (rf'"changed":{NUMBER}', '"changed":<time>'),
@@ -391,35 +391,17 @@ def _sources(assay: Path) -> list[Path]:
     return [assay.parents[2] / "src", *assay.parent.parent.glob("lib/python*/site-packages")]
 
 
-def _written(title: str, text: str, case: Case, *, full: bool) -> str:
+def _written(title: str, text: str, case: Case) -> str:
     lines = text.splitlines()
     if case.sort and title.endswith("results.jsonl"):
         lines.sort()
-    if not full:
-        limits = (
-            (LONG_FILE, FILE_BEGINNING) if title.startswith("file") else (LONG_TEXT, TEXT_BEGINNING)
-        )
-        lines = _shortened([_short(line) for line in lines], *limits)
     ended = "" if not text or text.endswith("\n") else "(no line feed at the end)\n"
-    return f"{title}\n" + "".join(f"| {line}\n" for line in lines) + ended
+    return f"{title}\n" + "".join(f"| {_broken(line)}\n" for line in lines) + ended
 
 
-def _short(line: str) -> str:
-    if len(line) <= LONG_LINE:
-        return line
-    return f"{line[:LINE_BEGINNING]} ... {len(line)} characters, sha256 {_hash(line)}"
-
-
-def _shortened(lines: list[str], most: int, beginning: int) -> list[str]:
-    """Keep the beginning of many lines, and a hash of the rest."""
-    if len(lines) <= most:
-        return lines
-    rest = "\n".join(lines[beginning:])
-    return [*lines[:beginning], f"... {len(lines) - beginning} more lines, sha256 {_hash(rest)}"]
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:20]
+def _broken(line: str) -> str:
+    """Break a long line of JSON before its keys and items."""
+    return re.sub(r'(?<=,)(?=["{\[])', "\n|+ ", line) if len(line) > LONG_LINE else line
 
 
 if __name__ == "__main__":

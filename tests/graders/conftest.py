@@ -11,7 +11,7 @@ from assay import plugins
 from assay.pipeline.stages import AskingHost
 from assay.plugin import Trial
 from assay.records.capture import Grade
-from assay.run.host import close_served
+from assay.run.served import close_served
 
 
 @pytest.fixture(autouse=True)

@@ -133,7 +133,7 @@ def test_answers_out_of_turn_are_not_taken_for_the_next_row(ask, script) -> None
 
 
 def test_a_served_programs_children_end_with_it(ask, script, eventually) -> None:
-    from assay.run.host import close_served
+    from assay.run.served import close_served
 
     def sleeping() -> bool:
         listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
@@ -150,11 +150,11 @@ def test_a_chatty_program_does_not_fill_the_disk(ask, script) -> None:
         "import sys\nfor line in sys.stdin:\n    sys.stderr.write('e' * 3_000_000)\n"
         '    sys.stderr.flush()\n    print(\'{"pass": true, "score": 1}\', flush=True)\n'
     )
-    from assay.run import host
+    from assay.run import served as serving
 
     for _ in range(5):
         assert ask(f"serve:{path}", "x").pass_
-    (served,) = host._served.values()
+    (served,) = serving._served.values()
     assert os.fstat(served._printed.file.fileno()).st_size < 4_000_000
 
 

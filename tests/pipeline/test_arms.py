@@ -10,18 +10,18 @@ import msgspec
 
 from assay.pipeline.arms import EarlierTrials, arm_key, interleave
 from assay.pipeline.trials import trial_result
-from assay.records.capture import Cause, Failure, Identity, TrialEntry
-from assay.records.spec import Prompt, Surroundings, TrialSpec, made_from
+from assay.records.capture import Cause, Failure, Identity
+from assay.records.spec import Prompt, TrialSpec, made_from
+from assay.records.trial import FinishedTrial, Trial, TrialEntry, of_entry, to_entry
 
 N_PROMPTS, K = 20, 5
 
 
 def plan(spec: TrialSpec, arm: str) -> list[TrialSpec]:
     """All trials of one arm, in the order of the file."""
-    around = Surroundings(cwd="/", workspace_dir=arm)
     return [
         msgspec.structs.replace(
-            spec, prompt=Prompt(id=f"p{n}", input="?"), number=number, surroundings=around
+            spec, prompt=Prompt(id=f"p{n}", input="?"), number=number, run_token=arm
         )
         for n in range(N_PROMPTS)
         for number in range(1, K + 1)
@@ -68,9 +68,10 @@ def difference(order: Sequence[TrialSpec], seed: int) -> float:
     return mean(passed["treatment"]) - mean(passed["control"])
 
 
-def entry(number: int, **changes: object) -> TrialEntry:
+def entry(number: int, **changes: object) -> Trial:
     made = TrialEntry(trial_num=number, output="x", trajectory=[], duration=1.0, pass_=True)
-    return msgspec.structs.replace(made, **changes)
+    row = FinishedTrial(id="p", spec_hash="", entry=made)
+    return of_entry(msgspec.structs.replace(made, **changes), row)
 
 
 def test_only_trials_that_measured_the_same_are_reused(
@@ -98,8 +99,8 @@ def test_only_trials_that_measured_the_same_are_reused(
         3: True,
         4: False,
     }
-    reused = found[made_from(ours.hash), 1].entry
-    assert reused.metadata == {"reusedFrom": "mine/2026-01-01-aaaa"}
+    reused = found[made_from(ours.hash), 1].trial
+    assert to_entry(reused).metadata == {"reusedFrom": "mine/2026-01-01-aaaa"}
     assert reused.raw == "../../mine/2026-01-01-aaaa/control.raw/p-trial-1"
     assert EarlierTrials(tmp_path, old).find(wanted) == {}
 
@@ -125,7 +126,7 @@ def test_a_trial_that_these_graders_judged_comes_before_an_older_one(
         "2": True,
         "3": False,
     }
-    assert {version: one.entry.pass_ for version, one in judged.items()} == {
+    assert {version: one.trial.verdict for version, one in judged.items()} == {
         "1": False,
         "2": True,
         "3": False,

@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from assay.pipeline import limiter as limiter_module
-from assay.pipeline.batch import Budget, _Budgeted
 from assay.pipeline.limiter import RateLimiter, provider_of, with_pause
+from assay.pipeline.steps import Budget, Outcome, WithinBudget
 from assay.records.capture import Cause, Failure
 from assay.records.spec import PluginRef, TrialSpec
 
@@ -127,46 +126,40 @@ def test_a_rate_spaces_the_starts(spec: Callable[..., TrialSpec]) -> None:
     assert starts[-1] - starts[0] < 3
 
 
-class Priced:
-    """Work whose results are their costs."""
+class Paid:
+    """Trials that cost so much one after the other, within a budget."""
 
-    def __init__(self, *costs: float | None) -> None:
-        self.costs = iter(costs)
-
-    def prepare(self) -> None: ...
-
-    def run(self, spec: TrialSpec, on_step: Any = None) -> Any:
-        return next(self.costs)
-
-    def lost(self, spec: TrialSpec, why: str) -> Any: ...
-
-    def cost_usd(self, result: Any) -> float | None:
-        return result
+    def __init__(self, budget: Budget, *costs: float | None) -> None:
+        left = iter(costs)
+        self.step = WithinBudget(budget)
+        self.run = self.step.around(lambda spec, on_step: Outcome(None, cost_usd=next(left)))
 
 
-def test_running_trials_reserve_what_the_dearest_cost(spec: Callable[..., TrialSpec]) -> None:
-    budget = _Budgeted(Priced(0.3, 0.1), Budget(1.0, 100))
+def test_running_trials_reserve_what_the_most_expensive_cost(
+    spec: Callable[..., TrialSpec],
+) -> None:
+    paid = Paid(Budget(1.0, 100), 0.3, 0.1)
     trials = [spec(str(n)) for n in range(100)]
-    plan = budget.affordable(trials)
+    plan = paid.step.admit(trials)
     first = next(plan)
-    budget.run(first)  # 0.3 are spent, and each trial may cost as much
+    paid.run(first, None)  # 0.3 are spent, and each trial may cost as much
     second, third = next(plan), next(plan)  # 0.6 are reserved
     waiting: list[TrialSpec] = []
     thread = threading.Thread(target=lambda: waiting.append(next(plan)))
     thread.start()
     thread.join(0.3)
     assert thread.is_alive()  # a fourth might pass the budget
-    budget.run(second)  # cost only 0.1: 0.4 spent, 0.3 reserved, 0.3 left
+    paid.run(second, None)  # cost only 0.1: 0.4 spent, 0.3 reserved, 0.3 left
     thread.join(5)
     assert waiting == [trials[3]]
     assert third is trials[2]
 
 
 def test_unknown_costs_count_by_the_bound_and_are_told(spec: Callable[..., TrialSpec]) -> None:
-    budget = _Budgeted(Priced(*[None] * 9), Budget(1.0, 4))  # 0.25 each
-    done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
+    paid = Paid(Budget(1.0, 4), *[None] * 9)  # 0.25 each
+    done = [paid.run(each, None) for each in paid.step.admit([spec(str(n)) for n in range(9)])]
     assert len(done) == 4
-    (note,) = budget.notes()
+    (note,) = paid.step.notes()
     assert "The cost of 4 trials is not known" in note
     assert "$1.0000" in note
 
@@ -174,8 +167,8 @@ def test_unknown_costs_count_by_the_bound_and_are_told(spec: Callable[..., Trial
 def test_the_rest_of_a_budget_is_enough_for_one_more_trial(
     spec: Callable[..., TrialSpec],
 ) -> None:
-    budget = _Budgeted(Priced(*[0.4] * 9), Budget(1.0, 9))
-    done = [budget.run(each) for each in budget.affordable([spec(str(n)) for n in range(9)])]
+    paid = Paid(Budget(1.0, 9), *[0.4] * 9)
+    done = [paid.run(each, None) for each in paid.step.admit([spec(str(n)) for n in range(9)])]
     assert len(done) == 3  # 0.8 spent, 0.2 left: as with one worker ever since
 
 

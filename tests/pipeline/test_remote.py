@@ -285,7 +285,7 @@ def test_tasks_of_harbor_travel_with_links(here: Path, tmp_path: Path) -> None:
         folder="hello",
     )
     remote = RemoteTrials(OtherMachine())
-    remote.prepare([spec], "token")
+    remote.prepare([spec])
     shutil.move(here / "tasks", tmp_path / "away")
     captured = remote.attempt(spec)
     assert captured.failure is msgspec.UNSET, captured.failure

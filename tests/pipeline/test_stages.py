@@ -3,7 +3,8 @@
 import json
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from hypothesis import strategies as st
 from assay import plugins
 from assay.adapters.declared import DeclaredAdapter
 from assay.errors import OutputError
-from assay.pipeline.batch import Work, run_all
 from assay.pipeline.extract import extract
-from assay.pipeline.stages import CaptureTrial, RunTrial, extract_row
+from assay.pipeline.run import Batch, BatchProgress, execute
+from assay.pipeline.stages import capture_attempt, extract_row
 from assay.plugin import Reading
 from assay.records.recording import RawLine, RawOutput, Recording, Turn, TurnEnd, raw_output
 from assay.records.rows import decode_row, encode_row
@@ -53,9 +54,20 @@ SCENARIOS: dict[str, Any] = {
 LIMITS = Limits(turn_s=1.5, linger_s=0.3, term_s=1, line_bytes=2_000_000)
 
 
-def run(specs: list[TrialSpec], work: Work, workers: int = 1) -> Any:
-    executor = plugins.executor(PluginRef(name="local", options={"workers": workers}))
-    return run_all(specs, work, executor)
+class Last(BatchProgress):
+    """Keeps the trial that has finished last."""
+
+    def finished(self, spec: TrialSpec, result: Any) -> None:
+        self.trial = spec, result
+
+
+def run(specs: list[TrialSpec], workers: int = 1, **how: Any) -> Generator[tuple[TrialSpec, Any]]:
+    """Yield each trial with its result."""
+    last = Last()
+    with closing(execute(Batch(specs=specs, workers=workers, **how), progress=last)) as results:
+        for result in results:
+            assert result is last.trial[1]
+            yield last.trial
 
 
 def both_ways(spec: TrialSpec) -> tuple[Any, Any]:
@@ -130,8 +142,8 @@ def _raw_lines(some: list[bytes]) -> list[RawLine]:
 
 def test_capture_and_run_are_the_same_work(spec: Callable) -> None:
     specs = [spec(f"text {n}") for n in range(6)]
-    captures = {s.folder: c for s, c in run(specs, CaptureTrial(), 3)}
-    raws = {s.folder: r for s, r in run(specs, RunTrial(), 3)}
+    captures = {s.folder: c for s, c in run(specs, 3)}
+    raws = {s.folder: r for s, r in run(specs, 3, raw_rows=True)}
     assert captures.keys() == raws.keys()
     for s in specs:
         captured, raw = captures[s.folder], raws[s.folder]
@@ -145,7 +157,7 @@ def test_capture_and_run_are_the_same_work(spec: Callable) -> None:
 
 def test_closing_the_captures_ends_the_agents(spec: Callable, alive: Callable) -> None:
     specs = [spec("quick"), *(spec("!do deaf ; wait 300") for _ in range(3))]
-    captures = run(specs, CaptureTrial(), 4)
+    captures = run(specs, 4)
     assert next(captures)[1].output == "quick"
     captures.close()
     assert alive() == []
@@ -156,7 +168,7 @@ def test_a_trial_never_takes_the_run_down(spec: Callable, tmp_path: Path) -> Non
     null = spec("a\0b")
     long = spec("x" * 3_000_000)
     good = spec("x")
-    done = [c for _, c in run([gone, null, long, good], CaptureTrial())]
+    done = [c for _, c in run([gone, null, long, good])]
     causes = [c.failure.cause if c.failure else None for c in done]
     assert causes == ["spawn", "spawn", "spawn", None]
     assert "working folder not found" in done[0].failure.message
@@ -164,31 +176,37 @@ def test_a_trial_never_takes_the_run_down(spec: Callable, tmp_path: Path) -> Non
     assert all(c.tool_errors and c.output == "" and c.trajectory == [] for c in done[:3])
 
 
-class Surprised(CaptureTrial, frozen=True):
-    """Work with a mistake in it, or with something to tell the operator."""
+@pytest.fixture
+def surprised(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Exception]], None]:
+    """Put a mistake into the work, or something to tell the operator."""
 
-    error: type[Exception] = LookupError
+    def surprise(error: type[Exception]) -> None:
+        def attempt(spec: TrialSpec, *more: Any) -> Any:
+            if spec.prompt.input == "odd":
+                raise error("never thought of this")
+            return capture_attempt(spec, *more)
 
-    def run(self, spec: TrialSpec, on_step: Any = None) -> Any:
-        if spec.prompt.input == "odd":
-            raise self.error("never thought of this")
-        return super().run(spec, on_step)
+        monkeypatch.setattr("assay.pipeline.stages.capture_attempt", attempt)
+
+    return surprise
 
 
-def test_a_mistake_of_ours_costs_one_row_and_says_so(spec: Callable) -> None:
-    done = {s.prompt.input: c for s, c in run([spec(t) for t in ("a", "odd", "b")], Surprised(), 2)}
+def test_a_mistake_of_ours_costs_one_row_and_says_so(spec: Callable, surprised: Callable) -> None:
+    surprised(LookupError)
+    done = {s.prompt.input: c for s, c in run([spec(t) for t in ("a", "odd", "b")], 2)}
     assert (done["a"].output, done["b"].output) == ("a", "b")
     failure = done["odd"].failure
     assert (failure.cause, failure.message) == ("worker_lost", "LookupError: never thought of this")
     assert done["odd"].spec_hash
 
 
-def test_what_the_operator_must_mend_ends_the_run_and_the_agents(
-    spec: Callable, alive: Callable
+def test_what_the_operator_must_fix_ends_the_run_and_the_agents(
+    spec: Callable, alive: Callable, surprised: Callable
 ) -> None:
+    surprised(OutputError)
     specs = [spec("!do deaf ; wait 300"), spec("odd"), *(spec("x") for _ in range(3))]
     with pytest.raises(OutputError, match="never thought"):
-        list(run(specs, Surprised(error=OutputError), 2))
+        list(run(specs, 2))
     assert alive() == []
 
 
@@ -207,7 +225,7 @@ def test_an_adapter_that_breaks_on_one_recording_costs_one_row(
     monkeypatch.setitem(plugins.BUILT_IN["assay.adapters"], "brittle", "brittle_adapter:Brittle")
     ref = PluginRef(name="brittle", options={"schema": schema})
     specs = [msgspec.structs.replace(spec(text), agent=ref) for text in ("a", "odd", "b")]
-    a, odd, b = (c for _, c in run(specs, CaptureTrial()))
+    a, odd, b = (c for _, c in run(specs))
     assert (a.output, b.output) == ("a", "b")
     assert odd.failure.cause == "harness"
     assert "never seen this" in odd.failure.message
@@ -217,10 +235,11 @@ def test_an_adapter_that_breaks_on_one_recording_costs_one_row(
 def test_only_what_does_not_measure_the_agent_is_retried(
     spec: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("assay.pipeline.stages._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("assay.pipeline.steps._FIRST_PAUSE_S", 0.01)
     crash = spec("!do put tries x ; exit 3")
     missing = spec("x", schema={"command": ["/no/such/program"]})
-    crashed, lost = (c for _, c in run([crash, missing], CaptureTrial(retries=2)))
+    monkeypatch.setattr("assay.pipeline.run.check_program", lambda spec: None)  # gone since then
+    crashed, lost = (c for _, c in run([crash, missing], retries=2))
     assert (tmp_path / "tries").read_text() == "x"
     assert crashed.retried is msgspec.UNSET
     assert [f.cause for f in lost.retried] == ["spawn", "spawn"]
@@ -231,13 +250,13 @@ def test_a_retry_that_succeeds_shows_what_went_before(
     spec: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The provider fails once; both attempts keep their raw streams."""
-    monkeypatch.setattr("assay.pipeline.stages._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("assay.pipeline.steps._FIRST_PAUSE_S", 0.01)
     script = """
     if test -e once; then echo '{"type":"result","result":"ok"}'
     else touch once; echo '{"type":"error","message":"overloaded"}'; exit 1; fi"""
     errors = [{"match": {"path": "$.type", "value": "error"}, "cause": "provider"}]
     trial = spec("x", schema={"command": ["/bin/sh", "-c", script], "errors": errors})
-    ((_, captured),) = run([trial], CaptureTrial(retries=3))
+    ((_, captured),) = run([trial], retries=3)
     assert captured.output == "ok"
     assert not captured.failure
     assert [(f.cause, f.message) for f in captured.retried] == [("provider", "overloaded")]

@@ -5,14 +5,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from assay.pipeline.until import UntilDecided, has_passed
-from assay.records.capture import Capture, Cause, Failure, Grade, Timing
+from assay.pipeline.until import UntilDecided
+from assay.records.capture import Cause, Failure, Grade, Timing
 from assay.records.spec import Prompt, TrialSpec
+from assay.records.trial import Trial
 from assay.stats.sequential import ExtremeLooks, Look, SequentialDecision, decide_gate
 
 
-def result(passed: bool | None, cause: Cause | None = None) -> Capture:
-    capture = Capture(
+def result(passed: bool | None, cause: Cause | None = None) -> Trial:
+    capture = Trial(
         id="p",
         input="q",
         output="",
@@ -132,8 +133,8 @@ def test_trials_outside_the_plan_do_not_count(plan: Callable):
         (result(None, Cause.PROVIDER), None),
     ],
 )
-def test_what_counts(trial: Capture, passed: bool | None):
-    assert has_passed(trial) is passed
+def test_what_counts(trial: Trial, passed: bool | None):
+    assert trial.passed is passed
 
 
 def test_a_gate_ends_when_nothing_can_be_measured(plan: Callable):

@@ -198,7 +198,7 @@ def test_too_many_requests_then_success(play: Play) -> None:
     assert done.row["providerRetries"] == 1
 
 
-@pytest.mark.slow  # OpenCode retries until the limit of 20 s
+# OpenCode retries until the limit of 20 s
 def test_provider_that_fails_for_good(play: Play, kind: Kind) -> None:
     fault = {"status": 500, "message": "it is broken", "times": "always"}
     timeout_ms = 60_000 if kind.gives_up else 20_000
@@ -254,7 +254,6 @@ def test_secret_appears_nowhere(play: Play, kind: Kind) -> None:
     assert holding == []
 
 
-@pytest.mark.slow
 def test_many_at_once_share_nothing(play: Play, kind: Kind) -> None:
     n = 12
     call = {"tool": "shell", "command": "ls | wc -l; date +%N > mine.txt"}
@@ -271,7 +270,7 @@ def test_many_at_once_share_nothing(play: Play, kind: Kind) -> None:
     assert done.alive() == []
 
 
-@pytest.mark.slow  # OpenCode retries until the limit of 20 s
+# OpenCode retries until the limit of 20 s
 def test_provider_that_cannot_be_reached(play: Play, kind: Kind) -> None:
     nowhere = "http://127.0.0.1:9"
     timeout_ms = 60_000 if kind.gives_up else 20_000

@@ -364,7 +364,6 @@ def test_code_mode_shows_the_script_and_what_it_ran(play: Play) -> None:
     assert done.row["output"] == "Coded."
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_twelve_prompts_four_at_once_share_nothing(play: Play, agent: str) -> None:
     call = shell("cat note ~/note 2>/dev/null; echo x | tee note ~/note > /dev/null; sleep 0.1")

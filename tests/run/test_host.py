@@ -5,12 +5,12 @@ import time
 import pytest
 
 from assay.errors import PluginError
-from assay.run import host
+from assay.run import program
 from assay.run.host import LocalHost
 
 
 def test_a_program_that_floods_is_ended_before_the_disk_is_full(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(host, "_FLOOD_BYTES", 2 * 1024 * 1024)
+    monkeypatch.setattr(program, "_FLOOD_BYTES", 2 * 1024 * 1024)
     began_s = time.monotonic()
     with pytest.raises(PluginError, match="wrote more than 2 MB"):
         LocalHost().run(["yes"], timeout_s=30)

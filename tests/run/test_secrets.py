@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.records.capture import Capture, Cause, Failure, Timing, ToolCall, Usage
+from assay.records.capture import Cause, Failure, Timing, ToolCall, Usage
+from assay.records.trial import Trial
 from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets, is_secret_name
 from assay.run.workspace import keep_files
@@ -278,7 +279,7 @@ def _shape(value: object) -> object:
 
 def test_of_a_record_only_texts_are_masked() -> None:
     secrets = Secrets({"DB_PASSWORD": "12345678", "KEY": "id-000001"})
-    row = Capture(
+    row = Trial(
         id="id-000001",
         input="say 12345678",
         output="12345678",

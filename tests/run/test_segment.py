@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.records.raw_streams import kept_streams
-from assay.run.raw import RawStreams, remove_kept
-from assay.run.segment import SegmentWriter
+from assay.run.raw import RawStreams, SegmentWriter, remove_kept
 
 LARGE = "seq 1 100000 >&2"
 
@@ -45,21 +44,22 @@ def test_records_of_one_run_share_a_segment(tmp_path: Path, folder: int) -> None
 
 
 @pytest.mark.parametrize("cut", [*range(1, 60, 4), 70, 85])
-def test_a_torn_record_is_cut_off_and_the_next_run_appends(
+def test_a_torn_record_is_not_read_and_the_next_run_writes_elsewhere(
     tmp_path: Path, folder: int, cut: int
 ) -> None:
     writer = SegmentWriter("run")
     first, _ = writer.append("a", {"1.out": b"one\n"}, folder)
     segment = only_segment(tmp_path)
     whole = segment.read_bytes()
-    _, at = writer.append("b", {"1.out": b"two\n" * 5}, folder)[0].split("@")
-    torn = segment.read_bytes()
-    writer.close()
-    assert int(at) == len(whole)
-    segment.write_bytes(torn[: len(whole) + cut])
+    second, _ = writer.append("b", {"1.out": b"two\n" * 5}, folder)
+    assert second == f"{segment.name}@{len(whole)}"
+    torn = segment.read_bytes()[: len(whole) + cut]
+    segment.write_bytes(torn)
     again, _ = SegmentWriter("run").append("b", {"1.out": b"three\n"}, folder)
-    assert again == f"{segment.name}@{len(whole)}"
+    assert number(again) == 2
+    assert segment.read_bytes() == torn
     assert read(tmp_path, first) == {"1.out": b"one\n"}
+    assert read(tmp_path, second) == {}
     assert read(tmp_path, again) == {"1.out": b"three\n"}
 
 
@@ -205,12 +205,14 @@ def test_kill_9_loses_no_raw_stream_that_a_row_names(
         assert eventually(lambda n=n_rows: out.exists() and out.read_bytes().count(b"\n") > n)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with only_segment(tmp_path / "out.raw").open("ab") as segment:
-        segment.write(b'{"type":"assay-raw","run')
+    for torn in (tmp_path / "out.raw").iterdir():
+        with torn.open("ab") as segment:
+            segment.write(b'{"type":"assay-raw","run')
     done = assay(*words, "--resume")
     assert done.code == 0, done.stderr
     rows = read_rows(out)
     assert sorted(row["id"] for row in rows) == sorted(f"p{n}" for n in range(300))
     for row in rows:
         assert f'answer {row["id"][1:]}"' in raw_of(tmp_path, row)["1.out"]
-    assert list((tmp_path / "out.raw").iterdir()) == [only_segment(tmp_path / "out.raw")]
+    segments = sorted(path.name[:10] for path in (tmp_path / "out.raw").iterdir())
+    assert segments == ["segment-1-", "segment-2-", "segment-3-"], "one for each process"

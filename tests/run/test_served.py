@@ -2,22 +2,23 @@
 
 from assay.graders.answer import Regex
 from assay.plugin import Trial
-from assay.run import host
-from assay.run.host import LocalHost, close_served
+from assay.run import served
+from assay.run.host import LocalHost
+from assay.run.served import close_served
 
 
 def test_a_thread_keeps_only_the_processes_that_it_used_last() -> None:
     close_served()
     machine = LocalHost()
     try:
-        for number in range(host._MOST_SERVED + 5):
+        for number in range(served._MOST_SERVED + 5):
             grader = Regex(pattern=f"^x{number}$")
             trial = Trial(input="?", output=f"x{number}")
             (answer,) = grader._judge_in_child([trial], machine)
             assert answer.pass_
-            assert len(host._served) == min(number + 1, host._MOST_SERVED)
-        kept = [key[1][1] for key in host._served]
+            assert len(served._served) == min(number + 1, served._MOST_SERVED)
+        kept = [key[1][1] for key in served._served]
         assert '"^x0$"' not in str(kept)
-        assert str(host._MOST_SERVED + 4) in kept[-1]
+        assert str(served._MOST_SERVED + 4) in kept[-1]
     finally:
         close_served()

@@ -10,14 +10,14 @@ import pytest
 
 from assay import plugins
 from assay.pipeline.extract import extract
-from assay.records.capture import Capture
 from assay.records.spec import Limits, TrialSpec
+from assay.records.trial import Trial
 from assay.run.trial import recorded
 
 TOLERANCE_MS = 50
 
 
-def capture(spec: TrialSpec) -> Capture:
+def capture(spec: TrialSpec) -> Trial:
     with recorded(spec) as recording:
         return extract(spec.prompt, recording, plugins.adapter(spec.agent))
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from assay.plugin import Watch
 from assay.records.capture import AnyStep, Events, Message, Plan, Thought, ToolCall
 from assay.records.recording import RawLine, Recording
 
@@ -26,16 +27,14 @@ def parse_line(line: bytes) -> Any:
         return None
 
 
-class EventReader:
+class EventReader(Watch):
     """The base of every reader of a turn: takes its lines, counts events, returns steps.
 
     A subclass reads one event in `_read` and calls `_unknown` for events it has no rule for.
     """
 
     def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.ended = False
-        self.events = Events()
+        self.events: Events = Events()
         self._n_unknown = 0
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.errors import InputError, SpawnError
-from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Events, Failure, Message, Usage
 from assay.records.recording import RawLine, Recording
 from assay.records.rows import UNREADABLE, Spot, open_rows
@@ -62,16 +62,14 @@ class Line(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 _LINES = msgspec.json.Decoder(Line)
 
 
-class ReplayAdapter:
+class ReplayAdapter(Adapter):
     """replay:FILE, where FILE holds captures or trials; the k-th trial answers the k-th.
 
     The process is `cat`: it prints the recorded trial, which it gets on stdin.
     """
 
     name = "replay"
-    timeout_ms: float | None = None
-    linger_s: float = 10.0
-    reads: tuple[str, ...] = ()
+    reads = ()
     """It looks at nothing that it is offered."""
 
     def __init__(self, argument: str = "") -> None:
@@ -81,7 +79,7 @@ class ReplayAdapter:
         self._path = Path(argument).absolute()
         self._recorded, self._ids_by_text = _index(Path(argument))
         with self._path.open("rb") as file:
-            self.content_hash = hashlib.file_digest(file, "sha256").hexdigest()[:_SHORT]
+            self.content_hash: str = hashlib.file_digest(file, "sha256").hexdigest()[:_SHORT]
 
     def check_trials(self, specs: Sequence[TrialSpec]) -> None:
         """Refuse prompts that the file has no answer to."""
@@ -110,9 +108,6 @@ class ReplayAdapter:
 
     def watch(self) -> Watch:
         return _ReplayWatch()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        return None
 
     def read(self, recording: Recording) -> Reading:
         steps: list[AnyStep] = []
@@ -178,10 +173,8 @@ class ReplayAdapter:
             return trial_at(rows, place.spot, place.number)
 
 
-class _ReplayWatch:
+class _ReplayWatch(Watch):
     def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.ended = False
         self.end = Line()
         self.n_read = 0
 

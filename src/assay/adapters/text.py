@@ -8,7 +8,7 @@ from pathlib import PurePath
 from assay.adapters.files import files_in
 from assay.adapters.reading import StepBuilder
 from assay.errors import InputError, UsageError
-from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Cause, Events, Failure
 from assay.records.recording import RawLine, Recording
 
@@ -21,19 +21,13 @@ _MOST_BYTES = 16 * 1024 * 1024
 """Longest answer; the same as the longest line that is read of any agent."""
 
 
-class TextAdapter:
+class TextAdapter(Adapter):
     """Reads each turn's lines as one message; the turn ends with the process."""
 
-    name: str
-    timeout_ms: float | None = None
-    linger_s: float = 10.0
     plain_text = True
 
     def watch(self) -> Watch:
         return TextTurn()
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        return None
 
     def read(self, recording: Recording) -> Reading:
         return read_text(recording, self.name)
@@ -163,13 +157,11 @@ def _code_place(words: Sequence[str], start: int, flag: str) -> int | None:
     return None
 
 
-class TextTurn:
+class TextTurn(Watch):
     """Collects what an agent prints in one turn, as far as an answer may be long."""
 
     def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.ended = False
-        self.events = Events()
+        self.events: Events = Events()
         self.is_cut = False
         """Whether the answer is longer than what was kept of it."""
         self.first_ms = 0

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from assay.adapters.files import files_in
 from assay.adapters.reading import EventReader, add_events, last_session
 from assay.errors import InputError
-from assay.plugin import Ask, Dialogue, Reading
+from assay.plugin import Adapter, Ask, Reading
 from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import TurnEnd
 
@@ -67,23 +67,14 @@ class VendorOptions(msgspec.Struct, frozen=True, kw_only=True):
     mcp: dict[str, McpServer] = {}
 
 
-class VendorAdapter:
+class VendorAdapter(Adapter):
     """The base of the vendors' adapters: the same options, one process for each turn."""
 
     name = ""
     """Also the default program."""
-    reads: tuple[str, ...] = ()
-    """Files and folders that the agent reads in its working folder and in those above it."""
-    reads_in_home: tuple[str, ...] = ()
-    """The same in the user's HOME, which it does not see when it is isolated."""
-    skills_folder = ".agents/skills"
-    """Where it looks for skills, below a project and below HOME."""
-    instructions_file = "AGENTS.md"
-    """The file of a project that it reads before every task."""
-    linger_s = 10.0
     offers_mcp_servers = True
     limited_linger_s = 10.0
-    """The same under --max-turns; short for an agent that does not enforce such a limit itself."""
+    """linger_s under --max-turns; short for an agent that does not enforce such a limit itself."""
 
     def __init__(
         self,
@@ -94,12 +85,9 @@ class VendorAdapter:
         mcp: dict[str, Any] | None = None,
     ) -> None:
         self._options = vendor_options(self.name, argument, model, args, max_turns, mcp)
-        self.timeout_ms: float | None = TURN_TIMEOUT_MS
+        self.timeout_ms = TURN_TIMEOUT_MS
         if max_turns is not None:
             self.linger_s = min(self.linger_s, self.limited_linger_s)
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        return None
 
 
 def vendor_reading(

@@ -1,46 +1,17 @@
 """The plain benchmark: the prompts of a file and an empty world."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from assay.errors import InputError
-from assay.plugin import Machine, PromptRow
-from assay.records.recording import TurnEnd
+from assay.plugin import Benchmark, PromptRow
 from assay.records.rows import decode_row, read_lines
-from assay.records.spec import HINT, PluginRef, Prompt, TrialSpec, check_prompt
+from assay.records.spec import HINT, Prompt, check_prompt
 
 _SHOWN = 5
-
-
-class EmptyWorld(msgspec.Struct, frozen=True):
-    """Nothing around the agent but its folder."""
-
-    env: dict[str, str] = {}
-    mcp_servers: dict[str, dict[str, Any]] = {}
-
-    def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        return {}
-
-
-class OnlyPrompts:
-    """A benchmark that brings nothing along but its prompts."""
-
-    __slots__ = ()
-
-    def world(
-        self, spec: TrialSpec, workspace: Path, host: Machine
-    ) -> AbstractContextManager[EmptyWorld]:
-        """Leave the agent alone in its folder."""
-        return nullcontext(EmptyWorld())
-
-    def graders(self) -> Sequence[PluginRef]:
-        """Return none: the user names them."""
-        return ()
 
 
 def refuse(refused: Mapping[str, str], n_asked: int, noun: str, where: str = "") -> None:
@@ -53,7 +24,7 @@ def refuse(refused: Mapping[str, str], n_asked: int, noun: str, where: str = "")
     raise InputError(msg, hint=f"nothing was run; --filter ID runs some of the {noun}")
 
 
-class PromptFile(OnlyPrompts, msgspec.Struct, frozen=True):
+class PromptFile(Benchmark, msgspec.Struct, frozen=True):
     """Fields are the options a user may set."""
 
     path: str | None = None

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -24,9 +25,11 @@ from assay.benchmarks.harbor_task import (
     write_files,
 )
 from assay.plugin import (
+    Benchmark,
     ConfinedProgram,
     Finished,
     Grade,
+    Grader,
     Host,
     InputError,
     Limits,
@@ -39,6 +42,7 @@ from assay.plugin import (
     Trial,
     TrialSpec,
     TurnEnd,
+    World,
 )
 from assay.records.files import read_regular, temporary_folder
 
@@ -48,7 +52,7 @@ _COPY_S = 600.0
 
 
 @dataclass
-class HarborWorld:
+class HarborWorld(World):
     """The working folder of a task, where the task expects it."""
 
     env: dict[str, str]
@@ -62,15 +66,15 @@ class HarborWorld:
 
 
 @dataclass(frozen=True)
-class HarborBenchmark:
+class HarborBenchmark(Benchmark):
     """The task folders in a folder, or one task folder."""
 
-    grades_failed_trials: ClassVar[bool] = True
+    grades_failed_trials = True
     """As in Harbor: the verifier also judges the work of an agent that ran out of time."""
     path: str
     _workdirs: "_Workdirs" = field(default_factory=lambda: _Workdirs(), init=False, repr=False)
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """What another machine needs to run the tasks."""
         return files_at(self.path)
@@ -209,14 +213,14 @@ def _seen(around: Surroundings) -> dict[str, Any]:
 
 
 @dataclass
-class HarborGrader:
+class HarborGrader(Grader):
     """Runs a task's tests/test.sh where the agent worked; the score is the reward that it gives."""
 
-    name: ClassVar[str] = "harbor"
-    version: ClassVar[str] = "1"  # raise this when a verdict changes
+    name = "harbor"
+    version = "1"  # raise this when a verdict changes
     path: str
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """What another machine needs to run the verifiers."""
         return files_at(self.path)

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from assay.benchmarks import OnlyPrompts, refuse
-from assay.plugin import InputError, Prompt, PromptRow, TrialSpec
+from assay.benchmarks import refuse
+from assay.plugin import Benchmark, InputError, Prompt, PromptRow, TrialSpec
 from assay.records.rows import UNREADABLE
 
 _ATTACHMENT = "attachment://"
@@ -54,7 +54,7 @@ class _Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class InspectLog(OnlyPrompts):
+class InspectLog(Benchmark):
     """A log file of Inspect: .json, or .eval, which is an archive of JSON files.
 
     Its scorers are not in it, so the user names the graders.

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from assay.cli.ab_status import status
-from assay.cli.group import CACHE, PRICES, examples, variables
+from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
-    CaptureOptions,
     agent_options,
     executor_options,
+    executor_ref,
     grader_options,
     leave_out,
     run_options,
@@ -41,6 +41,7 @@ _OF_ARMS = (
     *("workspace_template", "isolate", "sandbox", "container", "memory", "cpus", "timeout"),
     *("trial_timeout", "stall"),
 )
+_OF_DISPLAY = ("smoke", "yes", "progress", "quiet", "as_json", "debug")
 _OF_EXPERIMENT = {
     "k": "k",
     "until": "until",
@@ -157,7 +158,9 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
 
     The exit code is 4 if an arm lacked its treatment, or if the control had it.
     """
-    from assay.cli.experiment import HowToRun, run_experiment  # late: help does not need it
+    # Late: help does not need it.
+    from assay.cli.experiment import AbOptions, run_experiment
+    from assay.pipeline.experiment_run import ExperimentRequest
 
     if values["name"] is not None and not is_name(values["name"]):
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
@@ -169,20 +172,25 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
     if file:
         before, experiment = experiment, _changed(experiment, source, values, given)
         digest = _measured(before, experiment).digest
-    how = HowToRun(
-        root=root,
+    options = AbOptions(
+        how=ExperimentRequest(
+            root=root,
+            jobs=experiment.concurrency or values["concurrency"],
+            rate_per_s=values["rate"],
+            executor=executor_ref(values["executor"], values["address"]),
+            fresh=values["fresh"],
+        ),
         file=file,
-        base=_base(values, experiment),
-        smoke=values["smoke"],
-        fresh=values["fresh"],
-        yes=values["yes"],
         digest=digest,
         factors=tuple(arm_name([_treatment("--with", text)]) for text in values["treatments"])
         if values["ablate"]
         else (),
         leaderboard=bool(values["matrix"]),
+        **{
+            name: values[name] for name in ("smoke", "yes", "progress", "quiet", "as_json", "debug")
+        },
     )
-    if code := run_experiment(experiment, how):
+    if code := run_experiment(experiment, options):
         raise click.exceptions.Exit(code)
 
 
@@ -303,21 +311,9 @@ def _common(values: dict[str, Any]) -> Arm:
         isolate=values["isolate"] or None,
         sandbox=values["sandbox"],
         container=values["container"],
-        memory=str(values["memory"]) if values["memory"] else None,
+        memory=str(values["memory"]) if values["memory"] else None,  # as a file has it
         cpus=values["cpus"],
         timeout=values["timeout"],
         trial_timeout=values["trial_timeout"],
         stall=values["stall"],
     )
-
-
-def _base(values: dict[str, Any], experiment: Experiment) -> CaptureOptions:
-    """Return the options that all arms share, as `assay trials` has them."""
-    ours = {name: values[name] for name in CaptureOptions.__struct_fields__ if name in values}
-    none: dict[str, Any] = {
-        **{"output": None, "raw_dir": None, "cwd": None, "workspace_dir": None, "benchmark": None},
-        **{"resume": False, "keep_failed": False, "append": False, "overwrite": False},
-        **{"regrade": False, "from_stdin": False, "rerun": (), "prompts": ()},
-    }
-    ours["concurrency"] = experiment.concurrency or values["concurrency"]
-    return CaptureOptions(**{**none, **ours})

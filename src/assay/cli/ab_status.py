@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import AssayError, InputError

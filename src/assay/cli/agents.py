@@ -10,7 +10,7 @@ import msgspec
 
 from assay import plugins
 from assay.adapters.vendor import KNOWN, KnownAgent
-from assay.cli.group import COLOUR, examples, variables
+from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.identity import asked_version, packaged_version

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_same_file
 from assay.cli.parameters import Number, debug_option, help_option, quiet_option
 from assay.cli.runs import name_runs, pipes_as_files

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
 from assay.cli.parameters import (

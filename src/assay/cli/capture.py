@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from assay.cli.batch import plan_captures
-from assay.cli.group import CACHE, PRICES, examples, variables
+from assay.cli.batch import capture_request, plan_run, run_batch, say_program
+from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
@@ -18,9 +18,7 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.output import open_sink
 from assay.cli.parameters import WithProgram, help_option, stdin_option
-from assay.pipeline.batch import run_batch
 
 
 @click.command(
@@ -48,7 +46,6 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     describe an agent, such as -o. After -- everything is the program's.
     """
     options = CaptureOptions(**values)
-    planned, work = plan_captures(ctx, options)
-    with open_sink(options.output, planned.mode, resume=planned.resume) as sink:
-        progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
-    planned.conclude(progress)
+    batch = plan_run(capture_request(ctx, options), options)
+    say_program(ctx, options)
+    run_batch(batch, options).conclude()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 import click
 import msgspec
 
-from assay.cli.group import COLOUR, examples, variables
+from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import (
     open_stdout,
     refuse_existing,
@@ -30,8 +30,9 @@ from assay.cli.parameters import (
     progress_option,
     seed_option,
 )
-from assay.cli.runs import Named, name_runs, pipes_as_files
+from assay.cli.runs import name_runs, pipes_as_files
 from assay.cli.tables import draw_table, terminal
+from assay.compare.names import Named
 from assay.errors import InputError
 from assay.report.comparison import (
     advice_lines,

@@ -44,9 +44,8 @@ class DebugTrace:
         self._seen.pop(spec.folder, None)
         for line in stderr.decode("utf-8", "replace").splitlines():
             _say(spec, f"stderr: {_shown(line)}")
-        events = getattr(watch, "events", None)
-        if isinstance(events, Events):
-            _say(spec, _counts(events))
+        if watch.events is not None:
+            _say(spec, _counts(watch.events))
         _say(spec, f"ended: {_end(end)}; answer: {_shown(answer) or 'none'}")
 
 
@@ -55,12 +54,12 @@ class _Seen:
 
     def __init__(self, watch: Watch | None = None) -> None:
         self.watch = watch
-        events = getattr(watch, "events", None) or Events()
+        events = (watch.events if watch is not None else None) or Events()
         self.unknown = dict(events.unknown)
         self.unparsed, self.mapped = events.unparsed, events.mapped
         self.ended = watch is not None and watch.ended
         self.session_id = watch.session_id if watch is not None else None
-        self.result = getattr(watch, "result", None)
+        self.result = watch.result if watch is not None else None
 
 
 def _fate(line: RawLine, steps: Sequence[AnyStep], before: _Seen, now: _Seen) -> list[str]:

@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.cli.group import COLOUR, examples, run_command, variables
+from assay.cli.group import run_command
+from assay.cli.help import COLOUR, examples, variables
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.errors import InputError
-from assay.records.capture import Capture
 from assay.records.rows import decode_row, read_lines
+from assay.records.trial import Trial
 
 _OURS = "prompts-with-trouble.jsonl"
 """The file by which a folder is known as one of the demo's."""
@@ -144,7 +145,7 @@ def _step(title: str, line: str) -> None:
 
 def _show(results: Path) -> None:
     for place, line in read_lines(results):
-        row, _ = decode_row(place, line, Capture)
+        row, _ = decode_row(place, line, Trial)
         tools = sum(step.__struct_config__.tag == "tool_call" for step in row.trajectory)
         verdict = "pass" if row.score and row.score.pass_ else "FAIL"
         why = f"  ({row.failure.cause.words})" if row.failure else ""

@@ -12,17 +12,17 @@ import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.agents import look_for
-from assay.cli.group import COLOUR, examples, variables
+from assay.cli.help import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
-from assay.pipeline.prompts import Setting, plan
-from assay.pipeline.stages import AskingHost, CaptureTrial
-from assay.records.capture import Capture
+from assay.pipeline.prompts import Setting, make_specs
+from assay.pipeline.stages import capture_attempt
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, Prompt, Surroundings
 from assay.records.text import visible
+from assay.records.trial import Trial
 
 _QUESTION = "Reply with the single word ready."
 
@@ -101,11 +101,11 @@ def _check_machine() -> list[dict[str, Any]]:
     """Say whether --sandbox, --container, --memory and --cpus work on this machine."""
     from assay.run import container, quota, sandbox  # late: only this needs them
 
-    host, limits = AskingHost(), Limits(memory_bytes=1 << 30, cpus=1.0)
+    limits = Limits(memory_bytes=1 << 30, cpus=1.0)
     checks: dict[str, Callable[[], str]] = {
-        "--sandbox": lambda: sandbox.describe_sandbox(host),
-        "--container": lambda: container.describe_engines(host),
-        "--memory and --cpus": lambda: quota.describe_quota(limits, host),
+        "--sandbox": lambda: sandbox.describe_sandbox(),
+        "--container": lambda: container.describe_engines(),
+        "--memory and --cpus": lambda: quota.describe_quota(limits),
     }
     return [_checked(name, check) for name, check in checks.items()]
 
@@ -117,7 +117,7 @@ def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:
         return _row(name, ok=False, words=error.message, advice=[error.hint] if error.hint else [])
 
 
-def _ask(name: str, options: _Options) -> Capture:
+def _ask(name: str, options: _Options) -> Trial:
     agent = agent_ref(msgspec.structs.replace(options, schema=name))
     prompt = Prompt(id="doctor", input=_QUESTION)
     with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
@@ -127,12 +127,12 @@ def _ask(name: str, options: _Options) -> Capture:
             surroundings=Surroundings(cwd=str(Path(folder).resolve())),
             run_token=f"doctor-{os.getpid()}",
         )
-        [spec] = plan([(prompt, {})], folder_names(["doctor"]), setting)
-        return CaptureTrial().run(spec)
+        [spec] = make_specs([(prompt, {})], folder_names(["doctor"]), setting)
+        return capture_attempt(spec)
 
 
 def _judge(
-    name: str, known: KnownAgent | None, captured: Capture, version: str, notes: list[str]
+    name: str, known: KnownAgent | None, captured: Trial, version: str, notes: list[str]
 ) -> dict[str, Any]:
     row = partial(_row, name)
     failure = captured.failure or None

@@ -57,7 +57,7 @@ class Doubts:
             self._warnings[text] = self._warnings.get(text, 0) + 1
 
     @property
-    def tell_failure(self) -> bool:
+    def names_failure(self) -> bool:
         """Whether the lines give the reason why a grader failed."""
         alike = self._alike or {}
         return self._n_trials >= _LEAST_TRIALS and any(is_broken for _, is_broken in alike)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import note_unmasked, refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import (
     InFile,

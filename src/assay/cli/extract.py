@@ -9,9 +9,9 @@ import click
 
 from assay import plugins
 from assay.adapters.text import TextRows
-from assay.cli.group import PRICES, examples, variables
+from assay.cli.help import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
-from assay.cli.output import echo_folded, open_sink, refuse_inputs
+from assay.cli.output import echo_folded, refuse_inputs, write_row
 from assay.cli.parameters import (
     debug_option,
     help_option,
@@ -23,12 +23,14 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
+from assay.pipeline.sink import open_sink
 from assay.pipeline.stages import extract_row
-from assay.records.capture import Capture, Events
+from assay.records.capture import Events
 from assay.records.journal import DERIVED, Mode
 from assay.records.recording import NOT_READ, RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.text import counted_noun, visible_line
+from assay.records.trial import Trial
 
 _HINT = "extract reads what `assay run` wrote"
 
@@ -77,7 +79,7 @@ def command(**given: Any) -> None:
     events = Events()
     n_rows, n_unread = 0, 0
     mode: Mode = "overwrite" if options.overwrite else "new"
-    with open_sink(options.output, mode, DERIVED, guarded=False) as sink:
+    with open_sink(options.output, mode, DERIVED, guarded=False, write=write_row) as sink:
         for row, extra in rows:
             reader = adapter or TextRows(row.agent or "text")
             captured = extract_row(row, reader, base, options.raw_dir)
@@ -136,7 +138,7 @@ def _with_error(row: RawOutput, extra: dict[str, Any]) -> dict[str, Any]:
     return {**extra, "error": row.error} if row.error and not row.turns else extra
 
 
-def _progress(row: Capture) -> str:
+def _progress(row: Trial) -> str:
     line = f"{visible_line(row.id)}: {counted_noun(len(row.trajectory), 'step')}"
     failure = row.failure or None
     return f"! {line} - {failure.cause.words}: {failure.message}" if failure else f"✓ {line}"

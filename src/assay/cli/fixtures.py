@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import note_unmasked, refuse_existing, whole_output
 from assay.cli.parameters import (
@@ -169,7 +169,7 @@ def _refusal(differing: list[Differing], n_all: int, graders: list[str]) -> Inpu
     msg = f"these graders cannot judge {of}:\n  {lines}"
     names = " and ".join(name for name in graders if name in _OF_FOLDERS)
     hint = f"{names} looks at the agent's folder, which a fixture does not have; use another grader"
-    return InputError(msg, hint=hint if names else "mend the grader first")
+    return InputError(msg, hint=hint if names else "fix the grader first")
 
 
 def _write(

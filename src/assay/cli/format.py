@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
 from assay.cli.parameters import (
     debug_option,

@@ -13,7 +13,7 @@ import msgspec
 
 from assay import plugins
 from assay.cli.doubts import Doubts
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import (
     address_option,
     executor_option,
@@ -23,7 +23,7 @@ from assay.cli.options import (
     output_mode,
     with_options,
 )
-from assay.cli.output import Sink, note_unmasked, open_sink, refuse_inputs
+from assay.cli.output import note_unmasked, refuse_inputs, write_row
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -43,6 +43,7 @@ from assay.errors import InputError
 from assay.pipeline.grading import Elsewhere, GradedRow, only_computes, rows_wait
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
+from assay.pipeline.sink import Sink, open_sink
 from assay.pipeline.stages import AskingHost, grade_all, grade_computing
 from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
@@ -109,8 +110,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     type=Rate(),
     metavar="N/min",
     help="Put at most N questions a minute to each provider and model of a judge; N/s and N/h work "
-    "too. A provider that answers 429 is left alone for as long as it asks, and asked again up to "
-    "four times. Default: no limit.",
+    "too. If a provider answers 429, the question is put again after the pause that it asks for, "
+    "up to four times. Default: no limit.",
 )
 @executor_option(
     "Where graders run: on this machine, or on a Ray cluster, where N rows reserve N CPUs. "
@@ -164,7 +165,7 @@ def command(**given: Any) -> None:
             click.echo(result, err=True)
     if tally.n_broken:
         what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
-        first = "" if tally.doubts.tell_failure else f". The first: {tally.first_broken}"
+        first = "" if tally.doubts.names_failure else f". The first: {tally.first_broken}"
         click.echo(
             f"{what} {'was' if tally.n_broken == 1 else 'were'} not graded because a grader failed "
             f"(see graderFailures in the rows){first}",
@@ -198,7 +199,7 @@ def _grade(options: _Options, mode: Mode) -> "_Tally":
     if not graders:
         lines = _judged(lines, own, options)
     elsewhere = _elsewhere(options, [*graders, *own.to_prepare])
-    with open_sink(options.output, mode, guarded=False) as sink:
+    with open_sink(options.output, mode, guarded=False, write=write_row) as sink:
         if mode == "resume" and options.output is not None:
             tally.n_before = _skip_graded(lines, options.output)
         if _takes_all_cores(options, mode, graders):
@@ -261,7 +262,7 @@ def _elsewhere(options: _Options, graders: list[PluginRef]) -> Elsewhere | None:
     from assay.pipeline.remote_grading import RemoteGraders  # late: few runs need it
 
     remote = RemoteGraders(graders, options.env_names)
-    remote.join(plugins.executor(ref).connect())  # type: ignore[attr-defined]
+    remote.join(plugins.executor(ref).connect())
     return remote.asking
 
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import click
 
-from assay.cli.main import COMMANDS, SHIPPED, help_page
+from assay.cli.help import COMMANDS, SHIPPED, help_page
 from assay.cli.parameters import help_option
-from assay.errors import AssayError, Interrupted
+from assay.errors import AssayError, Interrupted, NotJudged
 
 ENDING_SIGNALS = (
     signal.SIGINT,
@@ -58,9 +58,7 @@ class LazyGroup(click.Group):
         """Refuse an unknown command, naming the one that was probably meant."""
         if args[:2] == ["ab", "status"]:
             # Found here, because what `ab` itself needs takes as long to load as all the rest.
-            from assay.cli.ab_status import status
-
-            return "ab status", status, args[2:]
+            return "ab status", import_module("assay.cli.ab_status").status, args[2:]
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
@@ -84,25 +82,6 @@ def _plugin_command(name: str) -> click.Command | None:
         msg = f"the command {name!r} is not installed: there is no package {SHIPPED[name][0]}"
         raise click.UsageError(msg)
     return command
-
-
-COLOUR = ("NO_COLOR", "Any value: print without colours.")
-CACHE = ("XDG_CACHE_HOME", "Cache folder, an absolute path. Default: ~/.cache.")
-PRICES = (
-    "ASSAY_PRICES",
-    "A file with prices to estimate costs from, instead of the built-in table.",
-)
-
-
-def variables(*lines: str) -> str:
-    """A part of a command's help: names of environment variables, and below them what they do."""
-    shown = [f"  {line}" if line.partition(",")[0].isupper() else f"      {line}" for line in lines]
-    return "\n".join(["\b", "Environment variables:", *shown, "", ""])
-
-
-def examples(*lines: str) -> str:
-    """The end of a command's help: command lines that work as they are."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 @click.group(cls=LazyGroup)
@@ -162,7 +141,8 @@ def _how_to_go_on(args: list[str]) -> str:
 def _report(error: AssayError | OSError | RuntimeError) -> int:
     """Print what is wrong and what to do; return the exit code."""
     if isinstance(error, AssayError):
-        _print_error(f"Error: {error.message}")
+        # That something could not be judged is a result, not an error.
+        _print_error(f"{'' if isinstance(error, NotJudged) else 'Error: '}{error.message}")
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code

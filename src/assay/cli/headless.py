@@ -18,7 +18,8 @@ from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
 from assay.cli.debug import DebugTrace
-from assay.cli.group import ENDING_SIGNALS, examples
+from assay.cli.group import ENDING_SIGNALS
+from assay.cli.help import examples
 from assay.cli.options import (
     DEBUG_HELP,
     DEFAULT_TIMEOUT_MS,

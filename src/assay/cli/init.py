@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from assay import plugins
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import InputError, OutputError
 from assay.pipeline.material import Skill, read_skill

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.cli.output import unguarded
-from assay.cli.progress import Running, Tally, clock_text
+from assay.cli.tally import Running, Tally, clock_text
 from assay.records.text import visible_line
 
 _PER_SECOND = 4

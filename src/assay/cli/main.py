@@ -1,46 +1,10 @@
 """The command `assay`: prints help and version at once, passes everything else to the commands."""
 
 import gc
-import os
 import sys
 
-from assay import __path__, __version__
-
-COMMANDS = {
-    "ab": "Run an experiment and say whether a change helps.",
-    "capture": "Run prompts against an agent and record full trajectories.",
-    "trials": "Run every prompt several times, to measure pass@k.",
-    "run": "Run prompts and write the agent's raw output.",
-    "extract": "Turn raw output into trajectories.",
-    "raw": "Print what the agent of a trial wrote, as it came.",
-    "grade": "Grade the results of an agent.",
-    "summarize": "Write a short row or section for each result.",
-    "format": "Convert results to JSONL, Markdown or CSV.",
-    "calibrate": "Check a grader: sample failures, compare it with human labels.",
-    "validate-refs": "Check that reference solutions pass their graders.",
-    "balance": "Show how the prompts are distributed over categories.",
-    "export": "Export results as training data or as a table.",
-    "query": "Ask questions of result files in SQL.",
-    "fixtures": "Write a test that asserts the verdicts on recorded trials.",
-    "compare": "Compare runs, with confidence intervals and tests.",
-    "report": "Report on runs as one HTML file, Markdown or JUnit.",
-    "view": "Show runs in a browser, live while they are written.",
-    "trigger": "Measure whether an agent uses a skill when it should, and only then.",
-    "baseline": "Pool the builds of main, to compare branches with.",
-    "plan": "Compute how many prompts and trials a comparison needs.",
-    "agents": "List the known agents: installed or not, and what is captured.",
-    "doctor": "Start an agent with a trivial prompt and report what is wrong.",
-    "headless": "Serve any agent over the Agent Client Protocol on stdio.",
-    "mock-model": "Serve a scripted model, to test agents without a real one.",
-    "schemas": "List or export the JSON Schema of every file format.",
-    "skills": "Install skills that teach agents to use Assay.",
-    "init": "Write prompts, a grader and an experiment to start from.",
-    "demo": "Run the whole flow with agents that ship with Assay.",
-}
-"""Name and one line of help, so that the help page needs no command's code, not even click."""
-SHIPPED = {"arc": ("assay_arc", "Play, verify and compare ARC-AGI-3 games.")}
-"""Commands of plugins in the same wheel, with their package. Others are found by entry point, which
-takes longer than this whole page."""
+from assay import __version__
+from assay.cli.help import help_page
 
 
 def main() -> None:
@@ -65,30 +29,3 @@ def _run(args: list[str]) -> int:
         return run_command(args)
     except KeyboardInterrupt:  # before run_command handles signals
         return 130
-
-
-def help_page() -> str:
-    commands = COMMANDS | {
-        name: text for name, (package, text) in SHIPPED.items() if _ships(package)
-    }
-    width = max(map(len, commands)) + 2
-    lines = [f"  {name.ljust(width)}{text}" for name, text in commands.items()]
-    return "\n".join(
-        [
-            "Usage: assay COMMAND [OPTIONS]",
-            "",
-            "Evaluate any command-line agent: capture, grade, repeat, compare.",
-            "",
-            "Commands:",
-            *lines,
-            "",
-            "Options:",
-            "  -h, --help     Show this page; after a command, the help of that command.",
-            "  -v, --version  Show the version.",
-        ]
-    )
-
-
-def _ships(package: str) -> bool:
-    # Packages of one wheel lie side by side; a look-up by import machinery would take 1 ms of 13.
-    return os.path.isdir(f"{__path__[0]}/../{package}")  # noqa: PTH112

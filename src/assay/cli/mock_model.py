@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.parameters import InFile, OutFile, help_option
 from assay.errors import OutputError
 from assay.testing.model.server import serve

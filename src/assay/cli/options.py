@@ -1,8 +1,5 @@
 """Options that several commands share, and what they mean together."""
 
-import hashlib
-import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -37,19 +34,12 @@ from assay.cli.parameters import (
     retries_option,
     sandbox_option,
 )
-from assay.errors import InputError
-from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting, check_confinement
-from assay.pipeline.resume import Resume
-from assay.pipeline.stages import local_machine
-from assay.records.capture import Capture, TrialEntry
+from assay.pipeline import agents
+from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest
 from assay.records.journal import Mode
-from assay.records.rows import BOM
-from assay.records.spec import Limits, PluginRef, Surroundings
-from assay.records.text import counted_noun, visible_line
-from assay.run.workspace import private_root
+from assay.records.spec import PluginRef
 
-DEFAULT_TIMEOUT_MS = 60_000
+DEFAULT_TIMEOUT_MS = int(DEFAULT_TIMEOUT_S * 1000)
 DEBUG_HELP = (
     "Print to stderr, besides progress, the command line of each agent and the names of its "
     "variables, each line that it prints and what that was mapped to, and how it ended; and a "
@@ -100,15 +90,13 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     quiet: bool
     as_json: bool
     debug: bool
-    login: bool = False
-    """Whether an isolated agent gets a copy of the user's login; no option of capture or trials."""
     executor: str = "local"
     address: str | None = None
 
     @property
-    def executor_ref(self) -> PluginRef:
-        """Where the trials run."""
-        return executor_ref(self.executor, self.address)
+    def talks(self) -> bool:
+        """Whether anything is printed besides errors and JSON."""
+        return not self.quiet and not self.as_json
 
 
 class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
@@ -175,8 +163,6 @@ text_agent_options: list[Decorator] = [
     ),
 ]
 """For agents that need no schema."""
-TEXT_AGENTS = ("simple", "shell")
-"""Their adapters; the command line is the option `template`."""
 output_options: list[Decorator] = [
     output_option,
     click.option(
@@ -335,7 +321,8 @@ run_options: list[Decorator] = [
         type=Number(min=0),
         metavar="USD",
         help="Start no more trials once this many US dollars are spent or reserved for running "
-        "trials: each as much as the dearest so far, at first an even share. Default: no limit.",
+        "trials. For each, as much is reserved as the most expensive trial so far has cost; before "
+        "one has ended, an even share of the limit. Default: no limit.",
     ),
     rate_option,
     progress_option,
@@ -382,45 +369,6 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
     return chosen[0] if chosen else "new"
 
 
-def resume_of(
-    options: BatchOptions,
-    graders: Sequence[PluginRef] = (),
-    k: int | None = None,
-    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None,
-    *,
-    is_graded: bool | None = None,
-) -> Resume:
-    """What to do with the rows of an earlier run; graded takes what the graders say of them.
-
-    is_graded: whether there are any graders, also where prompts bring their own.
-    """
-    regrade = isinstance(options, CaptureOptions) and options.regrade
-    for name, given in (("--regrade", regrade), ("--keep-failed", options.keep_failed)):
-        if given and not options.resume and not options.rerun:
-            msg = f"{name} needs --resume."
-            raise click.UsageError(msg)
-    if regrade and not (graders if is_graded is None else is_graded):
-        msg = "--regrade needs a grader. Use -g GRADER."
-        raise click.UsageError(msg)
-
-    def announce(n_again: int, n_graded: int, n_regraded: int) -> None:
-        counts = ((n_again, "run again"), (n_graded, "graded"), (n_regraded, "graded again"))
-        for n, what in counts:
-            if n and not options.quiet:
-                verb = "is" if n == 1 else "are"
-                click.echo(f"{counted_noun(n, 'row')} of {options.output} {verb} {what}", err=True)
-
-    return Resume(
-        k=k,
-        keep_failed=options.keep_failed,
-        rerun=options.rerun,
-        regrade=regrade,
-        graders=graders,
-        announce=announce,
-        graded=graded,
-    )
-
-
 def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     """The agent given by name, or as a program that speaks the Agent Client Protocol."""
     program: list[str] = ctx.meta.get("program", [])
@@ -449,10 +397,6 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
 
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    if os.environ.get("ASSAY_PRICES"):
-        from assay.adapters.prices import price_table  # late: seldom used before a trial ends
-
-        price_table()
     given = _given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
@@ -461,39 +405,29 @@ def agent_ref(options: AgentOptions) -> PluginRef:
     if flag == "--simple" and others:
         msg = "Give the agent either with --simple or with --shell, not both."
         raise click.UsageError(msg)
-    if flag == "--shell" and "PROMPT" not in value:
-        click.echo(
-            f'Warning: --shell {visible_line(value)!r} does not use "$PROMPT". Unless a program '
-            "in it reads that variable, the agent gets no prompt.",
-            err=True,
-        )
+    agent: str | PluginRef = value
+    if flag != "-s":
+        agent = agents.text_agent(flag.removeprefix("--"), value)
+        if warning := agents.without_prompt(agent):
+            click.echo(warning, err=True)
+    elif value == "-":
+        claim_stdin()
+        schema = agents.read_json(sys.stdin.buffer.read(), "stdin")
+        agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
-    if flag == "-s":
-        ref = _schema_on_stdin() if value == "-" else plugins.adapter_ref(value)
-    else:
-        ref = PluginRef(name=flag.removeprefix("--"), options={"template": value})
-    return _with_options(ref, options)
+    return _with_options(agent, options)
 
 
-def _with_options(ref: PluginRef, options: AgentOptions) -> PluginRef:
-    more: dict[str, Any] = {
-        "model": options.model,
-        "args": tuple(options.agent_args),
-        "mcp": _mcp_file(options.mcp) if options.mcp else None,
-        "max_turns": options.max_turns,
-    }
-    more = {name: value for name, value in more.items() if value}
-    _check_supported(ref.name, more)
-    ref = msgspec.structs.replace(ref, options={**ref.options, **more})
-    plugins.adapter(ref)
-    return ref
-
-
-def _schema_on_stdin() -> PluginRef:
-    claim_stdin()
-    schema = _json(sys.stdin.buffer.read(), "stdin")
-    return PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
+def _with_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
+    mcp = options.mcp
+    return agents.agent_ref(
+        agent,
+        model=options.model,
+        args=options.agent_args,
+        mcp=agents.read_mcp(mcp, sys.stdin.buffer.read()) if mcp == DASH else mcp,
+        max_turns=options.max_turns,
+    )
 
 
 def _given(options: AgentOptions) -> list[tuple[str, str]]:
@@ -502,174 +436,42 @@ def _given(options: AgentOptions) -> list[tuple[str, str]]:
     return [(flag, value) for flag, value in ways if value]
 
 
-def _check_supported(name: str, more: dict[str, Any]) -> None:
-    """Refuse an option that this adapter cannot pass on."""
-    flags = {"model": "--model", "args": "--agent-arg", "mcp": "--mcp", "max_turns": "--max-turns"}
-    refused = sorted(flags[key] for key in more.keys() - plugins.adapter_options(name))
-    if not refused:
-        return
-    who = "an agent described by a schema" if name == "declared" else f"the adapter {name}"
-    msg = f"{who} does not support {' and '.join(refused)}"
-    raise InputError(
-        msg, hint="pass the agent's own arguments with --agent-arg, if the adapter supports it"
-    )
-
-
-def _mcp_file(path: Path) -> dict[str, Any]:
-    """Read an mcpServers file; it is checked again by the adapter that translates it."""
-    try:
-        data = sys.stdin.buffer.read() if path == DASH else path.read_bytes()
-    except OSError as error:
-        msg = f"--mcp {path}: {error.strerror}"
-        raise InputError(msg) from error
-    content = _json(data, "stdin" if path == DASH else str(path))
-    # Late: only --mcp needs it at start-up.
-    from assay.adapters.vendor import parse_mcp, with_full_paths
-
-    parse_mcp(content, str(path))
-    return dict(with_full_paths(content, lambda name: _found_beside(path, name)))
-
-
-def _json(data: bytes, name: str) -> Any:
-    try:
-        return msgspec.json.decode(data.removeprefix(BOM))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{name}: not JSON: {error}"
-        raise InputError(msg) from error
-
-
-def _found_beside(mcp_file: Path, name: str) -> str | None:
-    """Find a relative path in the folder of the MCP file, or in the current one."""
-    return None if Path(name).is_absolute() else _file_in(name, mcp_file.parent, Path.cwd())
-
-
-def _file_in(name: str, *folders: Path) -> str | None:
-    # Links are not followed: the python of a virtual environment is one.
-    places = (folder.absolute() / name for folder in folders)
-    try:
-        return next((str(path) for path in places if path.is_file()), None)
-    except (OSError, ValueError):  # too long for a name, or with a NUL: no path at all
-        return None
-
-
 def grader_refs(graders: Sequence[str], timeout_s: float) -> list[PluginRef]:
     """The graders that the options name; checks that they can be built."""
     return [plugins.grader_ref(text, timeout_s) for text in graders]
 
 
-def setting(
-    options: BatchOptions,
-    agent: PluginRef,
-    benchmark: PluginRef,
-    graders: Sequence[PluginRef],
-    *,
-    keep_raw: bool,
-) -> Setting:
-    """What all trials of the run share."""
-    timeout_ms = options.timeout or plugins.adapter(agent).timeout_ms or DEFAULT_TIMEOUT_MS
-    limits = Limits(
-        turn_s=timeout_ms / 1000,
-        trial_s=options.trial_timeout / 1000 if options.trial_timeout else None,
+def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> RunRequest:
+    """What capture, trials, run and trigger ask for, from the options that they share."""
+    resume = options.resume or bool(options.rerun)
+    if options.keep_failed and not resume:
+        msg = "--keep-failed needs --resume."
+        raise click.UsageError(msg)
+    return RunRequest(
+        prompts=prompts,
+        agent=agent,
+        filters=options.filters,
+        limit=options.limit,
+        jobs=options.concurrency,
+        timeout_s=options.timeout / 1000 if options.timeout else None,
+        trial_timeout_s=options.trial_timeout / 1000 if options.trial_timeout else None,
         stall_s=options.stall,
         memory_bytes=options.memory,
         cpus=options.cpus,
-    )
-    token = _run_token(options.output)
-    surroundings = _surroundings(options, token, keep_raw=keep_raw)
-    wanted = (getattr(plugins.grader(ref), "wants_snapshot", False) for ref in graders)
-    surroundings = msgspec.structs.replace(surroundings, snapshot=any(wanted))
-    if options.executor == "local":
-        check_confinement(surroundings, limits)
-    template = options.workspace_template
-    return Setting(
-        agent=findable(agent, surroundings),
-        benchmark=benchmark,
-        limits=limits,
-        surroundings=surroundings,
-        run_token=token,
-        identity=identify(agent, surroundings, limits, graders, local_machine(), template),
-    )
-
-
-def findable(agent: PluginRef, around: Surroundings) -> PluginRef:
-    """Make files of the agent's command absolute: a workspace is another folder than ours."""
-    options = agent.options
-    if around.workspace_dir is None or around.container:
-        return agent
-    if agent.name in TEXT_AGENTS:
-        text = _absolute_scripts(options["template"], around.cwd)
-        return msgspec.structs.replace(agent, options={**options, "template": text})
-    schema = options.get("schema")
-    command = schema.get("command") if isinstance(schema, dict) else options.get("command")
-    if not isinstance(command, list):
-        return agent
-    found = [_absolute(word, around.cwd) for word in command]
-    changed = {"schema": {**schema, "command": found}} if schema else {"command": found}
-    return msgspec.structs.replace(agent, options={**options, **changed})
-
-
-def _absolute(word: Any, folder: str) -> Any:
-    """Return a word that names a file with a folder or an extension as an absolute path."""
-    if not isinstance(word, str) or not ("/" in word or Path(word).suffix):
-        return word
-    return _file_in(word, Path(folder)) or word
-
-
-_SCRIPT = (
-    r"(?<![^\s;|&])(?:\.{1,2}/[\w./+-]+|[\w.+-][\w./+-]*\.(?:py|js|mjs|cjs|ts|mts|sh|rb|pl|php)\b)"
-)
-
-
-def _absolute_scripts(template: str, folder: str) -> str:
-    """The same for a command line as text: only scripts and ./programs, as the rest may be data."""
-
-    def absolute(found: re.Match[str]) -> str:
-        return shlex.quote(_file_in(found[0], Path(folder)) or found[0])
-
-    return re.sub(_SCRIPT, absolute, template)
-
-
-def _surroundings(options: BatchOptions, token: str, *, keep_raw: bool) -> Surroundings:
-    cwd = Path(options.cwd or Path.cwd()).resolve()
-    if not cwd.is_dir():
-        msg = f"working folder not found: {cwd}"
-        raise InputError(msg, hint="check the folder given with -c")
-    output, workspaces = options.output, options.workspace_dir
-    template, raw = options.workspace_template, options.raw_dir
-    # With -c the user has named the folder to work in, isolated or not.
-    has_own_home = options.isolate or options.sandbox or options.container
-    is_private = template is not None or (has_own_home and options.cwd is None)
-    root = private_root() if template or (is_private and workspaces is None) else None
-    if root and workspaces is None:
-        workspaces = root / token
-    # Not beside a device or a pipe, such as /dev/stdout.
-    if raw is None and keep_raw and output and (output.is_file() or not output.exists()):
-        raw = output.with_suffix(".raw")
-    base = output.parent if output is not None else Path.cwd()
-    return Surroundings(
-        cwd=str(cwd),
-        workspace_dir=str(workspaces.resolve()) if workspaces else None,
-        workspace_template=str(root / f"template-{token}") if root and template else None,
-        replace=bool(options.resume or options.rerun or options.overwrite),
+        retries=options.retries,
+        rate_per_s=options.rate,
+        max_cost=options.max_cost,
+        executor=executor_ref(options.executor, options.address),
+        cwd=options.cwd,
+        workspace_dir=options.workspace_dir,
+        workspace_template=options.workspace_template,
         isolate=options.isolate,
         sandbox=options.sandbox or "",
         container=options.container or "",
-        env_names=tuple(options.env_names),
-        login=options.login,
-        raw_dir=str(raw.resolve()) if raw else None,
-        pack_raw=True,
-        raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
-        ours=_written(output, raw),
+        env_names=options.env_names,
+        output=options.output,
+        mode=output_mode(options.output, resume, options.append, options.overwrite),
+        raw_dir=options.raw_dir,
+        keep_failed=options.keep_failed,
+        rerun=options.rerun,
     )
-
-
-def _written(output: Path | None, raw: Path | None) -> tuple[str, ...]:
-    """Return what this run writes: the output, its journal and the raw streams."""
-    files = [output, output.with_name(f"{output.name}.partial")] if output else []
-    return tuple(str(path.resolve()) for path in (*files, raw) if path)
-
-
-def _run_token(output: Path | None) -> str:
-    # The same for the same output: --resume finds the agents that a killed run left behind.
-    name = str(output.resolve()) if output else f"{os.getpid()}"
-    return hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -9,25 +9,21 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import click
-import msgspec
 
 from assay.cli.parameters import DASH
 from assay.errors import InputError, OutputError
-from assay.records.files import copy_stream, temporary_file
-from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
-from assay.records.rows import RowFile, decode_line, encode_row, open_rows, read_lines
-from assay.records.spec import TrialSpec
+from assay.records.files import copy_stream, replaced_file, temporary_file
+from assay.records.rows import RowFile
 from assay.records.text import visible
 
 if TYPE_CHECKING:
-    from assay.pipeline.resume import Resume
+    pass
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -95,7 +91,7 @@ def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
             with path.open("wb") as target, _copied_at_end(_for_device(target)) as file:
                 yield file
             return
-        with _renamed_at_end(path.resolve()) as file:
+        with replaced_file(path.resolve()) as file:
             yield file
 
 
@@ -139,23 +135,6 @@ def _copied_at_end(target: BinaryIO) -> Iterator[BinaryIO]:
         file.seek(0)
         copy_stream(file, target)
         target.flush()
-
-
-@contextmanager
-def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
-    """Write to a new file in the same folder, then rename it."""
-    # Cut, because a name may have only 255 bytes.
-    new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
-    try:
-        with new.open("xb") as file:
-            yield file
-        if path.exists():
-            new.chmod(path.stat().st_mode & 0o777)
-        new.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
 
 
 def guard_terminal() -> None:
@@ -301,135 +280,7 @@ def note_unmasked() -> None:
         click.echo(f"Not masked, because ordinary text may contain the value: {names}", err=True)
 
 
-class Sink:
-    """Takes finished rows, one at a time."""
-
-    def __init__(
-        self, journal: Journal | None, kind: Kind = "capture", resume: "Resume | None" = None
-    ) -> None:
-        """With resume, the journal holds rows of an earlier run that was not finished."""
-        self._journal = journal
-        self._kind = kind
-        self._resume = resume
-
-    def append(self, line: bytes) -> None:
-        """Write one row at once, so that a kill cannot lose it."""
-        if self._journal is not None:
-            self._journal.append(line)
-        else:
-            with open_stdout("use -o FILE, so that the run can be resumed") as out:
-                out.buffer.write(line + b"\n")
-
-    def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
-        """Write the row of a finished trial, with the unknown fields of its prompt's row."""
-        extra = spec.extra
-        if extra:
-            from assay.run.workspace import our_secrets  # loaded by whatever ran the trial
-
-            extra = our_secrets().mask_record(extra)
-        self.append(encode_row(result, extra))
-
-    def missing(
-        self, specs: list[TrialSpec], reopen: Callable[[bytes], None] | None = None
-    ) -> list[TrialSpec]:
-        """The trials that have no row yet, or whose row is to be replaced.
-
-        Rows that were made from something else are refused. Rows to be replaced are removed from
-        the output; reopen is given each of them before.
-        """
-        journal, resume = self._journal, self._resume
-        if journal is None or resume is None:
-            return specs
-        by_id = {spec.prompt.id: spec for spec in specs}
-        done: set[str] = set()
-        again: set[str] = set()
-        outdated: set[str] = set()
-        ungraded: set[str] = set()
-        for key in journal.rows():
-            self._refuse_other_kind(key, journal.path)
-            done.add(key.id)
-            if (spec := by_id.get(key.id)) is None:
-                continue
-            resume.check(key.id, key.spec_hash, key.identity, spec, journal.path)
-            for attempt in key.attempts:
-                resume.check_folder(key.id, attempt.cwd, spec, journal.path)
-            if resume.grades_again(key.identity, spec, partial(getattr, key, "attempts")):
-                outdated.add(key.id)
-                if not key.identity or not key.identity.graders:
-                    ungraded.add(key.id)
-            if resume.replaces(key):
-                again.add(key.id)
-        if again or outdated:
-            finished = outdated - again
-            resume.announce(len(again), len(finished & ungraded), len(finished - ungraded))
-            journal.rewrite(_rewritten(journal.path, resume, by_id, again, outdated, reopen))
-        return [spec for spec in specs if spec.prompt.id not in done or spec.prompt.id in again]
-
-    def _refuse_other_kind(self, key: RowKey, path: Path) -> None:
-        if key.kind != self._kind:
-            msg = f'{path}: row "{key.id}" was written by `assay {key.kind}`'
-            raise InputError(msg, hint=f"continue with assay {key.kind}, or use another -o")
-
-
-def _rewritten(
-    path: Path,
-    resume: "Resume",
-    specs: dict[str, TrialSpec],
-    again: set[str],
-    outdated: set[str],
-    reopen: Callable[[bytes], None] | None,
-) -> Iterator[bytes]:
-    """Yield the rows that stay, graded again where the grader is another one now."""
-    from assay.pipeline import stages, trials  # late: most commands write files and run nothing
-
-    for place, line in read_lines(path):
-        row_id = decode_line(_KEYS, place, line).id
-        if row_id in outdated and resume.k is not None:
-            line = trials.grade_row_again(place, line, specs[row_id], resume)
-        elif row_id in outdated - again:
-            line = stages.grade_row_again(place, line, specs[row_id], resume)
-        if row_id not in again:
-            yield line
-        elif reopen is not None:
-            reopen(line)
-
-
-_KEYS = msgspec.json.Decoder(RowKey)
-
-
-def kept_raw(output: Path) -> Iterator[str]:
-    """Yield the names of the raw streams that the rows of an output name."""
-    if not output.is_file():
-        return
-    with contextlib.suppress(InputError), open_rows(output) as file:  # it may be anything
-        for row in file.rows(msgspec.json.Decoder(_RawView)):
-            for entry in (row, *row.trials):
-                yield from (Path(each.raw).name for each in (entry, *entry.retried))
-
-
-class _RawView(msgspec.Struct, gc=False):
-    raw: str = ""
-    retried: list["_RawView"] = []
-    trials: list["_RawView"] = []
-
-
-@contextmanager
-def open_sink(
-    output: Path | None,
-    mode: Mode,
-    hint: str = RESUMABLE,
-    *,
-    kind: Kind = "capture",
-    resume: "Resume | None" = None,
-    guarded: bool = True,
-) -> Iterator[Sink]:
-    """Open the output of a command; one that runs no agents need not guard it."""
-    if output is None:
-        yield Sink(None)
-        return
-    if mode == "resume" and resume is None:
-        from assay.pipeline.resume import Resume  # late, as above
-
-        resume = Resume()
-    with Journal(output, mode, hint, guarded=guarded) as journal:
-        yield Sink(journal, kind, resume if mode == "resume" else None)
+def write_row(line: bytes) -> None:
+    """Write a finished row to stdout, for a command that was given no file."""
+    with open_stdout("use -o FILE, so that the run can be resumed") as out:
+        out.buffer.write(line + b"\n")

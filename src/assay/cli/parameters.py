@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import click
 
+from assay.records.text import LEAST_MEMORY, parse_size
+
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -46,12 +48,12 @@ class WithProgram(WithSandbox):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = _Words(self, ctx, args)
-        ctx.meta["program"], ctx.meta["taken_back"] = words.program, words.taken_back
-        return super().parse_args(ctx, words.ours)
+        line = _CommandLine(self, ctx, args)
+        ctx.meta["program"], ctx.meta["options_behind"] = line.program, line.options_behind
+        return super().parse_args(ctx, line.ours)
 
 
-class _Words:
+class _CommandLine:
     """The words of a command line, divided between this command and a program."""
 
     def __init__(self, command: click.Command, ctx: click.Context, args: list[str]) -> None:
@@ -63,7 +65,7 @@ class _Words:
         }
         self.ours: list[str] = []
         self.program: list[str] = []
-        self.taken_back: list[str] = []
+        self.options_behind: list[str] = []
         """Names of our options that stand behind the program's first word."""
         self._names_agent = False
         self._n_words = 0
@@ -93,7 +95,7 @@ class _Words:
         self._names_agent = self._names_agent or _names_agent(word)
         self._n_words += name in ("--stdin", "--benchmark")  # in place of the prompt file
         if self.program:
-            self.taken_back.append(name)
+            self.options_behind.append(name)
         self.ours.append(word)
         if self._value_follows(word) and rest:
             self.ours.append(rest.pop(0))
@@ -143,19 +145,14 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer v
     """A number of bytes, with K, M, G or T for powers of 1024."""
 
     name = "size"
-    _UNITS: ClassVar = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE | re.ASCII)
-        n_bytes = float(found[1]) * 1024 ** self._UNITS[found[2].upper()] if found else 0
-        if n_bytes < _LEAST_MEMORY:
+        n_bytes = parse_size(value) or 0
+        if n_bytes < LEAST_MEMORY:
             self.fail(f"{value!r} is not a size of at least 1M, such as 512M or 4G", param, ctx)
-        return int(n_bytes)
-
-
-_LEAST_MEMORY = 1024**2
+        return n_bytes
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # as above
@@ -362,8 +359,9 @@ rate_option: Decorator = click.option(
     "--rate",
     type=Rate(),
     metavar="N/min",
-    help="Start at most N trials a minute of each provider and model; N/s and N/h work too. A "
-    "provider that answers 429 is left alone for as long as it asks. Default: no limit.",
+    help="Start at most N trials a minute of each provider and model; N/s and N/h work too. If "
+    "a provider answers 429, no trial of it is started until the pause that it asks for is over. "
+    "Default: no limit.",
 )
 sandbox_option: Decorator = click.option(
     "--sandbox",

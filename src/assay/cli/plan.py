@@ -8,8 +8,7 @@ import click
 import msgspec
 import numpy as np
 
-from assay.cli.gate import refuse_drift
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import (
     InFile,
@@ -31,6 +30,7 @@ from assay.compare.planning import (
     spread_of_rates,
 )
 from assay.compare.runs import Run, load_run
+from assay.pipeline.gate import refuse_drift
 from assay.records.trials import detect_kind
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import simulate_pooled_gate

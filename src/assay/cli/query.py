@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
 from assay.cli.runs import name_runs, pipes_as_files

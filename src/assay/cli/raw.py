@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import (
     InFile,

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_same_file, whole_output
 from assay.cli.parameters import (
     DASH,
@@ -25,7 +25,8 @@ from assay.cli.parameters import (
     quiet_option,
     seed_option,
 )
-from assay.cli.runs import Named, name_runs, pipes_as_files
+from assay.cli.runs import name_runs, pipes_as_files
+from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
 from assay.records.rows import read_lines, refuse_other_bytes

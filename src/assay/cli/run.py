@@ -3,22 +3,21 @@
 from typing import Any
 
 import click
+import msgspec
 
-from assay.cli.batch import CommandBatch, debug_trace, prompt_file
-from assay.cli.group import CACHE, examples, variables
+from assay.cli.batch import plan_run, prompt_file, run_batch
+from assay.cli.help import CACHE, examples, variables
 from assay.cli.options import (
     BatchOptions,
     agent_options,
     agent_ref,
     output_options,
     run_options,
+    run_request,
     text_agent_options,
     with_options,
 )
-from assay.cli.output import open_sink
 from assay.cli.parameters import WithSandbox, help_option
-from assay.pipeline.batch import run_batch
-from assay.pipeline.stages import RunTrial
 
 
 @click.command(
@@ -42,9 +41,5 @@ def command(**values: Any) -> None:
     options = BatchOptions(**values)
     agent = agent_ref(options)
     source = prompt_file(options.prompts, from_stdin=not options.prompts)
-    # The rows hold the lines themselves, so raw streams are kept only where a folder is named.
-    planned = CommandBatch(options, agent, source, keep_raw=False, turns_alone=True)
-    with open_sink(options.output, planned.mode, kind="run", resume=planned.resume) as sink:
-        work = RunTrial(options.retries, debug_trace(options), options.max_cost is not None)
-        progress = run_batch(planned.batch, work, sink, planned.show, planned.place())
-    planned.conclude(progress)
+    request = msgspec.structs.replace(run_request(options, agent, source), raw_rows=True)
+    run_batch(plan_run(request, options), options).conclude()

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_origin
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.output import refuse_existing, whole_output
 from assay.cli.parameters import OutFile, help_option, overwrite_option
 from assay.errors import InputError

@@ -8,8 +8,7 @@ import click
 
 from assay import __path__, plugins
 from assay.adapters.vendor import KNOWN, VendorAdapter
-from assay.cli.group import examples
-from assay.cli.main import SHIPPED
+from assay.cli.help import SHIPPED, examples
 from assay.cli.parameters import help_option
 from assay.errors import OutputError
 from assay.records.spec import PluginRef

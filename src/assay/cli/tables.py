@@ -1,11 +1,11 @@
 """Tables and our own Markdown on a terminal: at any width, nothing is cut off."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from assay.cli.output import unguarded
 from assay.records.text import visible, visible_line
+from assay.report.markdown import BOLD, blocks, table_cells, unescape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 160
 _MOST_TURNED = 4
 """So many rows may become columns; with more, a table is easier to read as it is."""
-_BOLD = re.compile(r"\*\*(.+?)\*\*")
-_CELLS = re.compile(r"(?<!\\)\|")
-_ESCAPED = re.compile(r"\\([\\`*_\[\]<>|#~&$!])")
 
 
 def terminal(file: TextIO) -> "Console":
@@ -81,26 +78,17 @@ def _draw_lists(console: "Console", lines: Sequence[Sequence[str]]) -> None:
 
 def draw_markdown(console: "Console", text: str) -> None:
     """Show one of our own reports (headings, lists, tables, bold) as a person wants to read it."""
-    lines = visible(text).splitlines()
-    at = 0
-    while at < len(lines):
-        line, end = lines[at], at + 1
-        if line.startswith("|"):
-            while end < len(lines) and lines[end].startswith("|"):
-                end += 1
-            _draw_markdown_table(console, lines[at:end])
-        elif line.startswith("#"):
-            console.print(_plain(line.lstrip("# ")), style="bold underline", overflow="fold")
-        else:
-            style = "bold" if _BOLD.search(line) else None
+    for kind, lines in blocks(visible(text)):
+        if kind == "table":
+            rows = [[_plain(cell) for cell in row] for row in table_cells(lines)]
+            draw_table(console, "", rows[0], rows[2:])
+            continue
+        for line in lines:
+            style = "bold" if BOLD.search(line) else None
+            if kind == "heading":
+                line, style = line.lstrip("# "), "bold underline"
             console.print(_plain(line), style=style, overflow="fold")
-        at = end
-
-
-def _draw_markdown_table(console: "Console", lines: Sequence[str]) -> None:
-    rows = [[_plain(cell.strip()) for cell in _CELLS.split(line)[1:-1]] for line in lines]
-    draw_table(console, "", rows[0], rows[2:])  # the second line is only the rule below the head
 
 
 def _plain(text: str) -> str:
-    return _ESCAPED.sub(r"\1", _BOLD.sub(r"\1", text))
+    return unescape(BOLD.sub(r"\1", text))

@@ -1,13 +1,13 @@
 """assay trials: every prompt several times, for pass@k, or until a gate is decided."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from assay.cli.batch import Allocate, CommandBatch, Repeats, plan_captures
-from assay.cli.group import CACHE, PRICES, examples, variables
+from assay.cli.batch import RunDisplay, capture_request, plan_run, run_batch, say_program
+from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
     agent_options,
@@ -20,7 +20,7 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.output import open_sink, refuse_inputs
+from assay.cli.output import refuse_inputs
 from assay.cli.parameters import (
     InFile,
     Number,
@@ -29,13 +29,10 @@ from assay.cli.parameters import (
     repeats_option,
     stdin_option,
 )
-from assay.cli.progress import Progress
-from assay.pipeline.batch import run_batch
-from assay.pipeline.trials import TrialRows
-from assay.records.capture import Allocation
+from assay.pipeline.run import Batch
 
 if TYPE_CHECKING:
-    from assay.cli.gate import TrialsGate
+    from assay.pipeline.gate import TrialsGate
 
 
 class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
@@ -100,23 +97,17 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     """
     options = TrialsOptions(**values)
     _check_usage(options)
-    planned, work = plan_captures(ctx, options, Repeats(options.k, _allocator(options)))
-    gate = _open_gate(options, planned)
-    mode, resume = planned.mode, planned.resume
-    with (
-        open_sink(options.output, mode, kind="trials", resume=resume) as sink,
-        TrialRows(sink, options.output, mode, resume) as rows,
-    ):
-        stopper = gate.stopper(rows) if gate else None
-        place = planned.place()
-        progress = run_batch(planned.batch, work, rows, planned.show, place, stopper)
-        if gate:  # also if the money ran out: what was graded can be reported
-            gate.finish()
-            rows.settle()
+    request = msgspec.structs.replace(
+        capture_request(ctx, options), k=options.k, allocate=options.allocate
+    )
+    batch = plan_run(request, options)
+    say_program(ctx, options)
+    gate = _open_gate(options, batch)
+    display = run_batch(batch, options, gate)
     if gate:
-        _conclude(planned, progress, gate)
+        _conclude(display, gate, options)
     else:
-        planned.conclude(progress)
+        display.conclude()
 
 
 def _check_usage(options: TrialsOptions) -> None:
@@ -129,53 +120,32 @@ def _check_usage(options: TrialsOptions) -> None:
     refuse_inputs(options.output, options.against, options.allocate)
 
 
-def _allocator(options: TrialsOptions) -> Allocate | None:
-    """Return what gives each prompt its number of trials, if they are not all alike."""
-    path = options.allocate
-    if path is None:
-        return None
-    from assay.pipeline.baseline import allocate  # late: numpy
-
-    def allocated(ids: list[str]) -> Mapping[str, Allocation]:
-        given = allocate(path, ids, options.k)
-        if not options.quiet and not options.as_json and given:
-            once = sum(each.trials == 1 for each in given.values())
-            most = max(each.trials for each in given.values())
-            total = sum(each.trials for each in given.values())
-            click.echo(
-                f"Allocated {total} trials by the spread in {path}: {once} of {len(given)} prompts "
-                f"get one, the others up to {most}",
-                err=True,
-            )
-        return given
-
-    return allocated
-
-
-def _open_gate(options: TrialsOptions, planned: CommandBatch) -> "TrialsGate | None":
+def _open_gate(options: TrialsOptions, batch: Batch) -> "TrialsGate | None":
     """Read what the trials are compared with, before any of them runs."""
     if options.against is None or options.output is None:
         return None
-    if not planned.resume.graders:
+    if not batch.graders:
         msg = "--until decided needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
-    from assay.cli.gate import TrialsGate  # late: numpy
+    from assay.pipeline.gate import TrialsGate  # late: numpy
 
     chosen = bool(options.filters) or options.limit is not None
-    specs = planned.batch.specs
-    return TrialsGate(options.against, options.output, options.margin, specs, chosen=chosen)
+    gate = TrialsGate(options.against, options.output, options.margin, batch.specs, chosen=chosen)
+    for note in gate.notes:
+        click.echo(note, err=True)
+    return gate
 
 
-def _conclude(planned: CommandBatch, progress: Progress, gate: "TrialsGate") -> None:
+def _conclude(display: RunDisplay, gate: "TrialsGate", options: TrialsOptions) -> None:
     """Print how the trials and the gate went; a gate that is decided sets the exit code."""
     failed = 0
     try:
-        planned.conclude(progress, ended_early=gate.is_over())
+        display.conclude(ended_early=gate.is_over())
     except click.exceptions.Exit as problem:
         failed = problem.exit_code
-    code, line = gate.conclude()
-    if planned.tells(code):
-        click.echo(line, err=True)
+    code, line, notes = gate.conclude()
+    for words in (*notes, line) if code or not options.quiet else notes:
+        click.echo(words, err=True)
     # A gate that could not be judged says so, whatever kept it from being judged.
     code = code or failed
     if code:

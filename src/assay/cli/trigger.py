@@ -1,9 +1,9 @@
 """assay trigger: does an agent use a skill when it should, and only then?"""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.adapters.vendor import known_agent
-from assay.cli.batch import CommandBatch, debug_trace
-from assay.cli.group import CACHE, PRICES, examples, variables
+from assay.cli.batch import RunDisplay, run_batch, usage_errors
+from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     BatchOptions,
     agent_options,
@@ -20,9 +20,10 @@ from assay.cli.options import (
     leave_out,
     output_options,
     run_options,
+    run_request,
     with_options,
 )
-from assay.cli.output import echo_folded, open_sink, open_stdout, refuse_inputs, whole_output
+from assay.cli.output import echo_folded, open_stdout, refuse_inputs, whole_output
 from assay.cli.parameters import (
     InFile,
     WithSandbox,
@@ -31,13 +32,11 @@ from assay.cli.parameters import (
     repeats_option,
     seed_option,
 )
-from assay.cli.progress import Progress
 from assay.errors import AssayError, InputError, OutputError
-from assay.pipeline.batch import Budget, run_batch
-from assay.pipeline.material import Material, Skill, compose, read_skill
+from assay.pipeline.material import Material, Skill, read_skill
 from assay.pipeline.prompts import choose
-from assay.pipeline.stages import CaptureTrial, freeze
-from assay.pipeline.trials import TrialRows
+from assay.pipeline.run import PlannedArm, batch_of, place, prepare
+from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import (
     StopRule,
     beside,
@@ -53,13 +52,12 @@ from assay.pipeline.trigger import (
     with_description,
 )
 from assay.plugin import PromptRow
-from assay.records.capture import Capture, Cause
+from assay.records.capture import Cause
 from assay.records.files import hash_folder, temporary_folder
 from assay.records.reports import TriggerReport
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
 from assay.report.trigger import invalid_lines, trigger_lines
-from assay.run.family import end_leftovers
 
 if TYPE_CHECKING:
     from assay.pipeline.descriptions import PaidHost
@@ -88,7 +86,6 @@ class TriggerOptions(BatchOptions, frozen=True, kw_only=True):
     cwd: Path | None = None
     workspace_dir: Path | None = None
     isolate: bool = True
-    login: bool = True
     append: bool = False
 
 
@@ -250,56 +247,13 @@ def _agents(options: TriggerOptions) -> dict[str, PluginRef]:
     return found
 
 
-class _ArmBatch(CommandBatch):
-    """The trials of one agent with one description."""
-
-    def __init__(
-        self,
-        options: TriggerOptions,
-        agent: PluginRef,
-        grader: PluginRef,
-        cases: list[PromptRow],
-        *,
-        keeps: bool,
-    ) -> None:
-        self._cases = cases
-        self.targets = [options.output] if keeps else []
-        """The outputs that are named at the end: those of all arms that run together."""
-        source = PluginRef(name="prompts", options={"path": str(options.cases or "stdin")})
-        super().__init__(options, agent, source, graders=[grader], k=options.k)
-
-    def _read(self, benchmark: PluginRef) -> tuple[str, list[PromptRow]]:
-        return benchmark.options["path"], self._cases
-
-    @property
-    def _target(self) -> str:
-        return ", ".join(map(str, self.targets))
-
-
-class _Arm(msgspec.Struct, frozen=True, kw_only=True):
+class _Arm(NamedTuple):
     """One agent with one description of the skill."""
 
     agent: str
     variant: str
     output: Path
-    batch: _ArmBatch
-
-
-class _ArmRows:
-    """The outputs of all arms; each has its own run token."""
-
-    def __init__(self, rows: dict[str, TrialRows]) -> None:
-        self._rows = rows
-
-    def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
-        wanted: set[int] = set()
-        for token, rows in self._rows.items():
-            own = rows.missing([spec for spec in specs if spec.run_token == token])
-            wanted.update(map(id, own))
-        return [spec for spec in specs if id(spec) in wanted]
-
-    def add(self, spec: TrialSpec, result: Capture) -> None:
-        self._rows[spec.run_token].add(spec, result)
+    planned: PlannedArm
 
 
 class _Trigger:
@@ -329,13 +283,11 @@ class _Trigger:
         self._asked: PaidHost | None = None
         self._using: set[str] = set()
         """Agents that were seen to use a skill, and so are offered skills."""
-        self._last: tuple[_ArmBatch, Progress] | None = None
+        self._last: RunDisplay | None = None
+        self._targets: list[Path] = []
+        """The outputs that are named at the end: those of all arms that ran together."""
         self.lines: list[str] = []
         """What to print below the report."""
-
-    @property
-    def talks(self) -> bool:
-        return not self.options.quiet and not self.options.as_json
 
     def _beside(self, agent: PluginRef) -> list[Skill]:
         """Return the other skills that an agent is offered; say which are not."""
@@ -351,7 +303,7 @@ class _Trigger:
             "used in its place"
             for folder in copies
         ]
-        for note in notes if self.talks else ():
+        for note in notes if self.options.talks else ():
             click.echo(visible_line(f"Note: {note}"), err=True)
         return others
 
@@ -394,35 +346,33 @@ class _Trigger:
         words.append("" if variant == _CURRENT else variant)
         name = ".".join(filter(None, (self._output.stem, *words)))
         output = self._output.with_name(f"{name}{self._output.suffix}")
-        template = self.folder / f"template.{name}"
-        skills = (*self._others[agent], skill)
-        material = Material(template=self.options.workspace_template, skills=skills)
-        compose(self.agents[agent], material, template)
-        options = msgspec.structs.replace(self.options, output=output, workspace_template=template)
-        keeps = self.options.output is not None
-        batch = _ArmBatch(options, self.agents[agent], self._grader, cases, keeps=keeps)
-        return _Arm(agent=agent, variant=variant, output=output, batch=batch)
+        options = msgspec.structs.replace(self.options, output=output)
+        source = PluginRef(name="prompts", options={"path": str(options.cases or "stdin")})
+        request = msgspec.structs.replace(
+            run_request(options, self.agents[agent], source),
+            rows=cases,
+            material=Material(
+                template=options.workspace_template, skills=(*self._others[agent], skill)
+            ),
+            scratch=self.folder / f"template.{name}",
+            graders=[self._grader],
+            k=options.k,
+            until=self._rule,
+            isolate=True,
+            login=True,
+            if_exists=_EXISTING,
+            can_regrade=False,
+        )
+        return _Arm(agent, variant, output, place(prepare(request)))
 
     def _run(self, arms: Sequence[_Arm]) -> None:
-        first = arms[0].batch
-        first.targets = [target for arm in arms for target in arm.batch.targets]
-        work = CaptureTrial(
-            [self._grader],
-            self.options.retries,
-            debug_trace(self.options),
-            until=self._rule,
-        )
-        freeze([self._grader])
-        plans = [arm.batch.batch for arm in arms]
-        groups = zip(*(plan.specs for plan in plans), strict=True)
-        batch = msgspec.structs.replace(
-            plans[0], specs=[spec for group in groups for spec in group], budget=self._budget
-        )
-        for plan in plans[1:] if batch.resume else ():
-            end_leftovers(plan.run_token)
-        with _open_rows(arms) as rows:
-            progress = run_batch(batch, work, rows, first.show, _places(arms))
-        self._last = first, progress
+        self._targets = [arm.output for arm in arms] if self.options.output is not None else []
+        groups = zip(*(arm.planned.specs for arm in arms), strict=True)
+        with usage_errors():
+            specs = [spec for group in groups for spec in group]
+            batch = batch_of([arm.planned for arm in arms], specs)
+        batch = msgspec.structs.replace(batch, budget=self._budget)
+        self._last = run_batch(batch, self.options)
 
     def ask_from_budget(self, n_calls: int) -> "PaidHost":
         """Return whom to ask for descriptions; agents are started n_calls times in all."""
@@ -435,8 +385,8 @@ class _Trigger:
     @property
     def is_complete(self) -> bool:
         """Whether all trials of the last run were run, and some of them measured anything."""
-        assert self._last is not None
-        progress = self._last[1]
+        progress = self._last
+        assert progress is not None
         return progress.tally.n_done >= progress.tally.total and not progress.nothing_measured()
 
     def conclude(self, report: TriggerReport) -> None:
@@ -457,17 +407,16 @@ class _Trigger:
         for line in invalid:
             echo_folded(line, err=True)
         self._say_asked()
-        batch, progress = self._last
-        if progress.tally.causes.get(Cause.AUTH):
+        if self._last.tally.causes.get(Cause.AUTH):
             self._say_login()
-        if self.talks and self.options.output is None:
+        if self.options.talks and self.options.output is None:
             click.echo("The trials were not kept; -o FILE keeps them.", err=True)
-        batch.conclude(progress)
+        self._last.conclude(target=", ".join(map(str, self._targets)))
         if invalid:
             raise click.exceptions.Exit(_CANNOT_BE_JUDGED)
 
     def _say_asked(self) -> None:
-        if self.talks and self._asked is not None and (words := self._asked.cost_words):
+        if self.options.talks and self._asked is not None and (words := self._asked.cost_words):
             echo_folded(f"The agent's work on proposals: {words}.", err=True)
 
     def _say_login(self) -> None:
@@ -482,31 +431,9 @@ class _Trigger:
             )
 
 
-@contextmanager
-def _open_rows(arms: Sequence[_Arm]) -> Iterator[_ArmRows]:
-    with ExitStack() as stack:
-        rows: dict[str, TrialRows] = {}
-        for arm in arms:
-            mode, resume = arm.batch.mode, arm.batch.resume
-            sink = stack.enter_context(
-                open_sink(arm.output, mode, _EXISTING, kind="trials", resume=resume)
-            )
-            opened = stack.enter_context(TrialRows(sink, arm.output, mode, resume))
-            rows[arm.batch.batch.run_token] = opened
-        yield _ArmRows(rows)
-
-
-@contextmanager
-def _places(arms: Sequence[_Arm]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for arm in arms:
-            stack.enter_context(arm.batch.place())
-        yield
-
-
 def _difference(arms: Sequence[_Arm]) -> str:
     """Say which files the two versions differ in, as the agent sees them."""
-    old, new = (arm.batch.batch.specs[0].identity for arm in arms[:2])
+    old, new = (arm.planned.specs[0].identity for arm in arms[:2])
     assert old is not None
     assert new is not None
     names = {*old.offered, *new.offered}
@@ -595,7 +522,7 @@ def _attempts(trigger: _Trigger, cases: list[PromptRow], asking: "PaidHost") -> 
         if not trigger.is_complete:
             trigger.conclude(report)
         done.append(Attempt(description=description, run=report.runs[0], inputs=inputs))
-        if trigger.talks:
+        if trigger.options.talks:
             name = f"Proposal {number}" if number else "The present description"
             right = f"{done[-1].score:.0%} right on {counted_noun(len(cases), 'case')}"
             click.echo(f"{name}: {right} of the first half", err=True)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import note_unmasked, open_sink, refuse_empty_stdin, refuse_inputs
+from assay.cli.output import note_unmasked, refuse_empty_stdin, refuse_inputs, write_row
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
@@ -22,6 +22,7 @@ from assay.cli.parameters import (
 )
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
+from assay.pipeline.sink import open_sink
 from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.reports import Validation
@@ -92,7 +93,7 @@ def command(**given: Any) -> None:
             note_unmasked()
             click.echo(f"Validating {n_with} reference solutions...", err=True)
         mode: Mode = "overwrite" if options.overwrite else "new"
-        with open_sink(options.output, mode, _REPLACE, guarded=False) as sink:
+        with open_sink(options.output, mode, _REPLACE, guarded=False, write=write_row) as sink:
             for row in _validate(rows, graders, own, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)

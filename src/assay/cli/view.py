@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import CACHE, examples, variables
+from assay.cli.help import CACHE, examples, variables
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -16,7 +16,8 @@ from assay.cli.parameters import (
     margin_option,
     seed_option,
 )
-from assay.cli.runs import Named, name_runs
+from assay.cli.runs import name_runs
+from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, PluginError
 from assay.records.text import counted_noun

@@ -8,8 +8,8 @@ import numpy as np
 from assay.compare.columns import Ints
 from assay.compare.runs import Run
 from assay.errors import InputError
-from assay.records.capture import Build
 from assay.records.rows import open_rows
+from assay.records.trial import Build
 from assay.stats.drift import Drift, count_alike, measure_drift
 from assay.stats.rates import rate_interval
 

@@ -8,13 +8,14 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from assay.errors import AssayError, OutOfResources
+from assay.plugin import Executor
 
 _WAKE_S = 0.1
 """A signal that comes just before the main thread begins to wait does not wake it: its handler runs
 only when the wait is over. So no wait is longer than this."""
 
 
-class LocalExecutor(msgspec.Struct, frozen=True):
+class LocalExecutor(Executor, msgspec.Struct, frozen=True):
     """Fields are the options a user may set."""
 
     workers: int = 1

@@ -21,7 +21,7 @@ from assay.records.rows import UNREADABLE
 class Exact(PythonCode):
     """Compares with text, or else with the row's hint or reference."""
 
-    name: ClassVar[str] = "exact"
+    name = "exact"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
     text: str | None = None
@@ -44,7 +44,7 @@ class Exact(PythonCode):
 class Contains(PythonCode):
     """Passes when all texts are there; the score is the share that is. None given: the hint."""
 
-    name: ClassVar[str] = "contains"
+    name = "contains"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
     text: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Contains(PythonCode):
 class Regex(PythonCode):
     """Python's `re`; inline flags such as (?im) work. negate: it must not match."""
 
-    name: ClassVar[str] = "regex"
+    name = "regex"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     pattern: str = ""
     ignore_case: bool = False
@@ -117,7 +117,7 @@ class Numeric(PythonCode):
     Near enough: off by at most tolerance, or by at most relative times the expected number.
     """
 
-    name: ClassVar[str] = "numeric"
+    name = "numeric"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     expected: str | None = None
     tolerance: float = 0.0
@@ -186,9 +186,9 @@ _FENCE = re.compile(r"(`{3,}|~{3,})[^`]*")
 class JsonSchema(PythonCode):
     """The answer is JSON, or has JSON in its last fenced block. schema is a file, or the schema."""
 
-    name: ClassVar[str] = "json-schema"
+    name = "json-schema"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
-    file_options: ClassVar[tuple[str, ...]] = ("schema",)
+    file_options = ("schema",)
     schema: str | dict[str, Any] = ""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from assay.errors import InputError, Interrupted, PluginError
 from assay.graders.frozen_modules import FrozenModules, Where
 from assay.graders.program import check_value, question
 from assay.graders.python_code import fingerprint, only_answer
-from assay.plugin import Host, Served, Trial
+from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
 
 _SHIM = Path(__file__).with_name("serve_module.mjs")
@@ -51,7 +51,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 @dataclass
-class JavaScriptFile:
+class JavaScriptFile(Grader):
     """A module with a function `grade`, or a default export; it may be async.
 
     It is served by one process for each worker thread, started again after a crash.
@@ -75,11 +75,12 @@ class JavaScriptFile:
 
     def freeze(self, host: Host) -> None:
         """Load the module once, before the first agent starts, and note what it uses."""
-        self.load(host).close()
+        self.load(host)
+        self._frozen.use(lambda where: self._served(where, host)).close()
         modules = [module.path for module in self._frozen.modules]
         self._frozen.main.watch_beside(besides=modules)
 
-    def load(self, host: Host) -> Served:
+    def load(self, host: Host) -> None:
         """Start the module; an error that all trials would have is raised here."""
         self._refuse_old_node(host)
         try:
@@ -87,9 +88,8 @@ class JavaScriptFile:
         except PluginError as error:
             msg = f"{self.path}: the grader cannot be loaded: {error.message}"
             raise InputError(msg, hint=_hint(error.message)) from error
-        return self._frozen.use(lambda where: self._served(where, host))
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The modules and their settings, and what the first names in its folder; no packages."""
         return [*self._frozen.paths, *self._frozen.main.used()]

@@ -15,7 +15,7 @@ import msgspec
 from assay import plugins
 from assay.errors import InputError, PluginError
 from assay.graders.python_code import version_with
-from assay.plugin import Host, Trial
+from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
@@ -45,13 +45,13 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass
-class Judge:
+class Judge(Grader):
     """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on."""
 
-    name: ClassVar[str] = "judge"
+    name = "judge"
     code_version: ClassVar[str] = "1"  # raise this when a verdict or the question changes
-    file_options: ClassVar[tuple[str, ...]] = ("rubric", "agent")
-    sees: ClassVar[frozenset[str]] = frozenset({"output", "trajectory"})
+    file_options = ("rubric", "agent")
+    sees = frozenset({"output", "trajectory"})
     rubric: str = ""
     agent: str = ""
     threshold: float | None = None

@@ -13,23 +13,20 @@ import msgspec
 from assay.errors import PluginError
 from assay.graders.frozen import FrozenFile, program_env
 from assay.graders.python_code import fingerprint
-from assay.plugin import Host, Served, Trial
+from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
 
 
 @dataclass
-class ExecutableGrader:
+class ExecutableGrader(Grader):
     """Started for each trial. A .py file that is not executable is run by our own Python."""
 
     path: str
     timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
+        self.name = Path(self.path).stem
         self._file = FrozenFile(Path(self.path).resolve())
-
-    @property
-    def name(self) -> str:
-        return Path(self.path).stem
 
     @cached_property
     def version(self) -> str:
@@ -39,7 +36,7 @@ class ExecutableGrader:
         """Note what the file uses, before the first agent starts."""
         self._file.watch_beside()
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The program, and what it names in its folder."""
         return self._file.used()

@@ -24,7 +24,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutOfResources, PluginError
-from assay.plugin import Host, Served, Trial
+from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
@@ -47,24 +47,22 @@ _ENCODER = msgspec.json.Encoder()
 
 
 @dataclass(kw_only=True)
-class PythonCode:
+class PythonCode(Grader):
     """Base of graders that are Python code. Fields are the options a user may set."""
 
-    name: ClassVar[str]
     code_version: ClassVar[str]
     """Raised when any trial could get another pass, score or outcome than before, also because of
     a helper or a default that changed; not for a reworded reasoning. The examples in
     tests/graders/test_versions.py notice most of these."""
     can_hang: ClassVar[bool] = True
     """Whether hostile text or a user's code can make judge() take for ever."""
-    heeds_alarm: ClassVar[bool] = True
-    """Whether judge() is sure to end when an alarm raises in it: it catches no BaseException and
+    only_computes = True
+    """Also: judge() is sure to end when an alarm raises in it. It catches no BaseException and
     calls no C code that takes long without looking for signals (`re` does look)."""
-    sees: ClassVar[frozenset[str] | None] = frozenset({"output"})
-    """The long fields of a trial that it reads; None is all of them."""
+    sees = frozenset({"output"})
     timeout_s: float = 60.0
 
-    @property
+    @cached_property
     def child_function(self) -> str | None:
         """The function to fork for judging; None when this grader needs no process of its own."""
         return _CHILD_FUNCTION if self.can_hang else None
@@ -87,7 +85,7 @@ class PythonCode:
 
         More trials may be taken than were answered, so that the grader has work all the time.
         """
-        if not self.can_hang or (self.heeds_alarm and threading.get_ident() == _MAIN_THREAD):
+        if not self.can_hang or (self.only_computes and threading.get_ident() == _MAIN_THREAD):
             return map(self._judge_here, trials)
         return self._judge_in_child(trials, host)
 
@@ -122,6 +120,13 @@ class PythonCode:
     def _reference(self) -> str:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _ENCODER.encode(PluginRef(name=type(self).name, options=options)).decode()
+
+    @cached_property
+    def _runner(self) -> Any:
+        """Runs async functions, all in one event loop: a new loop for each row is slow."""
+        import asyncio
+
+        return asyncio.Runner()
 
 
 class _Asked:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import CoroutineType
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -33,13 +33,13 @@ class PythonFile(PythonCode):
     frozen is for processes of ours: the file as another process has read it.
     """
 
-    name: ClassVar[str] = "python"
-    heeds_alarm: ClassVar[bool] = False
+    name = "python"
+    only_computes = False
     path: str
     frozen: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self.name = Path(self.path).stem  # type: ignore[misc]
+        self.name = Path(self.path).stem
         self._files: list[FrozenFile] = []
         self._written: BinaryIO | None = None
         if self.frozen is not None:
@@ -146,13 +146,6 @@ class PythonFile(PythonCode):
             return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
-
-    @cached_property
-    def _runner(self) -> Any:
-        """Runs async functions, all in one event loop: a new loop for each row is slow."""
-        import asyncio
-
-        return asyncio.Runner()
 
 
 def _arguments(function: Callable[..., Any], path: str) -> list[str]:

@@ -27,9 +27,9 @@ class Tools(PythonCode):
     compact JSON.
     """
 
-    name: ClassVar[str] = "tools"
+    name = "tools"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
-    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
+    sees = frozenset({"trajectory"})
     used: list[str] = field(default_factory=list)
     not_used: list[str] = field(default_factory=list)
     in_order: list[str] = field(default_factory=list)
@@ -102,10 +102,10 @@ class Skill(PythonCode):
     The score is the share of these that hold. Sub-agents count.
     """
 
-    name: ClassVar[str] = "skill"
+    name = "skill"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
-    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory"})
+    sees = frozenset({"trajectory"})
     used: list[str] = field(default_factory=list)
     not_used: list[str] = field(default_factory=list)
 
@@ -157,10 +157,10 @@ class Trigger(PythonCode):
     that was not the agent's working folder.
     """
 
-    name: ClassVar[str] = "trigger"
+    name = "trigger"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     can_hang: ClassVar[bool] = False
-    sees: ClassVar[frozenset[str] | None] = frozenset({"trajectory", "output", "metadata", "cwd"})
+    sees = frozenset({"trajectory", "output", "metadata", "cwd"})
     skill: str = ""
     marker: str = ""
 

@@ -16,7 +16,7 @@ from assay.errors import InputError, PluginError
 from assay.graders.answer import shown
 from assay.graders.command_line import CommandLine
 from assay.graders.python_code import changed_options, fingerprint, version_with
-from assay.plugin import Finished, Host, Trial
+from assay.plugin import Finished, Grader, Host, Trial
 from assay.records.capture import Grade, WorkspaceChanges
 from assay.records.journal import without_results
 
@@ -24,7 +24,7 @@ _TAIL_CHARS = 1500
 _CANNOT_RUN = {126: "cannot be executed", 127: "was not found"}
 
 
-class _RunsCommand:
+class _RunsCommand(Grader):
     """Base of graders with a command line of the operator's, in which a script may stand."""
 
     code_version: ClassVar[str]
@@ -42,7 +42,7 @@ class _RunsCommand:
         if self._line.script is not None:
             self._line.script.watch_beside()
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The script, and what it names in its folder."""
         return self._line.script.used() if self._line.script is not None else []
@@ -61,7 +61,7 @@ class Command(_RunsCommand):
     trial that reaches that is not graded.
     """
 
-    name: ClassVar[str] = "command"
+    name = "command"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     run: str | list[str] = ""
     sh: str | None = None
@@ -135,13 +135,13 @@ def tail(done: Finished) -> str:
 
 
 @dataclass
-class File:
+class File(Grader):
     """Passes when all files are in the workspace; the score is the share that is.
 
     contains: a text for each path that its file must contain.
     """
 
-    name: ClassVar[str] = "file"
+    name = "file"
     code_version: ClassVar[str] = "1"  # raise this when a verdict changes
     exists: list[str] = field(default_factory=list)
     contains: dict[str, str] = field(default_factory=dict)
@@ -357,7 +357,7 @@ class Git(_RunsCommand):
     instead. Rows without a snapshot are compared with HEAD, if the workspace is a repository.
     """
 
-    name: ClassVar[str] = "git"
+    name = "git"
     code_version: ClassVar[str] = "2"  # raise this when a verdict changes
     test: str | list[str] = ""
     changed: list[str] = field(default_factory=list)
@@ -378,7 +378,7 @@ class Git(_RunsCommand):
             self.test, self.folder
         )  # refuses a bad command line before anything runs
 
-    @property
+    @cached_property
     def wants_snapshot(self) -> bool:
         """Whether the folder is to be looked at before the agent starts."""
         return not self.base

@@ -12,17 +12,15 @@ import msgspec
 from msgspec import UNSET
 
 from assay import plugins
-from assay.pipeline.batch import run_all
-from assay.pipeline.stages import CaptureTrial, OnTrialStep
-from assay.pipeline.trials import TrialRows, grade_entry_again
-from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
+from assay.pipeline.stages import CaptureTrial, grade_capture
+from assay.pipeline.steps import OnTrialStep, run_all
+from assay.pipeline.trials import TrialRows
 from assay.records.rows import UNREADABLE
 from assay.records.spec import PluginRef, TrialSpec, made_from
+from assay.records.trial import REUSED, Trial, decode_finished, decode_trials
 
 VERDICT = "verdict.json"
 """In the folder of a run that has ended."""
-REUSED = "reusedFrom"
-"""In the metadata of a trial that an earlier run made: the folder of that run."""
 
 
 def interleave(arms: Sequence[Sequence[TrialSpec]], seed: int) -> list[TrialSpec]:
@@ -47,8 +45,8 @@ def interleave(arms: Sequence[Sequence[TrialSpec]], seed: int) -> list[TrialSpec
 
 
 def arm_key(spec: TrialSpec) -> str:
-    """Return what tells the arms apart: each works in a folder of its own."""
-    return spec.surroundings.workspace_dir or ""
+    """Return what tells the arms apart: the token of each, which its processes inherit."""
+    return spec.run_token
 
 
 class ArmRows:
@@ -76,40 +74,45 @@ class ArmRows:
         missing = [spec for key, own in by_arm.items() for spec in self._rows[key].missing(own)]
         found = self._earlier.find(missing) if self._earlier is not None and missing else {}
         left: set[int] = set()
-        again: list[tuple[TrialSpec, TrialEntry]] = []
+        again: list[tuple[TrialSpec, Trial]] = []
         for spec in missing:
             earlier = found.get((made_from(spec.hash), spec.number))
             if earlier is not None and earlier.is_graded:
-                self._reuse(spec, earlier.entry)
-            elif earlier is not None and self._regrade and _can_be_regraded(spec, earlier.entry):
-                again.append((spec, earlier.entry))
+                self._reuse(spec, earlier.trial)
+            elif earlier is not None and self._regrade and _can_be_regraded(spec, earlier.trial):
+                again.append((spec, earlier.trial))
             else:
                 left.add(id(spec))
         left |= self._graded_again(again)
         return [spec for spec in specs if id(spec) in left]
 
-    def _graded_again(self, trials: Sequence[tuple[TrialSpec, TrialEntry]]) -> set[int]:
+    def _graded_again(self, trials: Sequence[tuple[TrialSpec, Trial]]) -> set[int]:
         """Grade trials and keep them; return the ids of those that have to be run again."""
         left: set[int] = set()
         if self._regrade is None or not trials:
             return left
         with closing(self._regrade.each(trials)) as graded:
-            for spec, entry in graded:
-                if entry is None:
+            for spec, trial in graded:
+                if trial is None:
                     left.add(id(spec))
                     continue
-                self._reuse(spec, entry)
+                self._reuse(spec, trial)
                 self.n_regraded += 1
         return left
 
-    def _reuse(self, spec: TrialSpec, entry: TrialEntry) -> None:
-        self._rows[arm_key(spec)].add_entry(spec, entry)
-        source = str((entry.metadata or {})[REUSED])
+    def _reuse(self, spec: TrialSpec, trial: Trial) -> None:
+        self._rows[arm_key(spec)].add(spec, trial)
+        source = str(trial.metadata[REUSED])
         self.n_reused[source] = self.n_reused.get(source, 0) + 1
 
-    def add(self, spec: TrialSpec, result: Capture) -> None:
+    def add(self, spec: TrialSpec, result: Trial) -> None:
         """Save a finished trial in the journal of its arm."""
         self._rows[arm_key(spec)].add(spec, result)
+
+    def settle(self) -> None:
+        """Write the rows of prompts that get no more trials for now, with those that they have."""
+        for rows in self._rows.values():
+            rows.settle()
 
 
 class Regrade(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,46 +125,31 @@ class Regrade(msgspec.Struct, frozen=True, kw_only=True):
     """Called with the number of trials before they are graded."""
 
     def each(
-        self, trials: Sequence[tuple[TrialSpec, TrialEntry]]
-    ) -> Generator[tuple[TrialSpec, TrialEntry | None], None, None]:
+        self, trials: Sequence[tuple[TrialSpec, Trial]]
+    ) -> Generator[tuple[TrialSpec, Trial | None], None, None]:
         """Yield each trial as soon as it is graded; None for one that has to be run again."""
         self.announce(len(trials))
         options = {"workers": min(self.workers, len(trials))}
         executor = plugins.executor(PluginRef(name="local", options=options))
-        entries = {id(spec): entry for spec, entry in trials}
-        grading = _Grading(self.work.graders, entries)
-        with closing(run_all([spec for spec, _ in trials], grading, executor)) as graded:
+        found = {id(spec): trial for spec, trial in trials}
+
+        def grade(spec: TrialSpec, on_step: OnTrialStep | None) -> Trial | None:
+            earlier = found[id(spec)]
+            graded = grade_capture(spec, earlier, self.work.graders)
+            is_gone = bool(earlier.folder) and not Path(str(earlier.folder)).is_dir()
+            return None if graded.grader_failures and is_gone else graded
+
+        def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Trial | None]:
+            return spec, None
+
+        with closing(run_all([spec for spec, _ in trials], grade, lost, executor)) as graded:
             yield from graded
         self.work.prepare()  # for the trials that follow: what was forked has ended
 
 
-class _Grading(msgspec.Struct, frozen=True):
-    """The work of a batch that only grades: see Work."""
-
-    graders: Sequence[PluginRef]
-    entries: Mapping[int, TrialEntry]
-    """By the id of the object that is the trial's spec."""
-
-    def prepare(self) -> None:
-        """Nothing: those who grade have prepared it."""
-
-    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> TrialEntry | None:
-        earlier = self.entries[id(spec)]
-        entry = grade_entry_again(spec, earlier, self.graders)
-        folder = earlier.cwd or earlier.workspace_dir
-        is_gone = bool(folder) and not Path(str(folder)).is_dir()
-        return None if entry.grader_failures and is_gone else entry
-
-    def lost(self, spec: TrialSpec, why: str) -> TrialEntry | None:
-        return None
-
-    def cost_usd(self, result: TrialEntry | None) -> float | None:
-        return 0.0
-
-
-def _can_be_regraded(spec: TrialSpec, entry: TrialEntry) -> bool:
+def _can_be_regraded(spec: TrialSpec, trial: Trial) -> bool:
     """Whether what graders want to know of a trial was recorded when it ran."""
-    return not spec.surroundings.snapshot or entry.changes is not UNSET
+    return not spec.surroundings.snapshot or trial.changes is not UNSET
 
 
 class _Verdict(msgspec.Struct):
@@ -179,7 +167,7 @@ def is_invalid(folder: Path) -> bool:
 class EarlierTrial(NamedTuple):
     """A trial that an earlier run made."""
 
-    entry: TrialEntry
+    trial: Trial
     is_graded: bool
     """Whether it was judged by the graders that are asked for now."""
 
@@ -200,13 +188,15 @@ class EarlierTrials:
         known = {key for key, _ in wanted}
         found: dict[tuple[str, int], EarlierTrial] = {}
         for file in self._files():
-            for spec_hash, _, entry in _entries(file, known):
-                key = made_from(spec_hash), entry.trial_num
-                if key not in wanted or not _is_measured(entry):
+            for trial in _read_trials(file, known):
+                key = made_from(trial.spec_hash or ""), trial.number
+                if key not in wanted or trial.needs_rerun:
                     continue
-                is_graded = spec_hash == wanted[key] and _is_settled(entry)
+                # Graded, or failed by the agent's own fault.
+                is_settled = bool(trial.failure) or trial.verdict is not None
+                is_graded = trial.spec_hash == wanted[key] and is_settled
                 if key not in found or (is_graded and not found[key].is_graded):
-                    found[key] = EarlierTrial(self._moved(entry, file), is_graded)
+                    found[key] = EarlierTrial(self._moved(trial, file), is_graded)
         return found
 
     def count(self, specs: Sequence[TrialSpec]) -> int:
@@ -214,7 +204,7 @@ class EarlierTrials:
         found = self.find(specs)
         known = ((spec, found.get((made_from(spec.hash), spec.number))) for spec in specs)
         return sum(
-            one is not None and (one.is_graded or _can_be_regraded(spec, one.entry))
+            one is not None and (one.is_graded or _can_be_regraded(spec, one.trial))
             for spec, one in known
         )
 
@@ -225,41 +215,29 @@ class EarlierTrials:
         left_out = {one for one in folders if one.resolve() == own or is_invalid(one)}
         return sorted(file for file in files if file.parent not in left_out)
 
-    def _moved(self, entry: TrialEntry, file: Path) -> TrialEntry:
-        source = str((entry.metadata or {}).get(REUSED) or file.parent.relative_to(self._root))
-        raw = entry.raw
+    def _moved(self, trial: Trial, file: Path) -> Trial:
+        source = str(trial.metadata.get(REUSED) or file.parent.relative_to(self._root))
+        raw = trial.raw
         if raw:
             raw = Path(os.path.relpath(file.parent / raw, self._own)).as_posix()
-        about = {**(entry.metadata or {}), REUSED: source}
-        return msgspec.structs.replace(entry, raw=raw, metadata=about)
+        return msgspec.structs.replace(trial, raw=raw).with_note(REUSED, source)
 
 
 class _RowView(msgspec.Struct, rename="camel"):
     spec_hash: str = ""
 
 
-def _is_measured(entry: TrialEntry) -> bool:
-    return entry.failure is UNSET or entry.failure.cause.measures_agent
-
-
-def _is_settled(entry: TrialEntry) -> bool:
-    """Whether a trial was graded, or failed by the agent's own fault."""
-    return entry.failure is not UNSET or entry.pass_ is not UNSET
-
-
-def entries_in(output: Path) -> list[tuple[str, TrialEntry]]:
-    """Return prompt and trial of everything in the journal of an arm, finished prompts or not."""
-    found: dict[tuple[str, int], tuple[str, TrialEntry]] = {}
+def trials_in(output: Path) -> list[Trial]:
+    """Return everything in the journal of an arm, of finished prompts or not."""
+    found: dict[tuple[str, int], Trial] = {}
     for file in (output.with_name(f"{output.name}.partial"), output):
-        for _, row_id, entry in _entries(file):
-            found[row_id, entry.trial_num] = row_id, entry
+        for trial in _read_trials(file):
+            found[trial.id, trial.number] = trial
     return list(found.values())
 
 
-def _entries(
-    file: Path, wanted: Collection[str] | None = None
-) -> Iterator[tuple[str, str, TrialEntry]]:
-    """Yield the trials of a file, with their spec hash and prompt; a torn line has none.
+def _read_trials(file: Path, wanted: Collection[str] | None = None) -> Iterator[Trial]:
+    """Yield the trials of a file; a torn line has none.
 
     With wanted, only those made from one of these: other lines are hardly read.
     """
@@ -273,10 +251,9 @@ def _entries(
             if wanted is not None and made_from(view.decode(line).spec_hash) not in wanted:
                 continue
             if file.suffix == ".partial":
-                done = msgspec.json.decode(line, type=FinishedTrial)
-                yield done.spec_hash, done.id, done.entry
-                continue
-            row = msgspec.json.decode(line, type=TrialResult)
+                trials = [decode_finished(line)]
+            else:
+                trials = list(decode_trials(line))
         except UNREADABLE:
             continue
-        yield from ((row.spec_hash or "", row.id, entry) for entry in row.trials)
+        yield from trials

@@ -20,16 +20,7 @@ from assay.compare.runs import load_run
 from assay.errors import InputError, OutputError
 from assay.pipeline.grading import pass_numbers
 from assay.pipeline.identity import differences
-from assay.pipeline.trials import trial_entry
-from assay.records.capture import (
-    Allocation,
-    Build,
-    Capture,
-    Failure,
-    Identity,
-    PassAtK,
-    TrialResult,
-)
+from assay.records.capture import Failure, Identity
 from assay.records.journal import Journal
 from assay.records.rows import (
     Place,
@@ -42,6 +33,7 @@ from assay.records.rows import (
     open_rows,
 )
 from assay.records.text import counted_noun
+from assay.records.trial import Allocation, Build, Judged, PassAtK, Trial, TrialResult, to_entry
 from assay.records.trials import detect_kind
 from assay.stats.drift import Drift
 from assay.stats.pooled import allocate_trials, trial_spread
@@ -193,7 +185,7 @@ def _writing(path: Path) -> Iterator[Journal]:
                 path.unlink()
 
 
-class _TrialView(msgspec.Struct, rename="camel"):
+class _TrialView(Judged, msgspec.Struct, rename="camel"):
     output: str = ""
     trajectory: Any = None
     duration: float = 0
@@ -202,11 +194,8 @@ class _TrialView(msgspec.Struct, rename="camel"):
     build: Build | None = None
 
     @property
-    def is_measured(self) -> bool:
-        """Whether it counts, as in a comparison: graded, or the agent's own failure."""
-        failure = self.failure
-        own = failure is not None and failure.cause.measures_agent and not failure.answered
-        return self.pass_ is not None or own
+    def verdict(self) -> bool | None:
+        return self.pass_
 
     def digest(self, row_id: str) -> bytes:
         """Hash what the agent did, not how it was graded."""
@@ -255,14 +244,14 @@ class _Rows:
 
 def _as_trials(place: Place, line: bytes) -> bytes:
     """Return a row of capture as a row of trials with a single one."""
-    captured, extra = decode_row(place, line, Capture, hint=_HINT)
+    captured, extra = decode_row(place, line, Trial, hint=_HINT)
     of_trial = ("workspaceDir", "evidence")
     row = TrialResult(
         id=captured.id,
         input=captured.input,
         hint=captured.hint,
         k=1,
-        trials=[trial_entry(1, captured)],
+        trials=[to_entry(captured)],
         metadata={k: v for k, v in captured.metadata.items() if k not in of_trial},
         spec_hash=captured.spec_hash,
         identity=captured.identity,

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, PluginError
-from assay.pipeline.batch import Budget
 from assay.pipeline.material import SKILL_FILE, Skill
-from assay.pipeline.stages import AskingHost, known_cost
+from assay.pipeline.stages import AskingHost
+from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import checked_description
 from assay.plugin import Host
-from assay.records.capture import Capture
 from assay.records.reports import TriggerRun
 from assay.records.skills import SHOULD_TRIGGER
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun
+from assay.records.trial import Trial
 from assay.report.experiment import money
 
 _MOST_CHARS = 20_000
@@ -71,7 +71,7 @@ class PaidHost(AskingHost):
         self.unknown: list[float] = []
         """What was counted for questions whose cost is not known."""
 
-    def put(self, spec: TrialSpec) -> Capture:
+    def put(self, spec: TrialSpec) -> Trial:
         """Put a question, if there is money for it."""
         bound, left = max(self.known, default=self._budget.bound(spec)), self._budget.left
         if left <= 0 or bound > left:
@@ -81,7 +81,7 @@ class PaidHost(AskingHost):
         cost: float | None = None
         try:
             captured = super().put(spec)
-            cost = known_cost(captured)
+            cost = captured.cost_usd
         finally:
             counted = bound if cost is None else cost
             self._budget.spend(counted)

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from assay.errors import InputError
 from assay.records.files import hash_file, hash_folder, short_hash
+from assay.records.text import LEAST_MEMORY, parse_size
 
 type Share = Annotated[float, Meta(ge=0, lt=1)]
 type Positive = Annotated[float, Meta(gt=0)]
@@ -59,6 +60,10 @@ class Arm(
     """For all turns of a trial together, in milliseconds."""
     stall: Positive | None = None
     """Longest silence of the agent, in seconds."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        return parse_size(self.memory) if self.memory else None
 
 
 class Experiment(
@@ -140,7 +145,6 @@ _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
 _LONGEST_PATH = 1000
-_SIZE = re.compile(r"\d+(\.\d+)?[KMGT]?(i?B)?", re.IGNORECASE | re.ASCII)
 _PATHS = ("template", "instructions", "mcp")
 
 
@@ -203,7 +207,7 @@ class _File:
     def converted[T](self, content: dict[str, Any], kind: type[T], table: str) -> T:
         try:
             found = msgspec.convert(content, kind)
-            if isinstance(found, Arm) and not _SIZE.fullmatch(found.memory or "1M"):
+            if isinstance(found, Arm) and found.memory and found.memory_bytes is None:
                 said = f"must be a size such as 512M or 4G, not {found.memory!r}"
                 msg = f"{self.place(table, 'memory')}: memory{_in(table)}: {said}"
                 raise InputError(msg)
@@ -283,6 +287,9 @@ def _check_arm(arm: Arm, where: str) -> None:
         what = "no agent" if not ways else f"both {ways[0]} and {ways[1]}"
         msg = f"{where} has {what}"
         raise InputError(msg, hint='give one at the top of the file, as in agent = "claude"')
+    if arm.memory and (arm.memory_bytes or 0) < LEAST_MEMORY:
+        msg = f"memory: {arm.memory!r} is not a size of at least 1M, such as 512M or 4G"
+        raise InputError(msg)
     for skill in arm.skills:
         if not Path(skill, "SKILL.md").is_file():
             msg = f"{where}: {skill} is no skill: it has no SKILL.md"

@@ -1,78 +1,106 @@
 """One run of an experiment, in a folder of its own: what is planned, done, spent and proven."""
 
 import datetime
-import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
+from assay import plugins
+from assay.errors import InputError
+from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent
 from assay.pipeline.arms import (
-    REUSED,
     VERDICT,
     EarlierTrials,
+    Regrade,
     arm_key,
-    entries_in,
     interleave,
     is_invalid,
+    trials_in,
 )
 from assay.pipeline.experiment import (
     Arm,
     Experiment,
     files_of_grader,
+    hash_inputs,
     hash_path,
 )
 from assay.pipeline.identity import identity_in
-from assay.pipeline.material import skill_body
-from assay.pipeline.prompts import Setting, plan
-from assay.pipeline.proof import ArmFacts, Piece, gather, prove, skills_in
-from assay.pipeline.row_settings import RowSettings
+from assay.pipeline.material import Material, read_skill, skill_body
+from assay.pipeline.prompts import Setting, choose, read_prompts
+from assay.pipeline.proof import ArmFacts, Piece, gather, prove, read_piece, skills_in
+from assay.pipeline.run import (
+    BatchProgress,
+    PlannedArm,
+    PreparedRun,
+    RunRequest,
+    batch_of,
+    check_startable,
+    execute,
+    open_rows,
+    place,
+    prepare,
+)
+from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.steps import StopRule
 from assay.plugin import PromptRow
-from assay.records.capture import Identity, TrialEntry
+from assay.records.capture import Identity
 from assay.records.files import short_hash
-from assay.records.raw_streams import folder_names
 from assay.records.setup import ArmsProof
-from assay.records.spec import TrialSpec
+from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun
+from assay.records.trial import REUSED, Trial
 from assay.report.experiment import Effort
-from assay.run.workspace import frozen_template, private_root
+from assay.run.turn import Trace
 
 if TYPE_CHECKING:
     from assay.pipeline.until import UntilDecided
     from assay.stats.sequential import SequentialDecision
 
+DEFAULT_K = 5
+
 type Decisions = "dict[str, SequentialDecision]"
 """What a sequential rule decided about each arm, by name; nothing if all trials were run."""
 
 
-class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm whose agent and material were found."""
+class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How an experiment is run, besides what is compared."""
+
+    root: Path
+    """The folder of all experiments."""
+    jobs: int = 1
+    rate_per_s: float | None = None
+    executor: PluginRef = PluginRef(name="local")
+    fresh: bool = False
+    """Whether trials of earlier runs are left alone."""
+
+
+class ExperimentArm(msgspec.Struct, frozen=True, kw_only=True):
+    """An arm of an experiment, and what it was made from."""
 
     name: str
     arm: Arm
-    setting: Setting
-    template: Path
-    """The composed template, copied into the workspace of each trial."""
-    rows: list[PromptRow]
-    """The prompts, with the arm's material in the workspaces that they bring."""
-    own: RowSettings
-    """What the rows of the prompts ask for."""
+    planned: PlannedArm
     pieces: dict[str, Piece]
     """What the arm names, as it was when its template was made."""
     bodies: dict[str, str]
     """Hash of the body of each skill that its agent can read, by the hash of its folder."""
-    output: Path = Path()
-    specs: list[TrialSpec] = []
 
     @property
-    def identities(self) -> dict[str, Identity | None]:
-        """Of prompts whose rows ask for something of their own."""
-        made = {prompt.id: self.own.of(prompt).identity for prompt, _ in self.rows}
-        return {id_: one for id_, one in made.items() if one is not self.setting.identity}
+    def output(self) -> Path:
+        return self.planned.request.output or Path()
+
+    @property
+    def specs(self) -> list[TrialSpec]:
+        return self.planned.specs
+
+    @property
+    def setting(self) -> Setting:
+        return self.planned.setting
 
     def identities_after(self) -> dict[str, Identity]:
         """Of prompts that put files into the workspace, or run a set-up there: what was there.
@@ -85,9 +113,8 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
             place = Path(around.workspace_dir or "", spec.folder)
             if not (prompt.files or prompt.setup) or prompt.id in found or not place.is_dir():
                 continue
-            identity = self.own.of(prompt).identity
-            if identity is not None:
-                found[prompt.id] = identity_in(identity, spec.agent, around, place)
+            if spec.identity is not None:
+                found[prompt.id] = identity_in(spec.identity, spec.agent, around, place)
                 self.bodies.update(skill_bodies(place, found[prompt.id]))
         return found
 
@@ -97,15 +124,21 @@ class ReadyArm(msgspec.Struct, frozen=True, kw_only=True):
         return list(given.get("mcpServers", given))
 
     @property
-    def entries(self) -> list[TrialEntry]:
+    def entries(self) -> list[Trial]:
         """All trials that are on disk."""
-        return [entry for _, entry in entries_in(self.output)]
+        return trials_in(self.output)
 
     def n_left(self, earlier: EarlierTrials | None) -> int:
         """Return how many trials have to be run, because no earlier run has them either."""
-        done = {(prompt_id, entry.trial_num) for prompt_id, entry in entries_in(self.output)}
+        done = {(trial.id, trial.number) for trial in trials_in(self.output)}
         left = [spec for spec in self.specs if (spec.prompt.id, spec.number) not in done]
         return len(left) - (earlier.count(left) if earlier is not None else 0)
+
+
+def own_identities(arm: PreparedRun) -> dict[str, Identity | None]:
+    """Return the identities of prompts whose rows ask for something of their own."""
+    made = {prompt.id: arm.row_settings.of(prompt).identity for prompt, _ in arm.rows}
+    return {id_: one for id_, one in made.items() if one is not arm.setting.identity}
 
 
 def skill_bodies(place: Path, identity: Identity | None) -> dict[str, str]:
@@ -116,65 +149,151 @@ def skill_bodies(place: Path, identity: Identity | None) -> dict[str, str]:
     }
 
 
+def benchmark_of(experiment: Experiment) -> PluginRef:
+    """Return where the prompts come from."""
+    if experiment.benchmark is not None:
+        return plugins.benchmark_ref(experiment.benchmark)
+    path = experiment.prompts
+    return PluginRef(name="prompts", options={"path": path} if path and path != "-" else {})
+
+
+def arm_request(experiment: Experiment, name: str, how: ExperimentRequest) -> RunRequest:
+    """Return what one arm asks for: `assay trials` with its agent and its material."""
+    arm = experiment.resolved(name)
+    kind = next((kind for kind in TEXT_AGENTS if getattr(arm, kind)), "")
+    return RunRequest(
+        prompts=benchmark_of(experiment),
+        agent=agent_ref(
+            text_agent(kind, getattr(arm, kind)) if kind else arm.agent or "",
+            model=arm.model,
+            args=arm.agent_args,
+            mcp=Path(arm.mcp) if arm.mcp else None,
+            max_turns=arm.max_turns,
+        ),
+        material=Material(
+            template=Path(arm.template) if arm.template else None,
+            skills=tuple(read_skill(Path(skill)) for skill in arm.skills),
+            instructions=Path(arm.instructions) if arm.instructions else None,
+        ),
+        graders=[
+            plugins.grader_ref(text, experiment.grader_timeout) for text in experiment.graders
+        ],
+        grader_timeout_s=experiment.grader_timeout,
+        k=experiment.k or DEFAULT_K,
+        jobs=how.jobs,
+        timeout_s=arm.timeout / 1000 if arm.timeout else None,
+        trial_timeout_s=arm.trial_timeout / 1000 if arm.trial_timeout else None,
+        stall_s=arm.stall,
+        memory_bytes=arm.memory_bytes,
+        cpus=arm.cpus,
+        retries=experiment.retries,
+        rate_per_s=how.rate_per_s,
+        executor=how.executor,
+        isolate=bool(arm.isolate),
+        sandbox=arm.sandbox or "",
+        container=arm.container or "",
+        env_names=tuple(arm.env),
+        mode="resume",
+        can_regrade=False,
+    )
+
+
+def read_rows(experiment: Experiment) -> list[PromptRow]:
+    """Return the prompts that are run; refuse none."""
+    rows = choose(read_prompts(benchmark_of(experiment)), experiment.filter, experiment.limit)
+    if not rows:
+        where = experiment.prompts or f"benchmark {experiment.benchmark}"
+        msg = f"{where}: no prompts{' that match the filter' if experiment.filter else ''}"
+        raise InputError(msg)
+    return rows
+
+
+class ExperimentProgress(BatchProgress):
+    """Follows the trials of an experiment."""
+
+    def grading_again(self, n: int) -> None:
+        """So many finished trials are graded again, because the graders are others than before."""
+
+
 class ExperimentRun:
     """What a run of an experiment is made of, and what the journals of its arms say of it."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        k: int,
-        ready: Sequence[ReadyArm],
-        rows: Sequence[PromptRow],
-        settings: Callable[[Setting, Sequence[PromptRow]], RowSettings],
-        folder: Path,
-    ) -> None:
+    def __init__(self, experiment: Experiment, how: ExperimentRequest, scratch: Path) -> None:
+        """scratch is an empty folder, where the templates of the arms are made."""
         self._began_s = time.monotonic()
-        self._experiment, self._k = experiment, k
-        self.folder = folder
-        self.token = _token(folder)
-        self.arms = [self._placed(arm, rows, settings) for arm in ready]
-        self.by_key = {arm_key(arm.specs[0]): arm for arm in self.arms}
-        self.specs = interleave([arm.specs for arm in self.arms], experiment.seed)
-        """The trials of all arms in the order in which they run."""
-        self.pieces = {path: piece for arm in ready for path, piece in arm.pieces.items()}
+        self._experiment = experiment
+        # Before anything is read: an edit from now on makes the verdict stale, never wrong.
+        self.inputs = hash_inputs(experiment)
+        rows = read_rows(experiment)
+        self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
+        prepared = {
+            name: prepare(
+                msgspec.structs.replace(
+                    arm_request(experiment, name, how), rows=rows, scratch=scratch / str(number)
+                )
+            )
+            for number, name in enumerate((experiment.control, *experiment.treatments))
+        }
+        _check_graded(experiment, next(iter(prepared.values())))
+        named = run_id(experiment, prepared)
+        self.folder = run_folder(how.root / experiment.name, named, fresh=how.fresh)
+        self.arms = [self._placed(name, arm) for name, arm in prepared.items()]
+        self.by_key = {arm.planned.run_token: arm for arm in self.arms}
+        specs = interleave([arm.specs for arm in self.arms], experiment.seed)
+        check_startable(specs, how.jobs, here=how.executor.name == "local")
+        batch = batch_of([arm.planned for arm in self.arms], specs)
+        self._batch = msgspec.structs.replace(batch, settles=True)
+        self.pieces = {path: piece for arm in self.arms for path, piece in arm.pieces.items()}
+        self.earlier = None if how.fresh else EarlierTrials(how.root, self.folder)
+        self.n_reused: dict[str, int] = {}
+        """Trials of earlier runs, by the folder that they come from."""
+        self.n_regraded = 0
         self._n_before = sum(len(arm.entries) for arm in self.arms)
-        self._earlier_s = _earlier_seconds(folder)
+        self._earlier_s = _earlier_seconds(self.folder)
 
-    def _placed(
-        self,
-        ready: ReadyArm,
-        rows: Sequence[PromptRow],
-        settings: Callable[[Setting, Sequence[PromptRow]], RowSettings],
-    ) -> ReadyArm:
+    @property
+    def specs(self) -> list[TrialSpec]:
+        """The trials of all arms in the order in which they run."""
+        return self._batch.specs
+
+    @property
+    def n_prompts(self) -> int:
+        return len(self.arms[0].planned.rows)
+
+    def _placed(self, name: str, prepared: PreparedRun) -> ExperimentArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""
-        output = self.folder / f"{ready.name}.jsonl"
-        own, raw = _token(output), output.with_suffix(".raw")
-        root = private_root()
-        around = msgspec.structs.replace(
-            ready.setting.surroundings,
-            workspace_dir=str(root / own),
-            workspace_template=str(root / f"template-{own}"),
-            replace=True,
-            raw_dir=str(raw.resolve()),
-            raw_prefix=raw.name,
-            ours=(str(self.folder.resolve()),),
+        arm = self._experiment.resolved(name)
+        named = [*arm.skills, arm.template, arm.instructions]
+        return ExperimentArm(
+            name=name,
+            arm=arm,
+            planned=place(prepared, self.folder / f"{name}.jsonl", self.folder),
+            pieces={path: read_piece(Path(path)) for path in named if path},
+            bodies=_bodies(prepared),
         )
-        shared = msgspec.structs.replace(ready.setting, surroundings=around, run_token=self.token)
-        # Templates of rows are copied under the token of the arm, processes marked by the run's.
-        mine = msgspec.structs.replace(shared, run_token=own)
-        own_settings = settings(mine, ready.rows)
-        names = folder_names(prompt.id for prompt, _ in rows)
-        specs = [
-            msgspec.structs.replace(spec, run_token=self.token)
-            for spec in plan(rows, names, shared, self._k, own_settings.of)
-        ]
-        return msgspec.structs.replace(
-            ready, setting=shared, own=own_settings, output=output, specs=specs
-        )
+
+    def run(
+        self,
+        specs: list[TrialSpec],
+        progress: "ExperimentProgress",
+        stop: StopRule | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        """Run those of some trials that are missing; stop may end it early."""
+        batch = msgspec.structs.replace(self._batch, specs=specs, max_cost=self.budget_left())
+        work = CaptureTrial(graders=batch.graders)
+        again = Regrade(work=work, workers=batch.workers, announce=progress.grading_again)
+        with open_rows(batch, progress, earlier=self.earlier, regrade=again) as rows:
+            into = nullcontext(rows)
+            for _ in execute(batch, progress=progress, stop=stop, rows=into, trace=trace):
+                pass
+            for source, n in rows.n_reused.items():
+                self.n_reused[source] = self.n_reused.get(source, 0) + n
+            self.n_regraded += rows.n_regraded
 
     def rule(self, key: str) -> "UntilDecided":
         """Return the rule that compares one arm with the control and says when it is decided."""
-        from assay.pipeline.until import UntilDecided, has_passed  # late: numpy
+        from assay.pipeline.until import UntilDecided  # late: numpy
         from assay.stats.sequential import decide_effect
 
         def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
@@ -185,8 +304,8 @@ class ExperimentRun:
 
         def earlier() -> Iterator[tuple[int, str, int, bool | None]]:
             for number, arm in enumerate((self.arms[0], self.by_key[key])):
-                for prompt_id, entry in entries_in(arm.output):
-                    yield number, prompt_id, entry.trial_num, has_passed(entry)
+                for trial in trials_in(arm.output):
+                    yield number, trial.id, trial.number, trial.passed
 
         def arm_of(spec: TrialSpec) -> int:
             return int(arm_key(spec) == key)
@@ -220,12 +339,12 @@ class ExperimentRun:
         return max(0.0, budget - sum(filter(None, costs)) - unknown)
 
     def cost_bound(self, budget: float) -> float:
-        """Return what a trial of unknown cost counts as: the dearest so far, or an even share."""
+        """Return what a trial of unknown cost counts as: the highest cost, or an even share."""
         known = [cost for cost in map(_spent, self._own_entries) if cost is not None]
         return max(known, default=budget / len(self.specs))
 
     @property
-    def _own_entries(self) -> list[TrialEntry]:
+    def _own_entries(self) -> list[Trial]:
         """The trials that this run made itself."""
         return [entry for arm in self.arms for entry in arm.entries if not _is_reused(entry)]
 
@@ -234,32 +353,22 @@ class ExperimentRun:
         known = [cost for cost in map(_spent, self._own_entries) if cost]
         return sum(known) if known else None
 
-    @contextmanager
-    def templates(self) -> Iterator[None]:
-        """Freeze the templates of all arms for as long as trials run."""
-        with ExitStack() as stack:
-            for arm in self.arms:
-                copy = arm.setting.surroundings.workspace_template or ""
-                stack.enter_context(frozen_template(str(arm.template), copy))
-                stack.enter_context(arm.own.templates())
-            yield
-
     def _facts(self) -> list[ArmFacts]:
         found = []
         for arm in self.arms:
-            identity = arm.setting.identity
+            identity, own = arm.setting.identity, own_identities(arm.planned)
             assert identity is not None
             facts = ArmFacts(
                 name=arm.name,
                 arm=arm.arm,
                 identity=identity,
-                by_prompt={id_: one for id_, one in arm.identities.items() if one is not None},
+                by_prompt={id_: one for id_, one in own.items() if one is not None},
                 servers=frozenset(arm.servers),
                 pieces=self.pieces,
                 bodies=arm.bodies,
                 after=arm.identities_after(),
             )
-            found.append(gather(facts, entries_in(arm.output)))
+            found.append(gather(facts, trials_in(arm.output)))
         return found
 
     def proof(self) -> ArmsProof:
@@ -286,7 +395,7 @@ class ExperimentRun:
         seconds = time.monotonic() - self._began_s
         if earlier_s := self._earlier_s:
             seconds = earlier_s + seconds if len(entries) > self._n_before else earlier_s
-        own_s = sum(e.duration for e in entries if not _is_reused(e)) / 1000
+        own_s = sum(e.timing.total for e in entries if not _is_reused(e)) / 1000
         return Effort(
             n_trials=len(entries),
             n_planned=len(self.specs),
@@ -297,21 +406,21 @@ class ExperimentRun:
         )
 
 
-def all_ungraded(entries: Sequence[TrialEntry]) -> tuple[str, str] | None:
+def all_ungraded(entries: Sequence[Trial]) -> tuple[str, str] | None:
     """Return a grader and its error if no trial could be graded."""
-    errors = [e.grader_failures or {} for e in entries if not e.failure and e.pass_ is UNSET]
+    errors = [e.grader_failures or {} for e in entries if not e.failure and e.verdict is None]
     named = [next(iter(each.items())) for each in errors if each]
     return named[0] if named and len(named) == len(entries) else None
 
 
-def _spent(entry: TrialEntry) -> float | None:
+def _spent(entry: Trial) -> float | None:
     """What a trial cost in dollars; None if its agent does not say it."""
     usage = entry.usage or None
     return None if usage is None or usage.cost_usd is UNSET else usage.spent_usd
 
 
-def _is_reused(entry: TrialEntry) -> bool:
-    return REUSED in (entry.metadata or {})
+def _is_reused(entry: Trial) -> bool:
+    return REUSED in entry.metadata
 
 
 def files_named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
@@ -327,16 +436,15 @@ def files_named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
     return {path: value for path, value in named.items() if value}
 
 
-def run_id(
-    experiment: Experiment, k: int, arms: Sequence[ReadyArm], rows: Sequence[PromptRow]
-) -> str:
+def run_id(experiment: Experiment, arms: Mapping[str, PreparedRun]) -> str:
     """Name a run by what it measures: another budget continues it, another skill does not."""
+    first = next(iter(arms.values()))
     made_of = (
         experiment.control,
-        k,
+        first.request.k,
         experiment.seed,
-        {arm.name: (arm.setting.identity, arm.identities) for arm in arms},
-        [prompt for prompt, _ in rows],
+        {name: (arm.setting.identity, own_identities(arm)) for name, arm in arms.items()},
+        [prompt for prompt, _ in first.rows],
     )
     return short_hash(msgspec.json.encode(made_of, order="deterministic"))[:8]
 
@@ -347,13 +455,35 @@ def run_folder(root: Path, run_id: str, *, fresh: bool) -> Path:
     unfinished = [path for path in earlier if not (path / VERDICT).exists()]
     if unfinished:
         return unfinished[-1]
-    # One that was invalid is left as it is: the cause may be mended, but its trials had it.
+    # One that was invalid is left as it is: the cause may be fixed, but its trials had it.
     spoiled = earlier and is_invalid(earlier[-1]) and any(earlier[-1].glob("*.jsonl*"))
     if earlier and not fresh and not spoiled:
         return earlier[-1]
     today = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
     again = f"-{len(earlier) + 1}" if earlier else ""
     return root / f"{today}-{run_id}{again}"
+
+
+def _check_graded(experiment: Experiment, arm: PreparedRun) -> None:
+    """Refuse prompts that nobody judges: without grades no arm can be better."""
+    without = [prompt.id for prompt, _ in arm.rows if not (prompt.graders or prompt.expect)]
+    if not arm.graders and without:
+        msg = f"{experiment.prompts}: no grader judges the prompt {without[0]!r}"
+        raise InputError(msg, hint="name graders in the experiment, with -g, or in each prompt")
+
+
+def _bodies(arm: PreparedRun) -> dict[str, str]:
+    """Read the bodies of all skills in the templates of an arm and in the user's HOME."""
+    assert arm.template is not None
+    places = {arm.template: arm.setting.identity}
+    templates = arm.row_settings.templates
+    for prompt, _ in arm.rows:
+        if prompt.id in templates:
+            places[templates[prompt.id]] = arm.row_settings.of(prompt).identity
+    found: dict[str, str] = {}
+    for place_, identity in places.items():
+        found |= skill_bodies(place_, identity)
+    return found
 
 
 def _earlier_seconds(folder: Path) -> float:
@@ -363,8 +493,3 @@ def _earlier_seconds(folder: Path) -> float:
         return float(known["effort"]["seconds"])
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
         return 0.0
-
-
-def _token(path: Path) -> str:
-    # The same for the same run: one that goes on finds the agents that a killed one left behind.
-    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]

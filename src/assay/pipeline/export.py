@@ -40,11 +40,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         prompt = Prompt(id=trial.id, input=trial.input, metadata=trial.metadata)
         if not all(fits(prompt, text) for text in self.filters):
             return "another prompt than --filter names"
-        if (self.only or self.min_score is not None) and trial.passed is None:
+        if (self.only or self.min_score is not None) and trial.verdict is None:
             return _unmeasured(trial) or "not graded"
-        if self.only == "passed" and not trial.passed:
+        if self.only == "passed" and not trial.verdict:
             return "did not pass"
-        if self.only == "failed" and trial.passed:
+        if self.only == "failed" and trial.verdict:
             return "passed"
         if self.min_score is not None and (trial.score or 0.0) < self.min_score:
             return f"score below {self.min_score:g}"
@@ -131,7 +131,7 @@ class Export:
 
     def _kto(self) -> Iterator[Example]:
         for trial, messages in self._conversations(single=True, graded=True):
-            pair = {"prompt": messages[:1], "completion": messages[1:], "label": trial.passed}
+            pair = {"prompt": messages[:1], "completion": messages[1:], "label": trial.verdict}
             yield self._example(trial, pair)
 
     def _dpo(self) -> Iterator[Example]:
@@ -142,7 +142,7 @@ class Export:
                 key = trial.id, trial.turns[0]
                 place = _Place(trial.score or 0.0, number, trial.spot, trial.number)
                 group = groups.setdefault(key, _Group([], []))
-                (group.passed if trial.passed else group.failed).append(place)
+                (group.passed if trial.verdict else group.failed).append(place)
         for group in groups.values():
             yield from self._pairs(group)
 
@@ -184,7 +184,7 @@ class Export:
         why = _unmeasured(trial)
         if why is None and not trial.is_finished and trial.failure is not None:
             why = f"not finished ({trial.failure.cause.words})"
-        if why is None and graded and trial.passed is None:
+        if why is None and graded and trial.verdict is None:
             why = "not graded"
         if why is None and not trial.turns:
             why = "no prompt"
@@ -228,8 +228,8 @@ class Export:
         if self._thoughts == "drop":
             self.summary.thoughts_dropped += kinds.count("Thought")
         self.summary.sub_agent_steps += sum(bool(step.parent) for step in trial.steps)
-        self.summary.not_passed += trial.passed is False
-        self.summary.not_graded += trial.passed is None
+        self.summary.not_passed += trial.verdict is False
+        self.summary.not_graded += trial.verdict is None
 
     def _leave_out(self, why: str) -> None:
         self.summary.left_out[why] = self.summary.left_out.get(why, 0) + 1

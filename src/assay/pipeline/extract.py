@@ -7,25 +7,13 @@ from msgspec import UNSET
 
 from assay.pipeline.limiter import with_pause
 from assay.plugin import Adapter, Reading
-from assay.records.capture import (
-    AnyStep,
-    Capture,
-    Cause,
-    Failure,
-    Message,
-    Plan,
-    Thought,
-    Timing,
-    ToolCall,
-)
+from assay.records.capture import AnyStep, Cause, Failure, Message, Plan, Thought, Timing, ToolCall
 from assay.records.recording import RawOutput, Recording, TurnEnd
 from assay.records.spec import Prompt
-
-ENDED_EARLY = "endedEarly"
-"""In the metadata of a trial that was ended because a step had settled it: it is measured."""
+from assay.records.trial import ENDED_EARLY, Trial
 
 
-def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
+def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
     """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
     failure = failure_of(recording, reading)
@@ -33,7 +21,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Capture:
         failure = with_pause(failure, recording.stderr)
     never_started = recording.failure is not None and not recording.turns
     timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
-    return Capture(
+    return Trial(
         id=prompt.id,
         input=prompt.input,
         output=_output(recording, reading),

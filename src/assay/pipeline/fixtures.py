@@ -10,16 +10,17 @@ import msgspec
 
 from assay.pipeline.export import Chosen
 from assay.pipeline.stages import grade_all
-from assay.records.capture import Capture, Grade, Timing, TrialResult
+from assay.records.capture import Grade, Timing
 from assay.records.rows import RowFile
 from assay.records.spec import PluginRef, Prompt
+from assay.records.trial import Trial, TrialResult
 from assay.records.trials import FinishedTrialRow, trials_of
 from assay.run.workspace import our_secrets
 
 OTHER_ID = "another prompt than --id names"
 _ROW = msgspec.json.Decoder(dict[str, Any])
 _KNOWN = frozenset(
-    field.encode_name for kind in (Capture, TrialResult) for field in msgspec.structs.fields(kind)
+    field.encode_name for kind in (Trial, TrialResult) for field in msgspec.structs.fields(kind)
 )
 _OF_THE_RUN = frozenset(
     {
@@ -42,7 +43,7 @@ class Fixture(msgspec.Struct, frozen=True):
     """One chosen trial: its prompt and its row, with a verdict to be given again."""
 
     prompt: dict[str, Any]
-    row: Capture
+    row: Trial
     verdict: Grade
 
 
@@ -98,7 +99,7 @@ def _why_not(trial: FinishedTrialRow, chosen: Chosen, ids: Sequence[str]) -> str
         return OTHER_ID
     if why := chosen.why_not(trial):
         return why
-    if trial.passed is None or trial.score is None:
+    if trial.verdict is None or trial.score is None:
         return "not graded"
     # Such a verdict follows from the failure, and no grader was asked.
     if trial.is_finished or trial.failure is None:
@@ -121,8 +122,8 @@ def _fixture(file: RowFile, trial: FinishedTrialRow, name: str) -> Fixture:
     whole = file.row_at(trial.spot, _ROW)
     extra = {key: value for key, value in whole.items() if key not in _KNOWN}
     metadata = {key: v for key, v in trial.metadata.items() if key not in _OF_THE_RUN}
-    verdict = Grade(pass_=bool(trial.passed), score=trial.score or 0.0)
-    row = Capture(
+    verdict = Grade(pass_=bool(trial.verdict), score=trial.score or 0.0)
+    row = Trial(
         id=name,
         input=trial.input,
         output=trial.output,

@@ -15,17 +15,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay import plugins
-from assay.errors import AssayError, InputError, Interrupted, OutOfResources
+from assay.errors import AssayError, InputError
 from assay.plugin import Grader, Host, Trial
-from assay.records.capture import (
-    Capture,
-    EarlierGrade,
-    Failure,
-    Grade,
-    Identity,
-    PassAtK,
-    TrialEntry,
-)
+from assay.records.capture import EarlierGrade, Failure, Grade, Identity
 from assay.records.rows import (
     UNREADABLE,
     Place,
@@ -36,20 +28,12 @@ from assay.records.rows import (
     split_trials,
 )
 from assay.records.spec import PluginRef, hash_with_graders
+from assay.records.trial import PassAtK, Verdict, earlier_grade, replaced_grades
 from assay.records.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-
-class Verdict(msgspec.Struct, kw_only=True):
-    """What all graders together decided. No score means not measured, never zero."""
-
-    score: Grade | None = None
-    grades: dict[str, Grade] = {}
-    broken: dict[str, str] = {}
-    """Graders that failed, and why."""
 
 
 def judge(
@@ -87,7 +71,7 @@ def ask_graders(
     """
     named = list(zip(_names(graders), graders, strict=True))
     copies = tee(trials, len(graders)) if len(graders) > 1 else (trials,)
-    answers = [_answers(*each, host) for each in zip(graders, copies, strict=True)]
+    answers = [g.grade_many(each, host) for g, each in zip(graders, copies, strict=True)]
     if len(graders) == 1:
         yield from _verdicts_of_one(*named[0], answers[0])
         return
@@ -125,24 +109,6 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
-def _answers(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
-    """Put trials to a grader, many at once if it has grade_many."""
-    grade_many: Callable[..., Iterator[Grade | Exception]] | None
-    grade_many = getattr(grader, "grade_many", None)
-    return _ask_each(grader, trials, host) if grade_many is None else grade_many(trials, host)
-
-
-def _ask_each(grader: Grader, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
-    for trial in trials:
-        try:
-            answer: Grade | Exception = grader.grade(trial, host)
-        except (Interrupted, OutOfResources):
-            raise
-        except Exception as error:  # noqa: BLE001 - a user's grader may raise anything
-            answer = error
-        yield answer
-
-
 def combine(grades: Sequence[Grade]) -> Grade:
     """Combine grades: pass if all pass; the score is the mean."""
     if len(grades) == 1:
@@ -172,28 +138,6 @@ def _names(graders: Sequence[Grader]) -> list[str]:
 def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
     """Return the version of each grader under the name that its grades have."""
     return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
-
-
-def earlier_grades(row: Capture | TrialEntry, grades: Mapping[str, Grade]) -> list[EarlierGrade]:
-    """Return the grades that a row had, besides those that are given again now."""
-    before = [
-        *(row.earlier_grades or []),
-        *(_earlier(name, grade) for name, grade in (row.grades or {}).items()),
-    ]
-    return _not_repeated(before, grades)
-
-
-def _earlier(name: str, grade: Grade) -> EarlierGrade:
-    return EarlierGrade(grader=name, **msgspec.structs.asdict(grade))
-
-
-def _not_repeated(
-    before: Iterable[EarlierGrade], grades: Mapping[str, Grade]
-) -> list[EarlierGrade]:
-    """Of each version of a grader the last grade, and none of a version that has judged now."""
-    now = {(name, grade.version) for name, grade in grades.items()}
-    last = {(grade.grader, grade.version): grade for grade in before}
-    return [grade for key, grade in last.items() if key not in now]
 
 
 def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
@@ -265,8 +209,8 @@ _SHORT_S, _LONG_S = 0.005, 0.02
 _ELSEWHERE_S = (2.0, 8.0)
 """The same for workers on other machines, where a process is started for each batch."""
 _WAKE_S = 0.1
-_OURS = ("errors", "score", "grades", "graderFailures", "earlierGrades")
-"""Fields that an earlier grading may have left. Not outcome: an old one is kept."""
+_OURS = frozenset(("errors", "score", "outcome", "grades", "graderFailures", "earlierGrades"))
+"""Fields that an earlier grading may have left."""
 _NONE = msgspec.Raw()
 type _Lines = Sequence[tuple[Place, bytes]]
 
@@ -388,7 +332,7 @@ def grade_file[T](
 
 def only_computes(graders: Iterable[PluginRef]) -> bool:
     """Whether no grader runs a user's code, starts a program or asks anybody."""
-    return all(getattr(plugins.grader(ref), "heeds_alarm", False) for ref in graders)
+    return all(plugins.grader(ref).only_computes for ref in graders)
 
 
 def rows_wait(path: Path | None) -> Callable[[], bool] | None:
@@ -499,7 +443,7 @@ class _BatchGrader:
         self._said: list[str] = []
         """What graders said last that holds no secret: many say the same about many trials."""
         # A grader that does not say which fields it reads may read all of them.
-        seen = [getattr(grader, "sees", None) for grader in graders]
+        seen = [grader.sees for grader in graders]
         self._sees_all = any(names is None for names in seen)
         sees = {name for names in seen for name in names or ()}
         self._sees_metadata = self._sees_all or "metadata" in sees or "cwd" in sees
@@ -713,7 +657,10 @@ def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
         added.errors = _errors(row, verdict)
         added.earlier_grades = kept or UNSET
         new = _PIECES.decode(_encode(added))
-        old = {k: v for k, v in _PIECES.decode(line).items() if k not in _OURS or k in new}
+        # Only Assay writes grades: in a row without them, an outcome is another program's.
+        was_graded = row.grades or row.grader_failures or row.earlier_grades
+        ours = _OURS if was_graded else _OURS - {"outcome"}
+        old = {k: v for k, v in _PIECES.decode(line).items() if k not in ours or k in new}
         return _encode({**old, **new})
     return text[:end] + _new_fields(verdict)
 
@@ -753,8 +700,8 @@ def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:
             grades = {"score": _GRADE.decode(row.score)}
     except UNREADABLE:
         return []
-    before += (_earlier(name, grade) for name, grade in grades.items())
-    return _not_repeated(before, verdict.grades)
+    before += (earlier_grade(name, grade) for name, grade in grades.items())
+    return replaced_grades(before, verdict.grades)
 
 
 def _tail(row: GradingView) -> bytes:

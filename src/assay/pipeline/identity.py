@@ -39,7 +39,7 @@ def identify(
     template: Path | None = None,
 ) -> Identity:
     """Read everything that makes trials comparable, before the first of them starts."""
-    has_content = getattr(plugins.adapter(agent), "content_hash", None) is not None
+    has_content = plugins.adapter(agent).content_hash is not None
     options = {} if has_content else dict(agent.options)
     mcp = options.pop("mcp", None)
     model = options.pop("model", None)
@@ -136,7 +136,7 @@ def _limits(limits: Limits) -> dict[str, float]:
 def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> dict[str, str]:
     """Hash what the agent can read: in its folder, in those above it, and in the user's HOME."""
     adapter = plugins.adapter(agent)
-    in_folder: Sequence[str] = getattr(adapter, "reads", AGENT_FILES)
+    in_folder = AGENT_FILES if adapter.reads is None else adapter.reads
     found: dict[str, str] = {}
     place = template or Path(around.cwd)
     if around.workspace_dir is None or template is not None:
@@ -144,9 +144,8 @@ def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> d
     start = Path(around.workspace_dir) if around.workspace_dir else place.parent
     for number, folder in enumerate((start, *start.parents), 1):
         _add(found, folder, in_folder, "../" * number)
-    in_home: Sequence[str] = getattr(adapter, "reads_in_home", ())
-    if in_home and not around.own_home:
-        _add(found, Path.home(), in_home, "~/")
+    if adapter.reads_in_home and not around.has_own_home:
+        _add(found, Path.home(), adapter.reads_in_home, "~/")
     return found
 
 
@@ -178,7 +177,7 @@ def _files(folder: Path) -> list[Path]:
 
 def program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
     """Find out which version of the agent will be started; empty when that cannot be known."""
-    content: str | None = getattr(plugins.adapter(agent), "content_hash", None)
+    content = plugins.adapter(agent).content_hash
     if content is not None:
         return content
     try:
@@ -192,7 +191,7 @@ def program_version(agent: PluginRef, around: Surroundings, machine: Machine) ->
     program = path.resolve()
     if version := _package_version(program):
         return version
-    if hasattr(plugins.adapter(agent), "reads_in_home"):  # a known agent, which can be asked
+    if plugins.adapter(agent).reads_in_home is not None:  # a known agent, which can be asked
         return asked_version(str(path), machine) or ""
     words: Sequence[str] = argv[1:]
     if argv[:-1] == ("/bin/sh", "-c"):

@@ -121,4 +121,4 @@ def provider_of(spec: TrialSpec) -> tuple[str, str]:
     if slash:  # as OpenCode names its models
         return provider, name
     adapter = plugins.adapter(spec.agent)
-    return getattr(adapter, "provider", None) or adapter.name, model
+    return adapter.provider or adapter.name, model

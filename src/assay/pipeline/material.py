@@ -13,8 +13,6 @@ from assay.records.spec import PluginRef
 from assay.run.workspace import AGENT_FILES
 
 SKILL_FILE = "SKILL.md"
-_SKILLS_FOLDER = ".agents/skills"
-_INSTRUCTIONS_FILE = "AGENTS.md"
 """Where agents look that follow the common standard; adapters of others say it themselves."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?$")
@@ -111,8 +109,7 @@ def _joined(parts: list[str]) -> str:
 def places_of(agent: PluginRef) -> tuple[str, str]:
     """Return the folder for skills and the file for instructions that an agent looks for."""
     adapter = plugins.adapter(agent)
-    skills: str = getattr(adapter, "skills_folder", _SKILLS_FOLDER)
-    return skills, getattr(adapter, "instructions_file", _INSTRUCTIONS_FILE)
+    return adapter.skills_folder, adapter.instructions_file
 
 
 def compose(agent: PluginRef, material: Material, folder: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, PluginError
 from assay.plugin import PromptRow
-from assay.records.capture import Allocation, Identity
+from assay.records.capture import Identity
 from assay.records.rows import Place, decode_line
 from assay.records.spec import (
     Limits,
@@ -22,6 +22,8 @@ from assay.records.spec import (
     check_prompt,
     row_fields,
 )
+from assay.records.trial import Allocation
+from assay.run import confinement
 
 if TYPE_CHECKING:
     from assay.records.reports import BalanceAnalysis, Category
@@ -30,16 +32,31 @@ if TYPE_CHECKING:
 def read_prompts(ref: PluginRef) -> list[PromptRow]:
     """Return the prompts of a benchmark; a prompt file is one."""
     try:
-        rows = list(plugins.benchmark(ref).prompts())
+        given = list(plugins.benchmark(ref).prompts())
     except AssayError:
         raise
     except Exception as error:  # a plugin may raise anything
         msg = f"benchmark {ref.name!r} cannot give its prompts: {type(error).__name__}: {error}"
         raise PluginError(msg) from error
+    rows: list[PromptRow] = []
     places: dict[str, str] = {}
-    for number, (prompt, _) in enumerate(rows, 1):
-        check_prompt(prompt, f"benchmark {ref.name}, prompt {number}", places)
-    return [(prompt, {**row_fields(prompt), **extra}) for prompt, extra in rows]
+    for number, row in enumerate(given, 1):
+        place = f"benchmark {ref.name}, prompt {number}"
+        prompt, extra = prompt_row(row, place)
+        check_prompt(prompt, place, places)
+        rows.append((prompt, {**row_fields(prompt), **extra}))
+    return rows
+
+
+def prompt_row(row: Any, place: str) -> PromptRow:
+    """Return what a benchmark gave as a pair; more fields for the rows may be left out."""
+    match row:
+        case Prompt():
+            return row, {}
+        case (Prompt() as prompt, dict(extra)):
+            return prompt, extra
+    msg = f"{place}: expected a Prompt, or a pair of a Prompt and a dict, not {row!r:.80}"
+    raise PluginError(msg)
 
 
 def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
@@ -100,7 +117,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the row of a prompt names, besides those of the run."""
 
 
-def plan(
+def make_specs(
     rows: Iterable[PromptRow],
     names: dict[str, str],
     setting: Setting,
@@ -129,11 +146,8 @@ def plan(
 
 def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
     """Let the benchmark set the limits of its trials; refuse those that cannot be run here."""
-    fit: Callable[[list[TrialSpec]], list[TrialSpec]] | None
-    fit = getattr(plugins.benchmark(setting.benchmark), "fit_trials", None)
-    if fit is None:
-        return specs
-    specs, checked = fit(specs), {(setting.limits.memory_bytes, setting.limits.cpus)}
+    specs = list(plugins.benchmark(setting.benchmark).fit_trials(specs))
+    checked = {(setting.limits.memory_bytes, setting.limits.cpus)}
     for spec in specs:
         limits = spec.limits
         if (limits.memory_bytes, limits.cpus) not in checked:
@@ -144,10 +158,7 @@ def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
     """Refuse, before anything runs, a sandbox, container or limit that does not work here."""
-    if surroundings.confined_in or limits.need_quota:
-        from assay.run.confinement import check_confinement as check  # late, as in run/trial.py
-
-        check(surroundings, limits)
+    confinement.check_confinement(surroundings, limits)
 
 
 def _trials_of(

@@ -11,9 +11,10 @@ import msgspec
 
 from assay.pipeline.experiment import Arm, Difference, differences
 from assay.pipeline.material import SKILL_FILE, read_skill, skill_body
-from assay.records.capture import Identity, ToolCall, TrialEntry
+from assay.records.capture import Identity, ToolCall
 from assay.records.files import hash_file, hash_folder
 from assay.records.setup import ArmsProof, counted, is_another_model, setup_problems
+from assay.records.trial import Trial
 
 _SKILL_PATH = re.compile(r"(?:^|.*/)skills?/([^/]+)/SKILL\.md")
 _FREE = frozenset({"agent", "agent-args", "env", "template", "isolate", "sandbox", "container"})
@@ -87,12 +88,12 @@ def skills_in(identity: Identity) -> Iterator[tuple[str, str, str]]:
             yield path, match[1], value
 
 
-def gather(facts: ArmFacts, entries: Iterable[tuple[str, TrialEntry]]) -> ArmFacts:
-    """Read the trials of an arm, each with the id of its prompt; return the same facts."""
+def gather(facts: ArmFacts, trials: Iterable[Trial]) -> ArmFacts:
+    """Read the trials of an arm; return the same facts."""
     shared = msgspec.to_builtins(facts.identity)
     own = {id_: msgspec.to_builtins(identity) for id_, identity in facts.by_prompt.items()}
-    for prompt_id, entry in entries:
-        plain = own.get(prompt_id, shared)
+    for entry in trials:
+        plain = own.get(entry.id, shared)
         facts.n_trials += 1
         setup = entry.setup or {}
         agent = entry.agent or None

@@ -3,9 +3,9 @@
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.grading import Verdict
 from assay.records.reports import Validation
 from assay.records.spec import Prompt
+from assay.records.trial import Verdict
 
 REFERENCE, EMPTY, UNRELATED = "reference", "empty", "unrelated"
 _UNRELATED_TEXTS = (

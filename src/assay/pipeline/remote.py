@@ -23,11 +23,12 @@ from assay.pipeline.identity import program_version
 from assay.pipeline.prompts import check_confinement
 from assay.pipeline.stages import capture_attempt, read_recording
 from assay.plugin import Ask
-from assay.records.capture import Capture, Cause, Failure
+from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.raw_streams import kept_streams, segment_of
 from assay.records.recording import Recording
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.trial import Trial
 from assay.run.family import end_leftovers
 from assay.run.host import LocalHost
 from assay.run.process import raise_if_stopping
@@ -98,7 +99,7 @@ class RemoteTrials:
         self._templates: dict[str, Any] = {}
         self._benchmarks: dict[str, Any] = {}
 
-    def prepare(self, specs: Sequence[TrialSpec], run_token: str) -> None:
+    def prepare(self, specs: Sequence[TrialSpec]) -> None:
         """Refuse what cannot run everywhere; end what a killed run left behind on any node.
 
         Call it before there are threads, and when the templates are in their places.
@@ -115,15 +116,16 @@ class RemoteTrials:
                 raise AssayError(msg, hint="lower --cpus and --memory, or add a larger node")
         agents = _by_agent(specs)
         places = {spec.surroundings.workspace_dir or "" for spec in specs}
-        found = self._cluster.on_each_node(check_node, agents, run_token, sorted(places))
+        tokens = sorted({spec.run_token for spec in specs})
+        found = self._cluster.on_each_node(check_node, agents, tokens, sorted(places))
         states = {node: node_state(found[node]) for node in sorted(found)}
         require_fit(states)
         require_alike({"this machine": _expected(agents), **states})
 
     def _share_files(self, benchmark: PluginRef) -> None:
         path = str(benchmark.options.get("path"))
-        files = getattr(plugins.benchmark(benchmark), "files", None)
-        if files is not None and path not in self._benchmarks:
+        files = plugins.benchmark(benchmark).files
+        if files and path not in self._benchmarks:
             packed = pack_files(sorted(map(str, files)))
             self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
 
@@ -131,7 +133,7 @@ class RemoteTrials:
         """Return how many trials like this one the nodes that are alive can run at once."""
         return self._cluster.n_slots(spec.limits.cpus, spec.limits.memory_bytes)
 
-    def attempt(self, spec: TrialSpec) -> Capture:
+    def attempt(self, spec: TrialSpec) -> Trial:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
         order = Order(spec=spec, env=named_variables(spec))
         template = self._templates.get(spec.surroundings.workspace_template or "")
@@ -182,9 +184,9 @@ def named_variables(spec: TrialSpec) -> dict[str, str]:
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
-def _received(spec: TrialSpec, delivery: Delivery) -> Capture:
+def _received(spec: TrialSpec, delivery: Delivery) -> Trial:
     """Put workspace and raw streams in their places here; return the capture that names them."""
-    around, captured = spec.surroundings, msgspec.json.decode(delivery.captured, type=Capture)
+    around, captured = spec.surroundings, msgspec.json.decode(delivery.captured, type=Trial)
     captured = msgspec.structs.replace(
         captured, spec_hash=spec.hash, identity=spec.identity or msgspec.UNSET
     )
@@ -293,14 +295,17 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """Of Assay and of each agent, by their names."""
 
 
-def check_node(specs: Sequence[TrialSpec], run_token: str, places: Sequence[str]) -> NodeState:
+def check_node(
+    specs: Sequence[TrialSpec], run_tokens: Sequence[str], places: Sequence[str]
+) -> NodeState:
     """On a node: say what is missing for these agents, and which versions there are.
 
     What a killed run has left there is ended and removed, also in these places of workspaces.
     """
-    end_leftovers(run_token)
-    for place in places:
-        remove_owned(Path(place), f"{run_token}.")
+    for token in run_tokens:
+        end_leftovers(token)
+        for place in places:
+            remove_owned(Path(place), f"{token}.")
     problems: list[str] = []
     versions = [("assay", __version__)]
     for spec in specs:
@@ -396,8 +401,7 @@ def run_here(order: Order, token: str) -> Delivery:
     """In that process: run the attempt, and pack what it made."""
     with temporary_folder("assay-node-") as folder:
         spec = _local(order, token, Path(folder))
-        if prepare := getattr(plugins.benchmark(spec.benchmark), "prepare_process", None):
-            prepare()
+        plugins.benchmark(spec.benchmark).prepare_process()
         try:
             captured = capture_attempt(spec)
             workspace, left = pack_folder(Path(captured.cwd)) if captured.cwd else (None, [])

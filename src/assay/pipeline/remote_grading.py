@@ -16,7 +16,7 @@ import msgspec
 
 from assay import __version__, plugins
 from assay.errors import AssayError, ClusterGone, Interrupted
-from assay.pipeline.grading import Ask, Verdict, ask_graders, grader_versions
+from assay.pipeline.grading import Ask, ask_graders, grader_versions
 from assay.pipeline.identity import program_version
 from assay.pipeline.remote import (
     Cluster,
@@ -31,12 +31,14 @@ from assay.pipeline.remote import (
     unpack,
 )
 from assay.pipeline.stages import MOST_REFUSALS, AskingHost, asking_spec, freeze
-from assay.plugin import Grader, Host, Trial
-from assay.records.capture import Capture, Failure
+from assay.plugin import Capture, Grader, Host, Trial
+from assay.records.capture import Failure
 from assay.records.files import temporary_folder
 from assay.records.spec import PluginRef, TrialSpec
-from assay.run.host import LocalHost, close_served
+from assay.records.trial import Verdict
+from assay.run.host import LocalHost
 from assay.run.process import raise_if_stopping
+from assay.run.served import close_served
 from assay.run.supervised import call_supervised
 from assay.run.trial import check_program
 from assay.run.workspace import our_secrets
@@ -140,7 +142,7 @@ class RemoteGraders:
         workspaces: dict[str, bytes],
     ) -> Iterator[Verdict]:
         # Each question to an agent waits here for its turn: its provider may have refused others.
-        n_most = 1 if any(hasattr(grader, "asks") for grader in graders) else len(trials)
+        n_most = 1 if any(grader.asks for grader in graders) else len(trials)
         n_refused = 0
         while trials:
             some = trials[:n_most]
@@ -175,7 +177,7 @@ class RemoteGraders:
 
     def _agents(self, graders: Sequence[Grader]) -> list[PluginRef]:
         """Return the agents that graders ask, as far as they say so or have been refused."""
-        return [*(grader.asks for grader in graders if hasattr(grader, "asks")), *self._asked]
+        return [*(grader.asks for grader in graders if grader.asks), *self._asked]
 
     def _call(self, question: Question, graders: Sequence[Grader], n_trials: int) -> Answer:
         try:
@@ -196,12 +198,12 @@ class RemoteGraders:
             path = os.path.realpath(path)
             if path in self._files or path in self._folders:
                 options["path"] = f"{_ROOT}{path}"
-        for name in getattr(grader, "file_options", ()):
+        for name in grader.file_options:
             # A text may have the name of a folder, but only a file is read.
             if isinstance(text := options.get(name), str) and _absolute(text) in self._files:
                 options[name] = f"{_ROOT}{_absolute(text)}"
-        if isinstance(folder := getattr(grader, "folder", None), str):
-            options["folder"] = f"{_ROOT}{_absolute(folder)}"
+        if grader.folder is not None:
+            options["folder"] = f"{_ROOT}{_absolute(grader.folder)}"
         return msgspec.structs.replace(ref, options=options)
 
 
@@ -231,7 +233,7 @@ def _variables(graders: Iterable[PluginRef], env_names: Iterable[str]) -> dict[s
     """Return our variables that the user names, or the adapter of an agent that a grader asks."""
     env = {name: os.environ[name] for name in env_names if name in os.environ}
     for ref in graders:
-        if (agent := getattr(plugins.grader(ref), "asks", None)) is not None:
+        if (agent := plugins.grader(ref).asks) is not None:
             env |= named_variables(asking_spec(agent, "", str(Path.cwd())))
     return env
 
@@ -239,9 +241,9 @@ def _variables(graders: Iterable[PluginRef], env_names: Iterable[str]) -> dict[s
 def _files_of(ref: PluginRef) -> Iterator[str]:
     """Yield the absolute paths of what a grader reads, as far as that is known."""
     grader = plugins.grader(ref)
-    for file in getattr(grader, "files", ()):
+    for file in grader.files:
         yield str(file)
-    for name in getattr(grader, "file_options", ()):
+    for name in grader.file_options:
         value = ref.options.get(name)
         # A long text is no file name.
         if isinstance(value, str) and len(value) < 1000 and Path(value).is_file():
@@ -254,7 +256,7 @@ def _expected(graders: Sequence[PluginRef]) -> NodeState:
     for ref in graders:
         grader = plugins.grader(ref)
         versions.append((grader.name, grader.version))
-        if hasattr(grader, "asks"):
+        if grader.asks is not None:
             versions.append((grader.asks.name, ""))
     return NodeState(problems=[], versions=versions)
 
@@ -285,7 +287,7 @@ def check_here(parcel: Parcel, _token: str) -> NodeState:
                 grader = plugins.grader(moved.reference(ref))
                 freeze([moved.reference(ref)])
                 versions.append((grader.name, grader.version))
-                if hasattr(grader, "asks"):
+                if grader.asks is not None:
                     versions.append(_agent_version(grader.asks))
             except AssayError as error:
                 problems.append(moved.back(error.message.encode()).decode())

@@ -9,9 +9,10 @@ from msgspec import UnsetType
 
 from assay.errors import InputError
 from assay.pipeline.identity import differences
-from assay.records.capture import Allocation, Capture, Identity, TrialEntry
-from assay.records.journal import Attempt, RowKey
+from assay.records.capture import Identity
+from assay.records.journal import RowKey
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.trial import Allocation, Judged, Trial
 
 FAILED, UNMEASURED = "failed", "unmeasured"
 _ANOTHER = "resume with the same prompts and options, or use another -o"
@@ -28,12 +29,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows that do not measure the agent stay; otherwise their trials are run again."""
     rerun: Sequence[str] = ()
     """Trials to run again: failed, unmeasured, or the ids of prompts."""
+    can_regrade: bool = True
+    """Whether the command has an option to grade rows again."""
     regrade: bool = False
     """Whether rows of other graders, or other versions of them, are graded again."""
     graders: Sequence[PluginRef] = ()
     announce: Callable[[int, int, int], None] = lambda n_again, n_graded, n_regraded: None
     """Called with the number of rows that are run again, graded for once, and graded again."""
-    graded: Callable[[Capture | TrialEntry], None] = lambda judged: None
+    graded: Callable[[Trial], None] = lambda judged: None
     """Called with each finished trial that the graders judged now."""
 
     def n_trials(self, row_id: str) -> int:
@@ -65,7 +68,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         if may_grade and not differences(_ungraded(identity), _ungraded(spec.identity)):
             return
         hint = _ANOTHER
-        if all(what.startswith("the grader ") for what in found):
+        if self.can_regrade and all(what.startswith("the grader ") for what in found):
             hint = "use --regrade to grade the finished rows again, or use another -o"
         msg = f"{where} was made with other settings: {'; '.join(found)}"
         raise InputError(msg, hint=hint)
@@ -86,7 +89,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         self,
         identity: Identity | UnsetType | None,
         spec: TrialSpec,
-        attempts: Callable[[], Iterable[Attempt]],
+        attempts: Callable[[], Iterable[Judged]],
     ) -> bool:
         """Whether a finished row is put to the graders: to others than it was, or for once, or
         again because one of them failed. attempts returns its trials.
@@ -94,7 +97,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         if not self._grades(spec):
             return False
         if not identity or spec.identity is None or identity.graders == spec.identity.graders:
-            return any(attempt.pass_ is None and attempt.is_measured for attempt in attempts())
+            return any(attempt.is_ungraded for attempt in attempts())
         return self.regrade or not identity.graders
 
     def _grades(self, spec: TrialSpec) -> bool:
@@ -110,11 +113,11 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         too_few = self.k is not None and (key.k or 0) < self.n_trials(key.id)
         return too_few or any(self.runs_again(key.id, attempt) for attempt in key.attempts)
 
-    def runs_again(self, row_id: str, attempt: Attempt) -> bool:
+    def runs_again(self, row_id: str, attempt: Judged) -> bool:
         """Whether a trial is run again although it has finished."""
         if row_id in self.rerun or (FAILED in self.rerun and attempt.is_failed):
             return True
-        return not attempt.is_measured and (not self.keep_failed or UNMEASURED in self.rerun)
+        return attempt.needs_rerun and (not self.keep_failed or UNMEASURED in self.rerun)
 
 
 def _ungraded(identity: Identity) -> Identity:

@@ -1,8 +1,9 @@
 """What a prompt's own row asks for: graders, expectations, files, a template, a set-up."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError
+from assay.pipeline.agents import with_absolute_paths
 from assay.pipeline.identity import identity_in, identity_with
 from assay.pipeline.prompts import Setting
 from assay.plugin import PromptRow
+from assay.records.capture import Identity
 from assay.records.rows import UNREADABLE, Place, decode_line, explain, read_lines
-from assay.records.spec import Expect, PluginRef, Prompt, Surroundings, Texts
+from assay.records.spec import Expect, PluginRef, Prompt, Texts
 from assay.run.workspace import frozen_template, private_root
 
 PURE = frozenset({"exact", "contains", "regex", "numeric", "tools", "skill", "file"})
@@ -84,6 +87,17 @@ def _list(value: Texts | Any | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the row of one prompt asks for, as it was read."""
+
+    graders: tuple[PluginRef, ...]
+    identity: Identity | None
+    snapshot: bool
+    needs_workspace: bool
+    template: Path | None
+    """The folder that its workspaces are made from."""
+
+
 class RowSettings:
     """The setting of each trial: the shared one, changed as the prompt's row asks.
 
@@ -93,87 +107,126 @@ class RowSettings:
     def __init__(
         self,
         shared: Setting,
-        graders: Sequence[PluginRef],
-        timeout_s: float,
-        findable: Callable[[PluginRef, Surroundings], PluginRef],
+        rows: Iterable[PromptRow] = (),
+        graders: Sequence[PluginRef] | None = None,
+        timeout_s: float = 0.0,
+        templates: Mapping[str, Path] | None = None,
     ) -> None:
-        """graders are those of the run; findable makes files of an agent's command absolute."""
-        self._shared = shared
-        self._graders = graders
-        self._timeout_s = timeout_s
-        self._findable = findable
-        self._folder = prompt_folder(shared.benchmark)
-        self._made: dict[str, Setting] = {}
-        self._templates: dict[Path, str] = {}
-        """Each template that rows name, and where it is copied to."""
-        self.graders: list[PluginRef] = []
-        """All graders that rows name."""
-        self.n_private = 0
-        """How many prompts have workspaces of their own only because of what their rows ask."""
+        """graders are those of the run; None means that nothing is graded.
 
-    def take(self, rows: Iterable[PromptRow], *, graded: bool) -> None:
-        """Read what the rows ask for; their graders only if trials are graded."""
+        templates has what takes the place of folders that rows name as their workspace.
+        """
+        self.shared = shared
+        self._folder = prompt_folder(shared.benchmark)
+        self._templates = templates or {}
+        self._made: dict[str, Setting] = {}
+        self._asked: dict[str, _Asked] = {}
         for prompt, _ in rows:
-            if not (prompt.graders or prompt.expect or prompt.needs_workspace):
-                continue
-            with _placed(self._shared.benchmark, prompt.id):
-                self._made[prompt.id] = self._setting(prompt, graded=graded)
+            if prompt.graders or prompt.expect or prompt.needs_workspace:
+                with _placed(shared.benchmark, prompt.id):
+                    self._asked[prompt.id] = self._read(prompt, graders, timeout_s)
+
+    def placed(self, shared: Setting) -> "RowSettings":
+        """Return the same for another place: what the rows ask for is not read again."""
+        moved = RowSettings(shared)
+        moved._asked, moved._templates = self._asked, self._templates
+        return moved
+
+    @property
+    def graders(self) -> list[PluginRef]:
+        """All graders that rows name."""
+        return [ref for asked in self._asked.values() for ref in asked.graders]
+
+    @property
+    def n_private(self) -> int:
+        """How many prompts have workspaces of their own only because of what their rows ask."""
+        if self.shared.surroundings.workspace_dir is not None:
+            return 0
+        return sum(asked.needs_workspace for asked in self._asked.values())
+
+    @property
+    def templates(self) -> dict[str, Path]:
+        """The folder that the workspaces of a prompt are made from, for prompts that name one."""
+        found = {id_: asked.template for id_, asked in self._asked.items()}
+        return {id_: template for id_, template in found.items() if template is not None}
 
     def of(self, prompt: Prompt) -> Setting:
         """Return the setting of a prompt's trials."""
-        return self._made.get(prompt.id, self._shared)
+        asked = self._asked.get(prompt.id)
+        if asked is None:
+            return self.shared
+        if prompt.id not in self._made:
+            self._made[prompt.id] = self._setting(asked)
+        return self._made[prompt.id]
 
     @contextmanager
-    def templates(self) -> Iterator[None]:
+    def frozen_templates(self) -> Iterator[None]:
         """Keep copies of the templates, from which workspaces are made."""
         with ExitStack() as stack:
-            for source, copy in self._templates.items():
+            for source, copy in self._copies.items():
                 stack.enter_context(frozen_template(str(source), copy))
             yield
 
-    def _setting(self, prompt: Prompt, *, graded: bool) -> Setting:
-        shared = self._shared
-        own = own_graders(prompt, self._folder, self._timeout_s) if graded else ()
-        self.graders += own
-        around, template = self._surroundings(prompt)
-        wanted = any(getattr(plugins.grader(ref), "wants_snapshot", False) for ref in own)
-        around = msgspec.structs.replace(around, snapshot=around.snapshot or wanted)
-        identity = shared.identity
-        if identity is not None:
-            identity = identity_with(identity, [*self._graders, *own])
-            if around.workspace_dir != shared.surroundings.workspace_dir or template:
-                identity = identity_in(identity, shared.agent, around, template)
+    @cached_property
+    def _copies(self) -> dict[Path, str]:
+        """Return each template that rows name, and where it is copied to."""
+        sources = dict.fromkeys(template.resolve() for template in self.templates.values())
+        start = f"template-{self.shared.run_token}"
+        return {
+            source: str(private_root() / f"{start}-{number}")
+            for number, source in enumerate(sources, 1)
+        }
+
+    def _setting(self, asked: _Asked) -> Setting:
+        shared, around = self.shared, self.shared.surroundings
+        if asked.needs_workspace and around.workspace_dir is None:
+            folder = private_root() / shared.run_token
+            around = msgspec.structs.replace(around, workspace_dir=str(folder))
+        if asked.template is not None:
+            copy = self._copies[asked.template.resolve()]
+            around = msgspec.structs.replace(around, workspace_template=copy)
         return msgspec.structs.replace(
             shared,
-            agent=self._findable(shared.agent, around),
-            surroundings=around,
-            identity=identity,
-            graders=own,
+            agent=with_absolute_paths(shared.agent, around),
+            surroundings=msgspec.structs.replace(
+                around, snapshot=around.snapshot or asked.snapshot
+            ),
+            identity=asked.identity,
+            graders=asked.graders,
         )
 
-    def _surroundings(self, prompt: Prompt) -> tuple[Surroundings, Path | None]:
-        """Return where the trials run, and the template of the row."""
-        around = self._shared.surroundings
-        if not prompt.needs_workspace:
-            return around, None
-        if around.workspace_dir is None:
-            self.n_private += 1
-            folder = private_root() / self._shared.run_token
-            around = msgspec.structs.replace(around, workspace_dir=str(folder))
+    def _read(
+        self, prompt: Prompt, graders: Sequence[PluginRef] | None, timeout_s: float
+    ) -> _Asked:
+        shared = self.shared
+        own = own_graders(prompt, self._folder, timeout_s) if graders is not None else ()
+        template = self._template(prompt)
+        identity = shared.identity
+        if identity is not None:
+            identity = identity_with(identity, [*(graders or ()), *own])
+            around = shared.surroundings
+            if (prompt.needs_workspace and around.workspace_dir is None) or template:
+                folder = around.workspace_dir or str(private_root() / shared.run_token)
+                around = msgspec.structs.replace(around, workspace_dir=folder)
+                identity = identity_in(identity, shared.agent, around, template)
+        return _Asked(
+            graders=own,
+            identity=identity,
+            snapshot=any(plugins.grader(ref).wants_snapshot for ref in own),
+            needs_workspace=prompt.needs_workspace,
+            template=template,
+        )
+
+    def _template(self, prompt: Prompt) -> Path | None:
+        """Return the folder that a row names as its workspace; refuse what cannot be copied."""
         if prompt.workspace is None:
-            return around, None
-        template = self._folder / prompt.workspace
+            return None
+        template = self._templates.get(prompt.workspace, self._folder / prompt.workspace)
         if not template.is_dir():
             msg = f'"workspace": {template} is not a folder'
             raise InputError(msg, hint="it is found from the folder of the prompt file")
         _check_files(prompt, template)
-        return msgspec.structs.replace(
-            around, workspace_template=self._copy_of(template.resolve())
-        ), template
-
-    def _copy_of(self, template: Path) -> str:
-        name = f"template-{self._shared.run_token}-{len(self._templates) + 1}"
-        return self._templates.setdefault(template, str(private_root() / name))
+        return template
 
 
 def _check_files(prompt: Prompt, template: Path) -> None:

@@ -6,10 +6,11 @@ import heapq
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.grading import Verdict, grader_version
+from assay.pipeline.grading import grader_version
 from assay.records.capture import AnyStep
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
+from assay.records.trial import Verdict
 from assay.records.views import SampleView, VerdictView
 
 FAILURES_DRAWN = 10

@@ -17,8 +17,6 @@ from assay.pipeline.grading import (
     Elsewhere,
     GradedPart,
     GradedRow,
-    Verdict,
-    earlier_grades,
     grade_file,
     grade_rows,
     grade_rows_elsewhere,
@@ -27,150 +25,122 @@ from assay.pipeline.grading import (
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
 from assay.pipeline.row_settings import RowGraders
-from assay.plugin import Adapter, Machine, Trial
-from assay.records.capture import AnyStep, Capture, Cause, Failure, TrialEntry
+from assay.pipeline.steps import DoTrial, OnTrialStep, Outcome, Step
+from assay.plugin import Adapter, Machine
+from assay.plugin import Trial as TrialForGraders
+from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
 from assay.records.rows import Place, decode_row, encode_row, open_rows
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
-from assay.run.host import LocalHost, close_served
-from assay.run.one_at_a_time import one_at_a_time
-from assay.run.process import pause, prepare_to_fork, start_over, stop_all
+from assay.records.trial import Trial, Verdict
+from assay.run.host import LocalHost
+from assay.run.process import prepare_to_fork, start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.secrets import Secrets
+from assay.run.served import close_served
 from assay.run.trial import lost_trial, recorded
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import our_secrets
 
-type OnTrialStep = Callable[[TrialSpec, AnyStep | None], None]
-"""Called with each step of a trial; None is its beginning."""
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 30.0
 MOST_REFUSALS = 5
 """How often a question is put to an agent whose provider refuses it for too many requests."""
 
 
-class CaptureTrial(msgspec.Struct, frozen=True):
+class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Runs a trial, reads what the agent did, and grades it: what a batch of captures does."""
 
     graders: Sequence[PluginRef] = ()
-    retries: int = 0
     trace: Trace | None = None
-    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
     until: Callable[[TrialSpec], Until] | None = None
     """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
-    elsewhere: Callable[[TrialSpec], Capture] | None = None
-    """Runs one attempt on another machine."""
-    n_slots: Callable[[TrialSpec], int] | None = None
-    """Returns how many trials like this one the other machines can run at once."""
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
         _prepare(self.graders)
 
-    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Capture:
-        """Do the trial; on_step gets None for each attempt that begins, and then its steps."""
-        on_attempt_step = partial(on_step, spec) if on_step is not None else None
-        attempt: TrialSpec | None = spec
-        while attempt is not None:
-            self.limiter.wait(attempt)  # before the trial's own clock starts
-            if on_attempt_step is not None:
-                on_attempt_step(None)
-            began_s = time.monotonic()
-            if self.elsewhere is not None:
-                one_at_a_time.give()
-                captured = self.elsewhere(attempt)
-            else:
-                until = self.until(attempt) if self.until is not None else None
-                captured = capture_attempt(attempt, on_attempt_step, self.trace, until)
-            failure = captured.failure or None
-            self.limiter.note(attempt, failure, began_s)
-            attempt = _next_attempt(attempt, failure, self.retries, captured.raw or None)
-        if not self.graders and not spec.graders:
-            return captured
-        one_at_a_time.give()  # graders may take long
-        return grade_capture(spec, captured, self.graders)
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What happens around all attempts at a trial: the last one is graded."""
+        return (Graded(self.graders),)
 
-    def lost(self, spec: TrialSpec, why: str) -> Capture:
+    def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
+        """Make one attempt at a trial here; on_step gets None when it begins, then its steps."""
+        on_attempt_step = None
+        if on_step is not None:
+            on_step(spec, None)
+            on_attempt_step = partial(on_step, spec)
+        until = self.until(spec) if self.until is not None else None
+        return capture_outcome(capture_attempt(spec, on_attempt_step, self.trace, until))
+
+    def lost(self, spec: TrialSpec, why: str) -> Outcome:
         """Return the result of a trial whose worker died."""
-        return read_recording(spec, lost_trial(why))
-
-    def cost_usd(self, result: Capture) -> float | None:
-        """Return what the last attempt cost; earlier ones failed for want of a provider."""
-        return known_cost(result)
+        return capture_outcome(read_recording(spec, lost_trial(why)))
 
 
-class RunTrial(msgspec.Struct, frozen=True):
+class Graded(Step):
+    """Puts a trial to the graders when its last attempt is over."""
+
+    def __init__(self, graders: Sequence[PluginRef]) -> None:
+        self._graders = graders
+
+    def around(self, run: DoTrial) -> DoTrial:
+        def graded(spec: TrialSpec, on_step: OnTrialStep | None) -> Outcome:
+            outcome = run(spec, on_step)
+            if not self._graders and not spec.graders:
+                return outcome
+            return outcome._replace(result=grade_capture(spec, outcome.result, self._graders))
+
+        return graded
+
+
+class RunTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Runs a trial and writes out its raw lines: what a batch of `assay run` does."""
 
-    retries: int = 0
     trace: Trace | None = None
-    priced: bool = False
-    """Whether the lines are read for what a trial cost, as --max-cost needs it."""
-    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
-    _costs: dict[str, float | None] = {}
+    needs_failure: bool = False
+    """Whether the lines are always read for why a trial failed and what it cost, as retries and a
+    budget need it: that takes longer than the rest."""
 
     def prepare(self) -> None:
         """Nothing: there are no graders."""
 
-    def run(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> RawOutput:
-        """Do the trial; its lines are interpreted only where a failure may be retried."""
-        attempt: TrialSpec | None = spec
-        while attempt is not None:
-            self.limiter.wait(attempt)
-            began_s = time.monotonic()
-            with recorded(attempt, trace=self.trace) as recording:
-                raw = raw_output(spec.prompt, recording, _text_agent(spec))
-                row = _secrets(recording).mask_record(raw)
-                failure = self._read_failure(attempt, recording)
-            self.limiter.note(attempt, failure, began_s)
-            attempt = _next_attempt(attempt, failure, self.retries, recording.raw)
-        return msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
+    @property
+    def steps(self) -> Sequence[Step]:
+        """Nothing happens to a trial after its last attempt."""
+        return ()
 
-    def lost(self, spec: TrialSpec, why: str) -> RawOutput:
+    def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
+        """Make one attempt at a trial; its lines are interpreted only where that may matter."""
+        with recorded(spec, trace=self.trace) as recording:
+            raw = raw_output(spec.prompt, recording, _text_agent(spec))
+            row = _secrets(recording).mask_record(raw)
+            failure, cost = recording.failure, None
+            failed = recording.turns and recording.turns[-1].end.exit_code
+            if self.needs_failure or failed:
+                captured = read_recording(spec, recording)
+                failure, cost = captured.failure or None, captured.cost_usd
+        row = msgspec.structs.replace(row, spec_hash=spec.hash, identity=spec.identity or UNSET)
+        return Outcome(row, failure, cost, recording.raw)
+
+    def lost(self, spec: TrialSpec, why: str) -> Outcome:
         """Return the result of a trial whose worker died."""
-        return raw_output(spec.prompt, lost_trial(why), _text_agent(spec))
-
-    def _read_failure(self, spec: TrialSpec, recording: Recording) -> Failure | None:
-        """Read why a trial failed, where that may matter: reading takes longer than the rest."""
-        failed = recording.turns and recording.turns[-1].end.exit_code
-        if not (self.retries or self.priced or failed):
-            return recording.failure
-        captured = read_recording(spec, recording)
-        self._costs[spec.prompt.id] = known_cost(captured)
-        return captured.failure or None
-
-    def cost_usd(self, result: RawOutput) -> float | None:
-        """Return what a trial cost, if its lines were read for that."""
-        return self._costs.pop(result.id, None)
+        return Outcome(raw_output(spec.prompt, lost_trial(why), _text_agent(spec)))
 
 
 def _text_agent(spec: TrialSpec) -> str | None:
     """Return the name of an agent that prints plain text, else None."""
     adapter = plugins.adapter(spec.agent)
-    return adapter.name if getattr(adapter, "plain_text", False) else None
+    return adapter.name if adapter.plain_text else None
 
 
-def known_cost(result: Capture) -> float | None:
-    """Return what a trial cost; None if it is not known, 0 if the agent never got that far."""
-    if result.usage and (result.usage.cost_usd is not UNSET or result.usage.spent_usd):
-        return result.usage.spent_usd
-    failure = result.failure or None
-    return 0.0 if failure is not None and not failure.cause.measures_agent else None
+def capture_outcome(captured: Trial) -> Outcome:
+    """Return a capture with what the steps around a trial need to know of it.
 
-
-def _next_attempt(
-    spec: TrialSpec, failure: Failure | None, retries: int, raw: str | None
-) -> TrialSpec | None:
-    """Wait and return another attempt if the failure does not measure the agent, else None."""
-    tried = len(spec.retried)
-    if failure is None or failure.cause.measures_agent or tried >= retries:
-        return None
-    if failure.retry_after_ms is None:  # otherwise the limiter holds all trials back
-        # Exponential backoff: these failures are mostly the provider's.
-        pause(min(_FIRST_PAUSE_S * 2**tried, _LONGEST_PAUSE_S))
-    failure = msgspec.structs.replace(failure, raw=raw or "")
-    return msgspec.structs.replace(spec, retried=(*spec.retried, failure))
+    It costs what the last attempt cost: earlier ones failed for want of a provider.
+    """
+    failure, raw = captured.failure or None, captured.raw or None
+    return Outcome(captured, failure, captured.cost_usd, raw)
 
 
 def capture_attempt(
@@ -178,33 +148,20 @@ def capture_attempt(
     on_step: OnStep | None = None,
     trace: Trace | None = None,
     until: Until | None = None,
-) -> Capture:
+) -> Trial:
     """Run one attempt at a trial here and read what the agent did."""
     with recorded(spec, on_step, trace, until) as recording:
         return read_recording(spec, recording)
 
 
-def grade_capture(spec: TrialSpec, captured: Capture, graders: Sequence[PluginRef]) -> Capture:
+def grade_capture(spec: TrialSpec, captured: Trial, graders: Sequence[PluginRef]) -> Trial:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    verdict, changes = judge_again(spec, captured, graders)
-    outdated = (captured.grader_failures or {}).values()
-    errors = [error for error in captured.errors or [] if error not in outdated]
-    errors += verdict.broken.values()
-    return msgspec.structs.replace(
-        captured,
-        score=verdict.score or UNSET,
-        outcome=verdict.score.outcome if verdict.score else UNSET,
-        grades=verdict.grades or UNSET,
-        earlier_grades=earlier_grades(captured, verdict.grades) or UNSET,
-        grader_failures=verdict.broken or UNSET,
-        errors=errors or UNSET,
-        warnings=[*(captured.warnings or []), *changes] or UNSET,
-    )
+    return captured.with_verdict(*judge_again(spec, captured, graders))
 
 
 def judge_again(
     spec: TrialSpec,
-    captured: Capture | TrialEntry,
+    captured: Trial,
     graders: Sequence[PluginRef],
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders, and those of the prompt's row, about what was captured of a trial.
@@ -212,14 +169,14 @@ def judge_again(
     Also return warnings about them.
     """
     graders = (*graders, *spec.graders)
-    row = msgspec.to_builtins(captured)
-    trial = Trial(
+    row = captured.to_row()
+    trial = TrialForGraders(
         input=spec.prompt.input,
         output=captured.output,
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=_worked_in(captured) or spec.surroundings.cwd,
+        cwd=captured.folder or spec.surroundings.cwd,
         reference=spec.prompt.reference,
         row=row,
     )
@@ -230,16 +187,9 @@ def judge_again(
     return verdict, _changes(graders, trial)
 
 
-def _worked_in(captured: Capture | TrialEntry) -> str | None:
-    """Return where the agent worked; rows of earlier versions have it elsewhere."""
-    if isinstance(captured, TrialEntry):
-        return captured.cwd or captured.workspace_dir or None
-    return captured.cwd or captured.metadata.get("workspaceDir")
-
-
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
     """Return a row of capture with the verdict of other graders."""
-    captured, extra = decode_row(place, line, Capture)
+    captured, extra = decode_row(place, line, Trial)
     graded = grade_capture(spec, captured, resume.graders)
     resume.graded(graded)
     graded = msgspec.structs.replace(graded, spec_hash=spec.hash, identity=spec.identity or UNSET)
@@ -250,21 +200,19 @@ def freeze(graders: Sequence[PluginRef]) -> None:
     """Let the graders note what they are made of; call it before the first agent starts."""
     _prepare(graders)
     for grader in map(plugins.grader, graders):
-        if note := getattr(grader, "freeze", None):
-            note(AskingHost())
+        grader.freeze(AskingHost())
 
 
-def _changes(graders: Sequence[PluginRef], trial: Trial) -> list[str]:
+def _changes(graders: Sequence[PluginRef], trial: TrialForGraders) -> list[str]:
     """Return what graders say about their files that changed since then."""
-    noticed = [getattr(plugins.grader(ref), "changes", None) for ref in graders]
-    return [text for changes in noticed if changes is not None for text in changes(trial)]
+    return [text for ref in graders for text in plugins.grader(ref).changes(trial)]
 
 
 def _grades_failed_trials(spec: TrialSpec) -> bool:
-    return getattr(plugins.benchmark(spec.benchmark), "grades_failed_trials", False)
+    return plugins.benchmark(spec.benchmark).grades_failed_trials
 
 
-def read_recording(spec: TrialSpec, recording: Recording) -> Capture:
+def read_recording(spec: TrialSpec, recording: Recording) -> Trial:
     """Read what an agent did; an adapter that fails is the failure of the trial."""
     adapter = plugins.adapter(spec.agent)
     try:
@@ -307,8 +255,7 @@ def grade_all(
         allow_open_files(workers)
         _prepare(known)
     for grader in map(plugins.grader, known):
-        if load := getattr(grader, "load", None):
-            load(AskingHost())  # one that cannot be loaded is refused before any row is written
+        grader.load(AskingHost())  # one that cannot be loaded is refused before any row is written
     try:
         yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
     finally:
@@ -330,13 +277,11 @@ def grade_computing[T](
 def _prepare(graders: Sequence[PluginRef]) -> None:
     """Start the fork server, if any grader needs it, while there are no threads yet."""
     for grader in map(plugins.grader, graders):
-        if function := getattr(grader, "child_function", None):
-            prepare_to_fork(function)
+        if grader.child_function:
+            prepare_to_fork(grader.child_function)
 
 
-def extract_row(
-    row: RawOutput, adapter: Adapter, base: Path, raw_dir: Path | None = None
-) -> Capture:
+def extract_row(row: RawOutput, adapter: Adapter, base: Path, raw_dir: Path | None = None) -> Trial:
     """Read one raw row as capture would have read the trial; see recording_of for the folders."""
     prompt = Prompt(id=row.id, input=row.input, hint=row.hint or None, metadata=row.metadata or {})
     with temporary_folder("assay-extract-") as scratch:
@@ -363,7 +308,7 @@ class AskingHost(LocalHost):
             raise PluginError(msg)
         return captured.output
 
-    def put(self, spec: TrialSpec) -> Capture:
+    def put(self, spec: TrialSpec) -> Trial:
         """Put a question; if the provider refuses it (429), put it again after a pause."""
         for _ in range(MOST_REFUSALS):
             self.limiter.wait(spec)
@@ -375,7 +320,7 @@ class AskingHost(LocalHost):
                 break
         return captured
 
-    def put_once(self, spec: TrialSpec) -> Capture:
+    def put_once(self, spec: TrialSpec) -> Trial:
         """Put a question: run its trial."""
         return capture_attempt(spec)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,51 +12,38 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
-from assay.pipeline.extract import ENDED_EARLY
-from assay.pipeline.grading import earlier_grades, pass_numbers
+from assay.pipeline.grading import pass_numbers
 from assay.pipeline.resume import Resume
-from assay.pipeline.stages import judge_again
-from assay.records.capture import Capture, FinishedTrial, TrialEntry, TrialResult
-from assay.records.journal import Attempt, Journal, Mode
+from assay.pipeline.stages import grade_capture
+from assay.records.journal import Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import TrialSpec
+from assay.records.trial import (
+    FinishedTrial,
+    Trial,
+    TrialResult,
+    decode_trials,
+    encode_finished,
+    of_entry,
+    to_entry,
+)
 from assay.run.workspace import our_secrets
 
-_OWN = {"score", "metadata"}
-_SHARED = (set(TrialEntry.__struct_fields__) & set(Capture.__struct_fields__)) - _OWN
 
-
-def trial_entry(number: int, captured: Capture) -> TrialEntry:
-    """Make one entry of what capture would have written for this trial."""
-    entry = TrialEntry(
-        trial_num=number,
-        duration=captured.timing.total,
-        first_response=captured.timing.first_response,
-        workspace_dir=captured.metadata.get("workspaceDir", UNSET),
-        **{name: getattr(captured, name) for name in _SHARED},
-    )
-    own = {name: captured.metadata.get(name) for name in ("evidence", ENDED_EARLY)}
-    if any(own.values()):
-        entry.metadata = {name: value for name, value in own.items() if value}
-    if captured.score:
-        grade = captured.score
-        entry.pass_, entry.score, entry.reasoning = grade.pass_, grade.score, grade.reasoning
-    return entry
-
-
-def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool) -> TrialResult:
+def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> TrialResult:
     """Combine all trials of one prompt into its row, with pass rates if there was a grader."""
     prompt, workspaces = our_secrets().mask_record(spec.prompt), spec.surroundings.workspace_dir
     about = {"agent": plugins.adapter(spec.agent).name}
     if workspaces is not None:
         about["workspaceDir"] = workspaces
-    failures = Counter(str(entry.failure.cause) for entry in entries if entry.failure)
+    trials = sorted(trials, key=lambda trial: trial.number)
+    failures = Counter(str(trial.failure.cause) for trial in trials if trial.failure)
     result = TrialResult(
         id=prompt.id,
         input=prompt.input,
         hint=prompt.hint or UNSET,
-        k=len(entries),
-        trials=sorted(entries, key=lambda entry: entry.trial_num),
+        k=len(trials),
+        trials=[to_entry(trial) for trial in trials],
         metadata={**prompt.metadata, **about},
         failures=dict(failures) or UNSET,
         spec_hash=spec.hash,
@@ -71,32 +58,13 @@ def trial_result(spec: TrialSpec, entries: Sequence[TrialEntry], *, graded: bool
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
     """Return a row of trials with the verdicts of other graders, and its pass rates made again."""
     row, extra = decode_row(place, line, TrialResult)
-    entries = [grade_entry_again(spec, entry, resume.graders) for entry in row.trials]
-    for entry in entries:
-        if not resume.runs_again(row.id, *_attempts(entry)):
-            resume.graded(entry)
-    graded = trial_result(spec, entries, graded=True)
+    trials = [grade_capture(spec, of_entry(entry, row), resume.graders) for entry in row.trials]
+    for trial in trials:
+        if not resume.runs_again(row.id, trial):
+            resume.graded(trial)
+    graded = trial_result(spec, trials, graded=True)
     kept = msgspec.structs.replace(graded, metadata=row.metadata, allocation=row.allocation)
     return encode_row(kept, extra)
-
-
-def grade_entry_again(
-    spec: TrialSpec, entry: TrialEntry, graders: Sequence[PluginRef]
-) -> TrialEntry:
-    """Return one trial with the verdict of other graders."""
-    verdict, changes = judge_again(spec, entry, graders)
-    grade = verdict.score
-    return msgspec.structs.replace(
-        entry,
-        pass_=grade.pass_ if grade else UNSET,
-        score=grade.score if grade else UNSET,
-        reasoning=grade.reasoning if grade else UNSET,
-        outcome=grade.outcome if grade else UNSET,
-        grades=verdict.grades or UNSET,
-        earlier_grades=earlier_grades(entry, verdict.grades) or UNSET,
-        grader_failures=verdict.broken or UNSET,
-        warnings=[*(entry.warnings or []), *changes] or UNSET,
-    )
 
 
 class TrialSink(Protocol):
@@ -130,7 +98,7 @@ class TrialRows:
             self._path = output.with_name(f"{output.name}.partial")
         self._mode = mode
         self._journal: Journal | None = None
-        self._finished: dict[str, list[FinishedTrial]] = {}
+        self._finished: dict[str, list[Trial]] = {}
         self._open: set[str] = set()
         self._specs: dict[str, TrialSpec] = {}
         self._known = False
@@ -143,7 +111,8 @@ class TrialRows:
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
                 for place, line in read_lines(self._path):
-                    self._take(decode_row(place, line, FinishedTrial)[0])
+                    done, _ = decode_row(place, line, FinishedTrial)
+                    self._take(of_entry(done.entry, done))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -168,9 +137,7 @@ class TrialRows:
         self._known = True
         for prompt_id in list(self._finished):
             self._write_if_complete(by_id[prompt_id])
-        numbers = {
-            (done.id, done.entry.trial_num) for all_ in self._finished.values() for done in all_
-        }
+        numbers = {(done.id, done.number) for all_ in self._finished.values() for done in all_}
         complete = ours - self._open
         return [
             spec
@@ -178,13 +145,9 @@ class TrialRows:
             if spec.prompt.id not in complete and (spec.prompt.id, spec.number) not in numbers
         ]
 
-    def add(self, spec: TrialSpec, captured: Capture) -> None:
+    def add(self, spec: TrialSpec, trial: Trial) -> None:
         """Save a finished trial; the last one of its prompt writes the row."""
-        self.add_entry(spec, trial_entry(spec.number, captured))
-
-    def add_entry(self, spec: TrialSpec, entry: TrialEntry) -> None:
-        """The same for a trial whose entry is there already: an earlier run made it."""
-        self._save(_finished(spec, entry))
+        self._save(_made_from(spec, trial))
         self._write_if_complete(spec)
 
     def settle(self) -> None:
@@ -193,49 +156,42 @@ class TrialRows:
         A later run takes such a row up again, because it has fewer trials than it wants.
         """
         for prompt_id in list(self._finished):
-            entries = [done.entry for done in self._finished.pop(prompt_id)]
-            if entries:
+            if trials := self._finished.pop(prompt_id):
                 spec = self._specs[prompt_id]
-                self._rows.add(spec, self._result(spec, entries))
+                self._rows.add(spec, self._result(spec, trials))
         self._open -= self._specs.keys()
 
-    def open_entries(self) -> Iterator[tuple[str, TrialEntry]]:
-        """Yield the finished trials of prompts that have no row yet, each with its prompt's id."""
-        for prompt_id, finished in self._finished.items():
-            yield from ((prompt_id, done.entry) for done in finished)
+    def open_trials(self) -> Iterator[Trial]:
+        """Yield the finished trials of prompts that have no row yet."""
+        for finished in self._finished.values():
+            yield from finished
 
-    def _save(self, done: FinishedTrial) -> None:
+    def _save(self, done: Trial) -> None:
         if self._journal is not None:
-            self._journal.append(msgspec.json.encode(done))
+            self._journal.append(encode_finished(done))
         self._take(done)
 
-    def _take(self, done: FinishedTrial) -> None:
+    def _take(self, done: Trial) -> None:
         """Keep a finished trial, in place of an earlier one of this number."""
-        (attempt,) = _attempts(done.entry)
         known = self._finished.setdefault(done.id, [])
-        known[:] = [other for other in known if other.entry.trial_num != done.entry.trial_num]
-        if self._known or not self._resume.runs_again(done.id, attempt):
+        known[:] = [other for other in known if other.number != done.number]
+        if self._known or not self._resume.runs_again(done.id, done):
             known.append(done)
 
     def _reopen(self, line: bytes) -> None:
         """Take the trials of a row that is not complete any more."""
-        row = msgspec.json.decode(line, type=TrialResult)
-        for entry in row.trials:
-            self._save(
-                FinishedTrial(
-                    id=row.id, spec_hash=row.spec_hash or "", identity=row.identity, entry=entry
-                )
-            )
+        for trial in decode_trials(line):
+            self._save(trial)
 
     def _write_if_complete(self, spec: TrialSpec) -> None:
         if len(self._finished[spec.prompt.id]) >= self._resume.n_trials(spec.prompt.id):
-            entries = [done.entry for done in self._finished.pop(spec.prompt.id)]
+            trials = self._finished.pop(spec.prompt.id)
             self._open.discard(spec.prompt.id)
-            self._rows.add(spec, self._result(spec, entries))
+            self._rows.add(spec, self._result(spec, trials))
 
-    def _result(self, spec: TrialSpec, entries: Sequence[TrialEntry]) -> TrialResult:
+    def _result(self, spec: TrialSpec, trials: Iterable[Trial]) -> TrialResult:
         graded = bool(self._resume.graders or spec.graders)
-        result = trial_result(spec, entries, graded=graded)
+        result = trial_result(spec, trials, graded=graded)
         result.allocation = self._resume.allocation.get(spec.prompt.id, UNSET)
         return result
 
@@ -244,16 +200,16 @@ class TrialRows:
         resume, path = self._resume, self._path or Path("output")
         for prompt_id in self._finished.keys() & specs.keys():
             spec = specs[prompt_id]
-            for number, done in enumerate(self._finished[prompt_id]):
-                resume.check(prompt_id, done.spec_hash, done.identity, spec, path)
-                resume.check_folder(prompt_id, done.entry.cwd, spec, path)
-                if resume.grades_again(done.identity, spec, partial(_attempts, done.entry)):
-                    entry = grade_entry_again(spec, done.entry, resume.graders)
-                    resume.graded(entry)
-                    self._finished[prompt_id][number] = _finished(spec, entry)
-                if done.entry.trial_num > resume.n_trials(prompt_id) and not resume.allocation:
-                    msg = f'{path}: "{prompt_id}" has a trial number {done.entry.trial_num}'
-                    hint = f"resume with -k {done.entry.trial_num} or more, or use another -o"
+            for place, done in enumerate(self._finished[prompt_id]):
+                resume.check(prompt_id, done.spec_hash or "", done.identity, spec, path)
+                resume.check_folder(prompt_id, done.cwd, spec, path)
+                if resume.grades_again(done.identity, spec, partial(list, [done])):
+                    graded = grade_capture(spec, done, resume.graders)
+                    resume.graded(graded)
+                    self._finished[prompt_id][place] = _made_from(spec, graded)
+                if done.number > resume.n_trials(prompt_id) and not resume.allocation:
+                    msg = f'{path}: "{prompt_id}" has a trial number {done.number}'
+                    hint = f"resume with -k {done.number} or more, or use another -o"
                     raise InputError(msg, hint=hint)
 
     def _refuse_surprise(self, path: Path) -> None:
@@ -264,11 +220,12 @@ class TrialRows:
             )
 
 
-def _attempts(entry: TrialEntry) -> list[Attempt]:
-    passed = None if entry.pass_ is UNSET else entry.pass_
-    return [Attempt(failure=entry.failure or None, pass_=passed)]
-
-
-def _finished(spec: TrialSpec, entry: TrialEntry) -> FinishedTrial:
-    identity = spec.identity or UNSET
-    return FinishedTrial(id=spec.prompt.id, spec_hash=spec.hash, identity=identity, entry=entry)
+def _made_from(spec: TrialSpec, trial: Trial) -> Trial:
+    """Return a trial with what its spec says of it."""
+    return msgspec.structs.replace(
+        trial,
+        id=spec.prompt.id,
+        trial_num=trial.trial_num or spec.number,
+        spec_hash=spec.hash,
+        identity=spec.identity or UNSET,
+    )

@@ -12,7 +12,6 @@ import msgspec
 from assay import plugins
 from assay.adapters.reading import ENDED
 from assay.errors import AssayError, InputError
-from assay.pipeline.extract import ENDED_EARLY
 from assay.pipeline.material import SKILL_FILE, Skill, read_skill
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep, Failure, ToolCall, Usage
@@ -21,6 +20,7 @@ from assay.records.reports import CaseFires, TriggerRate, TriggerRun
 from assay.records.rows import decode_row, read_lines
 from assay.records.skills import SHOULD_TRIGGER, fires
 from assay.records.spec import PluginRef, Prompt, TrialSpec, check_prompt
+from assay.records.trial import ENDED_EARLY
 
 CASE_HINT = (
     'one JSON object per line, or a JSON array of them: {"input": "Write the release notes", '
@@ -142,8 +142,8 @@ def installed_skills(agent: PluginRef) -> tuple[list[Skill], list[str]]:
     """Return the skills in the user's HOME that an agent would see, and those it cannot read."""
     found: list[Skill] = []
     unreadable: list[str] = []
-    read: Sequence[str] = getattr(plugins.adapter(agent), "reads_in_home", (".agents/skills",))
-    for name in read:
+    read = plugins.adapter(agent).reads_in_home
+    for name in (".agents/skills",) if read is None else read:
         if not name.endswith("skills"):
             continue
         for file in sorted(Path.home().joinpath(name).glob(f"*/{SKILL_FILE}")):

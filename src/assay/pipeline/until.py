@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from assay.records.capture import Capture, TrialEntry
 from assay.records.spec import TrialSpec
+from assay.records.trial import Trial
 from assay.stats.sequential import (
     ExtremeLooks,
     Look,
@@ -87,12 +87,12 @@ class UntilDecided:
         self._count_in_turn()
         return [] if self._is_over else [spec for spec in order if self._key(spec) in to_run]
 
-    def add(self, spec: TrialSpec, result: Capture) -> bool:
+    def add(self, spec: TrialSpec, result: Trial) -> bool:
         """Count a finished trial as soon as those before it have finished, and look."""
         self._waiting[self._place[self._key(spec)]] = (
             self._arm_of(spec),
             spec.prompt.id,
-            has_passed(result),
+            result.passed,
         )
         self._count_in_turn()
         return self._is_over
@@ -174,18 +174,6 @@ class UntilDecided:
         self._is_over = self.decision.is_decided
 
 
-def has_passed(trial: Capture | TrialEntry) -> bool | None:
-    """Whether a trial passed; None if it was not measured. The agent's own failure is no pass."""
-    passed = trial.pass_ if isinstance(trial, TrialEntry) else None
-    if isinstance(trial, Capture) and trial.score:
-        passed = trial.score.pass_
-    if isinstance(passed, bool):
-        return passed
-    failure = trial.failure or None
-    by_agent = failure is not None and failure.cause.measures_agent and not failure.answered
-    return False if by_agent else None
-
-
 class UntilAllDecided:
     """Compares several arms with one control, until there is a decision about each of them."""
 
@@ -193,7 +181,7 @@ class UntilAllDecided:
         """rules has the comparison of each arm by its key; any other key is the control."""
         self._rules, self._key = rules, key
 
-    def begin(self, missing: list[TrialSpec]) -> list[TrialSpec]:
+    def begin(self, missing: list[TrialSpec], rows: object = None) -> list[TrialSpec]:
         """Count what finished earlier; return the trials in their order, none if all is over."""
         for key, rule in self._rules.items():
             rule.begin(
@@ -201,7 +189,7 @@ class UntilAllDecided:
             )
         return [] if self._is_over() else missing
 
-    def add(self, spec: TrialSpec, result: Capture) -> bool:
+    def add(self, spec: TrialSpec, result: Trial) -> bool:
         """Count a finished trial in every comparison that it belongs to."""
         own = self._rules.get(self._key(spec))
         for rule in self._rules.values() if own is None else (own,):

@@ -197,10 +197,16 @@ class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Events(msgspec.Struct, kw_only=True, rename="camel"):
-    """How much of the agent's stream the adapter understood; the rest is kept in raw."""
+    """How much of the agent's stream the adapter understood; the rest is kept in raw.
+
+    An adapter counts each line of a turn in total and in one of mapped, unknown, unparsed and
+    oversized, and sets terminal. The counts of all turns are added up.
+    """
 
     total: int = 0
+    """Lines of the agent; blank ones need not be counted."""
     mapped: int = 0
+    """Lines that the adapter has a rule for, also those that become no step."""
     unknown: dict[str, int] = msgspec.field(default_factory=dict)
     """Lines that are JSON but fit no mapping, counted by their type."""
     unparsed: int = 0
@@ -256,156 +262,3 @@ class WorkspaceChanges(msgspec.Struct, kw_only=True, frozen=True, rename="camel"
     deletions: int = 0
     tree: str = ""
     """Hash of the folder as the agent left it."""
-
-
-class Capture(msgspec.Struct, kw_only=True, rename="camel"):
-    """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
-
-    id: str
-    input: str | list[str]
-    output: str
-    hint: str | UnsetType = UNSET
-    trajectory: list[AnyStep]
-    metadata: dict[str, Any]
-    timing: Timing
-    tool_errors: bool = False
-    errors: list[str] | UnsetType = UNSET
-    score: Grade | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    grades: dict[str, Grade] | UnsetType = UNSET
-    """The grade of each grader, by its name; score is all of them together."""
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-    """What graders said that do not count any more: the row was graded again. Oldest first."""
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    """Graders that broke on this trial, and how; the trial is not graded then."""
-    usage: Usage | UnsetType = UNSET
-    failure: Failure | UnsetType = UNSET
-    agent: AgentInfo | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    events: Events | UnsetType = UNSET
-    turn_usage: list[Usage] | UnsetType = UNSET
-    setup: dict[str, Any] | UnsetType = UNSET
-    """What the agent really had: tools, MCP servers, skills, permission mode."""
-    permission_denials: int | UnsetType = UNSET
-    provider_retries: int | UnsetType = UNSET
-    retried: list[Failure] | UnsetType = UNSET
-    """Earlier attempts at this trial that did not measure the agent."""
-    stderr: str | UnsetType = UNSET
-    """The end of the agent's standard error; all of it is in raw."""
-    raw: str | UnsetType = UNSET
-    """Where the raw streams are, relative to the folder of this file: SEGMENT@OFFSET, or a folder
-    (see `assay raw`)."""
-    cwd: str | UnsetType = UNSET
-    """The folder that the agent worked in; graders look at it, also later."""
-    changes: WorkspaceChanges | UnsetType = UNSET
-    """What the agent changed there; known if a grader asked for it (`git`)."""
-    spec_hash: str | UnsetType = UNSET
-    """Fingerprint of prompt and identity; --resume refuses a file made from others."""
-    identity: Identity | UnsetType = UNSET
-    warnings: list[str] | UnsetType = UNSET
-    """What a reader should know before trusting this trial, such as a grader file that changed."""
-
-
-class Build(msgspec.Struct, kw_only=True, frozen=True):
-    """The run that a trial of a pooled baseline comes from."""
-
-    id: str
-    """Hash of its trials: the same build is never added twice."""
-    label: str
-    date: str
-    """When its file was last written, as 2026-11-16T05:40:00Z."""
-
-
-class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
-    """One trial. Without pass it is not measured, which is not the same as failed."""
-
-    trial_num: int
-    """From 1."""
-    output: str
-    trajectory: list[AnyStep]
-    duration: float
-    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
-    score: float | UnsetType = UNSET
-    reasoning: str | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    tool_errors: bool = False
-    grades: dict[str, Grade] | UnsetType = UNSET
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    usage: Usage | UnsetType = UNSET
-    failure: Failure | UnsetType = UNSET
-    agent: AgentInfo | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    first_response: float | UnsetType = UNSET
-    events: Events | UnsetType = UNSET
-    turn_usage: list[Usage] | UnsetType = UNSET
-    setup: dict[str, Any] | UnsetType = UNSET
-    permission_denials: int | UnsetType = UNSET
-    provider_retries: int | UnsetType = UNSET
-    retried: list[Failure] | UnsetType = UNSET
-    stderr: str | UnsetType = UNSET
-    raw: str | UnsetType = UNSET
-    workspace_dir: str | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
-    """Of this trial alone: the evidence of its world."""
-    cwd: str | UnsetType = UNSET
-    changes: WorkspaceChanges | UnsetType = UNSET
-    warnings: list[str] | UnsetType = UNSET
-    build: Build | UnsetType = UNSET
-    """In a pooled baseline (`assay baseline`): the run that this trial comes from."""
-
-
-class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
-    """Unbiased chances for one k <= nMeasured, with 95 % intervals."""
-
-    k: int
-    pass_at_k: float
-    """At least one of k trials passes."""
-    pass_at_k_interval: tuple[float, float]
-    pass_exp_k: float
-    """All of k trials pass."""
-    pass_exp_k_interval: tuple[float, float]
-
-
-class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
-    """Why a prompt has this number of trials (`assay trials --allocate`)."""
-
-    trials: int
-    """Planned for this prompt."""
-    mean: int
-    """Trials of a prompt on average."""
-    spread: float
-    """Standard deviation of one trial that the baseline lets expect."""
-
-
-class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
-    """All trials of one prompt; with a grader, how often they passed."""
-
-    id: str
-    input: str | list[str]
-    hint: str | UnsetType = UNSET
-    k: int
-    trials: list[TrialEntry]
-    metadata: dict[str, Any]
-    pass_rate: float | UnsetType = UNSET
-    """Share of the measured trials that passed; absent when none was measured."""
-    pass_at_k: float | UnsetType = UNSET
-    """The seed's plug-in formula; see perK for the unbiased numbers."""
-    pass_exp_k: float | UnsetType = UNSET
-    n_measured: int | UnsetType = UNSET
-    per_k: list[PassAtK] | UnsetType = UNSET
-    failures: dict[str, int] | UnsetType = UNSET
-    """How many trials had which cause."""
-    spec_hash: str | UnsetType = UNSET
-    identity: Identity | UnsetType = UNSET
-    allocation: Allocation | UnsetType = UNSET
-    """Trials were spent where they are worth most; every prompt has at least one."""
-
-
-class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):
-    """A line of the journal beside trials.jsonl: finished, while its prompt is not complete yet."""
-
-    id: str
-    spec_hash: str
-    identity: Identity | UnsetType = UNSET
-    entry: TrialEntry

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from assay.records.adapter_schema import AdapterSchema
-from assay.records.capture import AnyStep, Capture, FinishedTrial, Grade, TrialEntry, TrialResult
+from assay.records.capture import AnyStep, Grade
 from assay.records.recording import RawOutput
 from assay.records.reports import (
     AgentStatus,
@@ -29,6 +29,7 @@ from assay.records.reports import (
     Validation,
 )
 from assay.records.spec import Prompt
+from assay.records.trial import CaptureRow, FinishedTrial, TrialEntry, TrialResult
 
 type _Id = Annotated[str | int | float, Meta(extra_json_schema={"type": ["string", "number"]})]
 
@@ -109,7 +110,7 @@ RECORDS: dict[str, Any] = {
     "AdapterSchema": AdapterSchema,
     "RawOutput": RawOutput,
     "TrajectoryStep": AnyStep,
-    "CaptureResult": Capture,
+    "CaptureResult": CaptureRow,
     "GraderResult": Grade,
     "TrialEntry": TrialEntry,
     "TrialResult": TrialResult,
@@ -142,7 +143,7 @@ RECORDS: dict[str, Any] = {
 
 
 _ALWAYS = {
-    "Capture": ("id", "input", "output", "trajectory", "metadata", "timing", "toolErrors"),
+    "CaptureRow": ("id", "input", "output", "trajectory", "metadata", "timing", "toolErrors"),
     "Timing": ("start", "end", "total"),
     "Thought": ("type", "content", "timestamp"),
     "Message": ("type", "content", "timestamp"),
@@ -153,7 +154,7 @@ _ALWAYS = {
     "Validation": ("id", "reference"),
 }
 """The fields of every row that the seed prints, where our reader requires fewer or more."""
-_OPEN = frozenset({"Capture", "TrialResult", "RawOutput"})
+_OPEN = frozenset({"CaptureRow", "TrialResult", "RawOutput"})
 """Rows that carry the unknown fields of a user's prompt."""
 
 

@@ -5,7 +5,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -262,3 +262,20 @@ def _everything(folder: Path) -> Iterator[Path]:
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
             yield Path(path, name)
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[BinaryIO]:
+    """Write to a new file in the same folder, then rename it."""
+    # Cut, because a name may have only 255 bytes.
+    new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
+    try:
+        with new.open("xb") as file:
+            yield file
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        new.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise

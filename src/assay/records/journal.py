@@ -16,6 +16,7 @@ from assay.errors import OutputError
 from assay.records.capture import Failure, Identity
 from assay.records.files import copy_bytes, nameless_file, same_bytes, write_all
 from assay.records.rows import UNREADABLE, open_rows
+from assay.records.trial import Judged
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 type Kind = Literal["capture", "trials", "run"]
@@ -60,7 +61,7 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
         return [Attempt(failure=self.failure, pass_=passed, cwd=self.cwd)]
 
 
-class Attempt(msgspec.Struct, rename="camel", gc=False):
+class Attempt(Judged, msgspec.Struct, rename="camel", gc=False):
     """How one trial ended."""
 
     failure: Failure | None = None
@@ -68,13 +69,8 @@ class Attempt(msgspec.Struct, rename="camel", gc=False):
     cwd: Any = None
 
     @property
-    def is_measured(self) -> bool:
-        return self.failure is None or self.failure.cause.measures_agent
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether it counts against the agent."""
-        return self.is_measured and (self.failure is not None or self.pass_ is False)
+    def verdict(self) -> bool | None:
+        return self.pass_
 
 
 class Journal:
@@ -121,7 +117,7 @@ class Journal:
         try:
             there = os.stat(self.path)  # noqa: PTH116 - as in _recover
         except OSError:
-            return  # removed, which _recover mends
+            return  # removed; _recover writes it again
         if self._regular and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
             msg = f"{self.path} was being written by another assay process"
             raise OutputError(msg, hint="try again")

@@ -6,26 +6,19 @@ nothing but its bytes, so one core and several do the same and return the same.
 
 import io
 import os
-import signal
 import sys
-from collections.abc import Buffer, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Buffer, Callable, Iterator
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
+from typing import BinaryIO, NamedTuple, cast
 
-from assay.errors import OutOfResources
-from assay.records.files import temporary_file
+from assay.records.forked import ForkedWorker, has_threads
 
 _RANGE = 4 * 1024 * 1024
 _LARGE = 48 * 1024 * 1024
 """With 24 MB, summarize was slower with two processes than with one."""
 _MOST_WORKERS = 8
 """More would wait for the one that puts their results together, and each takes some MB."""
-_PIPE = 1024 * 1024
-"""What a worker may be ahead; more than the usual 64 kB, after which it would have to wait."""
 _STEP = 16 * 1024
-_PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
 
 
 class Range(NamedTuple):
@@ -56,28 +49,31 @@ def map_ranges[T](file: BinaryIO, work: Work[T]) -> Iterator[T]:
         yield work(file, ranges[number])
 
 
-def in_copy[T](work: Callable[[], T], what: str) -> T:
-    """Do work in a copy of this process, so that a crash of foreign code is only an error here.
+def _count_workers(ranges: "_Ranges") -> int:
+    if ranges.size < _LARGE or sys.platform != "linux" or has_threads():
+        return 1
+    return min(len(os.sched_getaffinity(0)), len(ranges), _MOST_WORKERS)
 
-    what names the code in that error. What work changes besides its result and files is lost.
-    """
-    if not hasattr(os, "fork") or _has_threads():
-        return work()
-    with temporary_file() as said:
-        copy = _Worker(())
-        if copy.is_child:
-            os.dup2(said.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
-            copy.answer_once(work)
-        try:
-            return cast(T, copy.result())
-        except _Killed as error:
-            said.seek(0)
-            last = said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            msg = f"{what} ended without an answer{f': {last}' if last else ''}"
-            hint = "perhaps memory ran out: ask for less at once, or free some memory"
-            raise OutOfResources(msg, hint=hint) from error
-        finally:
-            copy.end()
+
+def _map_in_workers[T](fd: int, ranges: "_Ranges", work: Work[T], n_workers: int) -> Iterator[T]:
+    """Worker n does the ranges n, n + n_workers and so on."""
+    workers: list[ForkedWorker[T]] = []
+    try:
+        for first in range(n_workers):
+            numbers = range(first, len(ranges), n_workers)
+            todo = partial(_work_on_ranges, fd, ranges, work, numbers)
+            workers.append(ForkedWorker(todo, others=workers))
+        for number in range(len(ranges)):
+            yield workers[number % n_workers].result()
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _work_on_ranges[T](fd: int, ranges: "_Ranges", work: Work[T], numbers: range) -> Iterator[T]:
+    file = cast(BinaryIO, io.BufferedReader(_OwnPosition(fd)))
+    for number in numbers:
+        yield work(file, ranges[number])
 
 
 class _Ranges:
@@ -108,150 +104,6 @@ class _Ranges:
 
     def _read(self, at: int) -> bytes:
         return os.pread(self._fd, max(0, min(_STEP, self.size - at)), at)
-
-
-def _count_workers(ranges: _Ranges) -> int:
-    if ranges.size < _LARGE or sys.platform != "linux" or _has_threads():
-        return 1
-    return min(len(os.sched_getaffinity(0)), len(ranges), _MOST_WORKERS)
-
-
-def _has_threads() -> bool:
-    """Whether there are threads: a fork copies the locks they hold, but not them."""
-    try:
-        return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208
-    except OSError:
-        return True
-
-
-def _map_in_workers[T](fd: int, ranges: _Ranges, work: Work[T], n_workers: int) -> Iterator[T]:
-    """Worker n does the ranges n, n + n_workers and so on."""
-    workers: list[_Worker] = []
-    try:
-        for first in range(n_workers):
-            workers.append(_Worker(workers))
-            if workers[-1].is_child:
-                workers[-1].answer(fd, ranges, work, range(first, len(ranges), n_workers))
-        for number in range(len(ranges)):
-            yield workers[number % n_workers].result()
-    finally:
-        for worker in workers:
-            worker.end()
-
-
-class _Killed(OutOfResources):
-    """A worker ended before it had sent its result."""
-
-
-class _Worker:
-    """A copy of this process, which sends its results through a pipe."""
-
-    def __init__(self, others: "Sequence[_Worker]") -> None:
-        read, write = os.pipe()
-        # Held back while the copy still has our handlers: they would act in our name.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            self._pid = os.fork()
-            if self.is_child:
-                _ignore_interrupts()
-        except OSError as error:
-            os.close(read)
-            os.close(write)
-            msg = f"cannot fork a process: {error.strerror}"
-            raise OutOfResources(msg, hint="free some memory or processes") from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if self.is_child:  # a pipe breaks only if no other worker has its end open
-            for worker in others:
-                worker.close()
-        os.close(read if self.is_child else write)
-        self._pipe = open(write if self.is_child else read, "wb" if self.is_child else "rb")  # noqa: SIM115, PTH123
-
-    @property
-    def is_child(self) -> bool:
-        return self._pid == 0
-
-    def close(self) -> None:
-        self._pipe.close()
-
-    def answer(self, fd: int, ranges: _Ranges, work: Work[Any], numbers: Sequence[int]) -> NoReturn:
-        """Work on these ranges, in the copy; nothing of the parent's is flushed or cleaned up."""
-        try:
-            _enlarge(self._pipe)
-            file = cast(BinaryIO, io.BufferedReader(_OwnPosition(fd)))
-
-            def work_on(number: int) -> Any:
-                return work(file, ranges[number])
-
-            for number in numbers:
-                if not self._send(partial(work_on, number)):
-                    break
-        finally:
-            os._exit(0)
-
-    def answer_once(self, work: Callable[[], Any]) -> NoReturn:
-        """Do one piece of work, in the copy, for as long as the parent lives."""
-        try:
-            _end_with_parent()
-            self._send(work)
-        finally:
-            os._exit(0)
-
-    def _send(self, work: Callable[[], Any]) -> bool:
-        """Send the result of some work, or its error; return whether it went well."""
-        import pickle  # late: only large files need it
-
-        error, result = None, None
-        try:
-            result = work()
-        except Exception as failure:  # noqa: BLE001 - raised again by the parent
-            error = failure
-        pickle.dump((error, result), self._pipe, pickle.HIGHEST_PROTOCOL)
-        self._pipe.flush()
-        return error is None
-
-    def result(self) -> Any:
-        """Wait for the next result."""
-        import pickle
-
-        try:
-            error, result = pickle.load(self._pipe)
-        except (EOFError, pickle.UnpicklingError) as lost:
-            msg = "a process that reads the file was killed"
-            hint = "perhaps memory ran out: look at the system's log"
-            raise _Killed(msg, hint=hint) from lost
-        if error is not None:
-            raise error
-        return result
-
-    def end(self) -> None:
-        self.close()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-
-
-def _end_with_parent() -> None:
-    """Let the system kill this process when its parent ends: nobody waits for it any more."""
-    if sys.platform == "linux":
-        import ctypes  # late: a thread that looks for the parent would take much address space
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which ends its workers."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _enlarge(pipe: Any) -> None:
-    import fcntl
-
-    with suppress(OSError):  # more than this user may have
-        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 class _OwnPosition(io.RawIOBase):

@@ -58,8 +58,11 @@ class Turn(msgspec.Struct, frozen=True):
     """One turn: its message, how it ended, and its lines, read on demand."""
 
     text: str
+    """The message that was put to the agent."""
     end: TurnEnd
     lines: Callable[[], Iterable[RawLine]]
+    """Call it for the lines of stdout, in order and without line feeds: `for line in turn.lines():`
+    gives line.text as bytes and line.t_ms, its arrival since the start of the trial."""
     seen: Any = None
     """The object that followed the turn live and saw its lines; an adapter recognises its own."""
 

@@ -345,7 +345,7 @@ class TableRow(msgspec.Struct, kw_only=True):
     score: float | None
     reasoning: str | None
     measured: bool
-    """Whether the trial says anything about the agent."""
+    """Whether the trial says anything about the agent: it has a verdict, or the agent failed."""
     cause: str | None
     message: str | None
     """Of a failure."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from assay.records.capture import Capture, Identity
+from assay.records.capture import Identity
 from assay.records.text import counted_noun
+from assay.records.trial import Trial
 from assay.records.views import NO_JSON, SetupView
 
 _UP = frozenset({"connected", "ready", "pending"})
@@ -66,7 +67,7 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
     return tuple(dict.fromkeys(found))
 
 
-def problems_of(row: Capture, asked: Identity) -> Problems:
+def problems_of(row: Trial, asked: Identity) -> Problems:
     """The same for a row that was just made; asked stands in where it has no identity yet."""
     model = (row.agent.model or None) if row.agent else None
     if not row.setup and model is None and not row.permission_denials:

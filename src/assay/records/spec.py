@@ -164,6 +164,15 @@ class PluginRef(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class FunctionCall(msgspec.Struct, frozen=True):
+    """A turn that is put to a Python function; see functions.py."""
+
+    key: str
+    text: str
+    history: tuple[tuple[str, str], ...] = ()
+    """Earlier turns: pairs of what was asked and what was answered."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When a trial is ended from outside."""
 
@@ -219,18 +228,18 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The same, as the rows of the output name it: relative to the output's folder."""
     snapshot: bool = False
     """Whether a grader wants to know what the agent changes in its folder."""
-    ours: tuple[str, ...] = ()
+    written_paths: tuple[str, ...] = ()
     """Files and folders that Assay itself writes during the run; they are no agent's work."""
 
     @property
-    def own_home(self) -> bool:
+    def has_own_home(self) -> bool:
         """Whether each trial gets a HOME of its own and only declared variables."""
         return self.isolate or bool(self.sandbox or self.container)
 
     @property
     def has_login(self) -> bool:
         """Whether the HOME of a trial gets a copy of the user's login for the agent."""
-        return self.own_home and (self.login or bool(self.confined_in))
+        return self.has_own_home and (self.login or bool(self.confined_in))
 
     @property
     def confined_in(self) -> str:

@@ -44,3 +44,14 @@ def with_trial(row_id: str, trial_num: Any) -> str:
 def counted_noun(n: int, noun: str) -> str:
     """A number and what it counts: 1 row, 2 rows."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+LEAST_MEMORY = 1024**2
+"""Fewer bytes are no limit that a program could start with."""
+_SIZE = r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?"
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes of a size such as 512M or 4G, in powers of 1024; None if it is none."""
+    found = re.fullmatch(_SIZE, text, re.IGNORECASE | re.ASCII)
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else None

@@ -18,6 +18,7 @@ from assay.records.rows import (
     read_lines,
     refuse_other_bytes,
 )
+from assay.records.trial import Judged
 from assay.records.views import KindView
 
 HINT = "give what `assay capture`, `grade` or `trials` wrote"
@@ -59,7 +60,6 @@ class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):
     trajectory: list[AnyStep] = []
     tool_errors: bool = False
     grades: dict[str, Grade] | None = None
-    grader_failures: dict[str, Any] | None = None
     usage: Usage = Usage()
     turn_usage: list[Usage] = []
     failure: Failure | None = None
@@ -98,7 +98,7 @@ class _Row(_Attempt, kw_only=True, rename="camel"):
 _ROWS = msgspec.json.Decoder(_Row)
 
 
-class FinishedTrialRow(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedTrialRow(Judged, msgspec.Struct, frozen=True, kw_only=True):
     """One trial as a file has it, whichever command wrote it. None is unknown."""
 
     place: Place
@@ -111,14 +111,13 @@ class FinishedTrialRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[AnyStep]
     hint: str | None
     metadata: dict[str, Any]
-    passed: bool | None
+    verdict: bool | None
     score: float | None
     reasoning: str | None
     duration_ms: float
     first_response_ms: float | None
     tool_errors: bool
     grades: dict[str, Grade]
-    grader_failed: bool
     usage: Usage
     turn_usage: list[Usage]
     failure: Failure | None
@@ -129,20 +128,6 @@ class FinishedTrialRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def turns(self) -> tuple[str, ...]:
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether it says anything about the agent, as a comparison decides it."""
-        failure = self.failure
-        by_agent = failure is not None and failure.cause.measures_agent
-        if self.passed is None and self.grader_failed:
-            return by_agent and not (failure and failure.answered)
-        return failure is None or by_agent
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the agent came to an end by itself."""
-        return self.failure is None or self.failure.answered
 
 
 def trials_of(rows: RowFile) -> Iterator[FinishedTrialRow]:
@@ -170,7 +155,7 @@ def _trials(row: _Row, spot: Spot, place: Place) -> Iterator[FinishedTrialRow]:
     yield FinishedTrialRow(
         number=1,
         output=row.output,
-        passed=grade.pass_ if grade else None,
+        verdict=grade.pass_ if grade else None,
         score=grade.score if grade else None,
         reasoning=reasoning,
         duration_ms=row.timing.total,
@@ -183,7 +168,7 @@ def _of_entry(row: _Row, entry: _Entry, spot: Spot, place: Place) -> FinishedTri
     return FinishedTrialRow(
         number=entry.trial_num,
         output=entry.output,
-        passed=entry.pass_,
+        verdict=entry.pass_,
         score=entry.score,
         reasoning=entry.reasoning,
         duration_ms=entry.duration,
@@ -203,7 +188,6 @@ def _shared(row: _Row, attempt: _Attempt, spot: Spot, place: Place) -> dict[str,
         "steps": attempt.trajectory,
         "tool_errors": attempt.tool_errors,
         "grades": attempt.grades or {},
-        "grader_failed": bool(attempt.grader_failures),
         "usage": attempt.usage,
         "turn_usage": attempt.turn_usage,
         "failure": attempt.failure,
@@ -211,3 +195,14 @@ def _shared(row: _Row, attempt: _Attempt, spot: Spot, place: Place) -> dict[str,
         "session_id": attempt.session_id,
         "setup": attempt.setup or {},
     }
+
+
+def trials_in(line: bytes, place: Place) -> Iterator[FinishedTrialRow]:
+    """Yield the trials of one row."""
+    try:
+        row = _ROWS.decode(line)
+    except UNREADABLE as error:
+        refuse_other_bytes(place, line)
+        msg = f"{place}: {explain(error)}"
+        raise InputError(msg, hint=HINT) from error
+    yield from _trials(row, Spot(0, len(line)), place)

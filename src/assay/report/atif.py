@@ -22,8 +22,8 @@ def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict
         agent["model_name"] = info.model
     steps = _steps(messages)
     extra: dict[str, Any] = {"task": trial.id, "trial": trial.number}
-    if trial.passed is not None:
-        extra |= {"passed": trial.passed, "rewards": _rewards(trial)}
+    if trial.verdict is not None:
+        extra |= {"passed": trial.verdict, "rewards": _rewards(trial)}
     session = {"session_id": trial.session_id} if trial.session_id else {}
     metrics = {**_metrics(trial.usage), "total_steps": len(steps)}
     return {

@@ -7,12 +7,13 @@ import msgspec
 
 from assay.records.capture import cause_words
 from assay.records.text import counted_noun, visible_line
+from assay.report.markdown import escape, table_line
+from assay.report.text import money, number
 
 _SHOWN_FLIPS = 10
 _SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
 _AMOUNTS = {"latencyMs": "time, ms", "costUsd": "cost, $", "tokens": "tokens"}
-_SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|#~&$!"})
 type Table = tuple[str, list[str], list[list[str]]]
 """Title, header, rows."""
 
@@ -21,20 +22,21 @@ def markdown(sections: dict[str, Any]) -> str:
     """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
     for line in proof_lines(sections):
-        lines += [_escape(line), ""]
+        lines += [escape(line), ""]
     for _, words in verdict_lines(sections):
-        lines += [f"**{_escape(words)}**", ""]
+        lines += [f"**{escape(words)}**", ""]
     for line in gate_lines(sections):
-        lines += [f"**{_escape(line)}**", ""]
-    lines += ["## Health", "", *(f"- {_escape(line)}" for line in health_lines(sections))]
-    lines += [f"- note: {_escape(note)}" for note in sections["notes"]]
+        lines += [f"**{escape(line)}**", ""]
+    lines += ["## Health", "", *(f"- {escape(line)}" for line in health_lines(sections))]
+    lines += [f"- note: {escape(note)}" for note in sections["notes"]]
     for title, header, rows in tables(sections):
-        lines += ["", f"## {title}", "", _row(map(_escape, header)), _row("---" for _ in header)]
-        lines += [_row(_escape(cell) for cell in row) for row in rows]
+        lines += ["", f"## {title}", "", table_line(*map(escape, header))]
+        lines.append(table_line(*("---" for _ in header)))
+        lines += [table_line(*map(escape, row)) for row in rows]
     if flips := flip_lines(sections):
-        lines += ["", "## Flipped prompts", "", *(f"- {_escape(line)}" for line in flips)]
+        lines += ["", "## Flipped prompts", "", *(f"- {escape(line)}" for line in flips)]
     lines += ["", "## What would make it surer", ""]
-    lines += [f"- {_escape(line)}" for line in advice_lines(sections)]
+    lines += [f"- {escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
     units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
     lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}.", ""]
@@ -152,8 +154,8 @@ def _runs_table(sections: dict[str, Any]) -> Table:
             row += _largest_k(sections["capability"][label]["perK"])
         row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
         latency = performance["latency"] or {}
-        row += [_number(latency.get("p50"), 0), _number(latency.get("p90"), 0)]
-        row.append(_money(performance.get("costUsd")))
+        row += [number(latency.get("p50"), 0), number(latency.get("p90"), 0)]
+        row.append(money((performance.get("costUsd") or {}).get("total")))
         rows.append(row)
     of_k = ["k", "pass@k", "pass^k"] if trials else []
     return "Runs", ["run", "pass rate", *of_k, "score", "p50 ms", "p90 ms", "cost"], rows
@@ -192,8 +194,8 @@ def _difference(difference: dict[str, Any], adjusted_p: float | None) -> list[st
         _with_limits(difference["difference"], _ends(difference["interval"]), sign=True),
         _chance(adjusted_p),
         f"{difference['wins']}/{difference['ties']}/{difference['losses']}",
-        _number(difference["effects"][0]["value"] if difference["effects"] else None, 2),
-        _number(difference["smallestDetectable"], 3),
+        number(difference["effects"][0]["value"] if difference["effects"] else None, 2),
+        number(difference["smallestDetectable"], 3),
     ]
 
 
@@ -255,7 +257,7 @@ def measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     by_run = sections["measures"]
     names = list(dict.fromkeys(name for measures in by_run.values() for name in measures))
     labels = sections["meta"]["runs"]
-    return names, [[run, *(_number(by_run[run].get(name), 2) for name in names)] for run in labels]
+    return names, [[run, *(number(by_run[run].get(name), 2) for name in names)] for run in labels]
 
 
 def _categories_table(sections: dict[str, Any]) -> Table:
@@ -279,7 +281,7 @@ def _ranking_table(sections: dict[str, Any]) -> Table:
             str(ranked["rank"]),
             ranked["run"],
             _with_limits(ranked["strength"], _ends(ranked["interval"]), sign=True),
-            _number(ranked["winChance"], 2),
+            number(ranked["winChance"], 2),
         ]
         for ranked in sections["ranking"]
     ]
@@ -302,27 +304,10 @@ def _with_limits(
     return text
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
 def _chance(p_value: float | None) -> str:
     if p_value is None:
         return "-"
     return f"{p_value:.4f}" if p_value >= _SMALLEST_P else f"<{_SMALLEST_P}"
-
-
-def _money(cost: dict[str, Any] | None) -> str:
-    return f"${cost['total']:.4f}" if cost else "-"
-
-
-def _row(cells: Any) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escape(text: str) -> str:
-    """Keep names of runs and prompts from being read as Markdown or HTML."""
-    return visible_line(text).translate(_SPECIAL)
 
 
 def write_json(

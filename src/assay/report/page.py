@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, BinaryIO, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from assay import __version__
+from assay.report.markdown import BOLD, blocks, table_cells, unescape
 
 _CHUNK = 512 * 1024
 _LEVEL = 6
@@ -115,12 +116,49 @@ _NOTHING_ELSE = (
 
 def page_head(title: str, *, live: bool = False) -> str:
     """Return the page up to where the data begins; only the live one may ask its own server."""
+    return _fill_page(title, policy(live=live), _style())
+
+
+def _fill_page(title: str, csp: str, style: str) -> str:
     return asset("page.html").format(
-        csp=html.escape(policy(live=live)),
-        version=__version__,
-        title=html.escape(title),
-        style=_style(),
+        csp=html.escape(csp), version=__version__, title=html.escape(title), style=style
     )
+
+
+def markdown_page(title: str, text: str, pictures: Sequence[str] = ()) -> str:
+    """Return one of our own Markdown reports as a page without a script, pictures (SVG) last."""
+    style = f"{_style()}\nth.number {{ text-align: right; }}\n"
+    head = _fill_page(title, f"style-src '{_hash(style)}'; {_NOTHING_ELSE}", style)
+    parts = [*(_block(kind, lines) for kind, lines in blocks(text)), *pictures]
+    body = "\n".join(filter(None, parts))
+    # What the template has between the head and the data is for the page that has a script.
+    start = head.partition("<body>")[0]
+    return f'{start}<body>\n<main class="markdown">\n{body}\n</main>\n</body>\n</html>\n'
+
+
+def _block(kind: str, lines: list[str]) -> str:
+    if kind == "heading":
+        level = len(lines[0]) - len(lines[0].lstrip("#"))
+        return f"<h{level}>{_inline(lines[0].lstrip('# '))}</h{level}>"
+    if kind == "list":
+        return f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>"
+    if kind == "table":
+        head, rule, *body = table_cells(lines)
+        names = _cells("th", head, rule)
+        rows = "".join(f"<tr>{_cells('td', row, rule)}</tr>" for row in body)
+        return f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<p>{_inline(lines[0])}</p>" if lines[0].strip() else ""
+
+
+def _cells(tag: str, row: list[str], rule: list[str]) -> str:
+    kinds = [' class="number"' if mark.endswith(":") else "" for mark in rule]
+    return "".join(
+        f"<{tag}{kind}>{_inline(cell)}</{tag}>" for cell, kind in zip(row, kinds, strict=False)
+    )
+
+
+def _inline(text: str) -> str:
+    return unescape(BOLD.sub(r"<b>\1</b>", html.escape(text)))
 
 
 def page_end() -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from assay.records.text import counted_noun, visible_line
 from assay.report.comparison import health_lines, measured, proof_lines
+from assay.report.markdown import table_line
 
 MOST_LINES = 40
 MOST_REGRESSIONS = 5
@@ -121,11 +122,11 @@ class _Group:
         for label in self._labels[:_MOST_RUNS]:
             quality = (self._sections.get("quality") or {}).get(label) or {}
             ends = quality.get("confidenceIntervals", {}).get("passRate")
-            yield _row(plain(label), _percent(quality.get("passRate")), _percents(ends))
+            yield table_line(plain(label), _percent(quality.get("passRate")), _percents(ends))
         for pair in self._pairs[:_MOST_PAIRS]:
             name = plain(f"{pair['runB']} - {pair['runA']}")
             yield from self._shared_rates(pair)
-            yield _row(name, *_difference_cells(pair, self._gate(pair)))
+            yield table_line(name, *_difference_cells(pair, self._gate(pair)))
         left_out = len(self._labels) - _MOST_RUNS
         yield f"\nand {counted_noun(left_out, 'more run')} in the report" if left_out > 0 else ""
 
@@ -136,7 +137,7 @@ class _Group:
             rate = ((self._sections.get("quality") or {}).get(label) or {}).get("passRate")
             if mean is not None and rate is not None and abs(mean - rate) > _TIE:
                 shared = counted_noun(found["nPrompts"], "prompt")
-                yield _row(f"{plain(label)}, the {shared} in both", _percent(mean), "")
+                yield table_line(f"{plain(label)}, the {shared} in both", _percent(mean), "")
 
     def _worst(self) -> Iterator[str]:
         room = MOST_REGRESSIONS
@@ -226,11 +227,11 @@ class _Group:
         left_out = f", {len(shown)} of {len(names)}" if len(shown) < len(names) else ""
         yield f"<details><summary>Pass rate by category{left_out}</summary>"
         yield ""
-        yield _row("category", *map(plain, labels))
-        yield _row("---", *("---" for _ in labels))
+        yield table_line("category", *map(plain, labels))
+        yield table_line("---", *("---" for _ in labels))
         for name in shown:
             cells = (_category_text(by_run[label].get(name)) for label in labels)
-            yield _row(plain(name[:_MOST_NAME]), *cells)
+            yield table_line(plain(name[:_MOST_NAME]), *cells)
         yield from ("", "</details>", "")
 
 
@@ -334,10 +335,6 @@ def _dollars(usd: float) -> str:
 
 def _seconds(ms: float) -> str:
     return f"{ms / 1000:+.1f} s"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def plain(text: str) -> str:

@@ -13,8 +13,8 @@ import msgspec
 
 from assay.errors import AssayError, InputError, UsageError
 from assay.records.files import copy_stream, temporary_folder
+from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
-from assay.records.ranges import in_copy
 from assay.records.rows import BOM, open_rows, read_lines
 from assay.records.trials import HINT, trials_of
 from assay.report.table import COLUMNS, duckdb_module, explained_memory
@@ -55,7 +55,6 @@ _ATTEMPT = {
     "toolErrors": "BOOLEAN",
     "grades": "JSON",
     "usage": _struct(_USAGE),
-    "graderFailures": "JSON",
     "failure": _struct({"cause": "VARCHAR", "message": "VARCHAR", "answered": "BOOLEAN"}),
     "agent": _struct({"adapter": "VARCHAR", "version": "VARCHAR", "model": "VARCHAR"}),
 }
@@ -94,8 +93,8 @@ _CELLS = {
     "THEN array_to_string(from_json(input, '[\"VARCHAR\"]'), chr(10)) ELSE input->>'$' END",
     "pass": "passed",
     "score": "mark",
-    "measured": "CASE WHEN passed IS NULL AND {broken} THEN {by_agent} AND "
-    "NOT coalesce(failure.answered, false) ELSE failure.cause IS NULL OR {by_agent} END",
+    # As in records/trial.py.
+    "measured": "passed IS NOT NULL OR ({by_agent} AND NOT coalesce(failure.answered, false))",
     "cause": "failure.cause",
     "message": "failure.message",
     "duration_ms": "coalesce(duration, 0)",
@@ -124,7 +123,6 @@ _CELLS = {
 }
 """How a column of the table of trials is made; the others are called as in the rows."""
 _BY_AGENT = "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', false)"
-_BROKEN = 'coalesce(len(json_keys("graderFailures")) > 0, false)'
 _CALLS = "list_filter(coalesce(trajectory, []), lambda s: s.type = 'tool_call')"
 _STEPS = """
 SELECT file, id, trial, step, s.type AS type, s.turn AS turn, s.timestamp AS timestamp_ms,
@@ -194,7 +192,7 @@ def use_database(files: Sequence[tuple[str, Path]], use: Callable[["Database"], 
     interrupted everywhere. So what use writes must be a file, flushed in the end.
     """
     with temporary_folder("assay-query-") as folder:
-        in_copy(partial(_used, files, Path(folder), use), "DuckDB")
+        compute_in_child_process(partial(_used, files, Path(folder), use), "DuckDB")
 
 
 def _used(
@@ -398,7 +396,7 @@ def _attempts(source: _Source, columns: str, largest: int) -> str:
 
 
 def _trials_view() -> str:
-    parts = {"{calls}": _CALLS, "{by_agent}": _BY_AGENT, "{broken}": _BROKEN}
+    parts = {"{calls}": _CALLS, "{by_agent}": _BY_AGENT}
     cells = {name: _CELLS.get(name, name) for name in COLUMNS}
     for part, sql in parts.items():
         cells = {name: cell.replace(part, sql) for name, cell in cells.items()}

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from assay.errors import OutOfResources, PluginError
 from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall
 from assay.records.files import copy_stream, named_temporary_file, temporary_folder
-from assay.records.ranges import in_copy
+from assay.records.forked import compute_in_child_process
 from assay.records.trials import FinishedTrialRow
 
 COLUMNS = {
@@ -70,7 +70,7 @@ def table_row(trial: FinishedTrialRow, file: str) -> TableRow:
         "input": "\n".join(trial.turns),
         "output": trial.output,
         "hint": trial.hint,
-        "pass": trial.passed,
+        "pass": trial.verdict,
         "score": trial.score,
         "reasoning": trial.reasoning,
         "measured": trial.is_measured,
@@ -130,7 +130,7 @@ def _write_parquet(rows: Iterable[bytes], out: BinaryIO) -> None:
         lines.writelines(rows)
         lines.flush()
         target = Path(folder, "table.parquet")
-        in_copy(partial(_convert, lines.name, target), "DuckDB")
+        compute_in_child_process(partial(_convert, lines.name, target), "DuckDB")
         with target.open("rb") as made:
             copy_stream(made, out)
 

@@ -1,4 +1,4 @@
-"""Cut, join and fence texts, and print numbers as JSON in JavaScript does."""
+"""Cut, join and fence texts, and print numbers for people or as JavaScript prints them in JSON."""
 
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -36,6 +36,16 @@ def fence(text: str) -> str:
     if "```" not in text:
         return "```"
     return "`" * (max(map(len, _TICKS.findall(text))) + 1)
+
+
+def number(value: float | None, digits: int = 1, unit: str = "", *, sign: bool = False) -> str:
+    """Format a number; an unknown one is a dash, never a zero."""
+    return "-" if value is None else f"{value:{'+' if sign else ''}.{digits}f}{unit}"
+
+
+def money(usd: float | None) -> str:
+    """Format US dollars with four digits after the point; an unknown amount is a dash."""
+    return "-" if usd is None else f"${usd:.4f}"
 
 
 # Powers of ten between which JavaScript prints a number without an exponent.

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import AssayError
-from assay.plugin import Machine
 from assay.records.spec import Limits
 from assay.run import family
 from assay.run.process import Launch, Process
+from assay.run.program import run_program
 from assay.run.sandbox import View
 
 _ENGINES = {
@@ -66,18 +66,18 @@ class Container(msgspec.Struct, frozen=True):
             words += ["--volume", f"{path}:{path}:ro"] if path.exists() else []
         return [*words, *_variables(env), "--entrypoint", argv[0], self.image, *argv[1:]]
 
-    def has_started(self, machine: Machine, exit_code: int | None) -> bool:
+    def has_started(self, exit_code: int | None) -> bool:
         """Whether the agent ran at all; the engine knows, whatever the agent printed."""
         if exit_code not in _NEVER_STARTED:
             return True
         past = ["--stream=false"] if self.engine == "podman" else ["--until", f"{time.time():.0f}"]
         words = [self.engine, "events", "--since", "24h", *past]
         words += ["--filter", f"container={self.name}", "--filter", "event=start"]
-        return bool(machine.run(words, timeout_s=20.0).stdout.strip())
+        return bool(run_program(words, timeout_s=20.0).stdout.strip())
 
-    def remove(self, machine: Machine) -> None:
+    def remove(self) -> None:
         """End it and remove it; nothing happens when it is gone."""
-        machine.run([self.engine, "rm", "-f", self.name], timeout_s=30.0)
+        run_program([self.engine, "rm", "-f", self.name], timeout_s=30.0)
 
 
 def client_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -92,34 +92,34 @@ def new_container(engine: str, image: str, token: str) -> Container:
     return Container(engine, image, f"assay-{token[:12]}-{os.getpid()}-{next(_counter)}")
 
 
-def find_engine(machine: Machine) -> str:
+def find_engine() -> str:
     """Return docker or podman, whichever answers. Raises AssayError when neither does."""
     for name, words in _ENGINES.items():
-        if _answers(machine, words):
+        if _answers(words):
             return name
     msg = "--container needs docker or podman, and neither answers"
     raise AssayError(msg, hint="install one, for example with: apt install podman")
 
 
-def describe_engines(machine: Machine) -> str:
+def describe_engines() -> str:
     """Say which engines answer. Raises AssayError when none does."""
-    find_engine(machine)
-    answers = {name: _answers(machine, words) for name, words in _ENGINES.items()}
+    find_engine()
+    answers = {name: _answers(words) for name, words in _ENGINES.items()}
     found = [name for name, answer in answers.items() if answer]
     silent = [name for name, answer in answers.items() if not answer]
     text = f"{' and '.join(found)} answers" if len(found) == 1 else "docker and podman answer"
     return f"{text}; {silent[0]} does not" if silent else text
 
 
-def check_container(machine: Machine, image: str, *, network: bool) -> str:
+def check_container(image: str, *, network: bool) -> str:
     """Raise AssayError, with the reason, unless the image can be run here; return the engine."""
-    engine = find_engine(machine)
-    if machine.run([engine, "image", "inspect", image], timeout_s=60.0).exit_code != 0:
+    engine = find_engine()
+    if run_program([engine, "image", "inspect", image], timeout_s=60.0).exit_code != 0:
         msg = f"{engine} has no image {image}"
         raise AssayError(msg, hint=f"build or fetch it: {engine} build -t {image} containers/")
     words = [*_run(engine, network=network), "--entrypoint"]
     words += ["true", image] if network else ["python3", image, "-IS", "-c", "pass"]
-    done = machine.run(words, timeout_s=120.0)
+    done = run_program(words, timeout_s=120.0)
     # There was a container to look for the program in; only without network is it needed.
     if done.exit_code == _NO_PROGRAM and not network:
         msg = f"the image {image} has no python3, which --sandbox=no-network needs"
@@ -131,9 +131,9 @@ def check_container(machine: Machine, image: str, *, network: bool) -> str:
     return engine
 
 
-def _answers(machine: Machine, words: Sequence[str]) -> bool:
+def _answers(words: Sequence[str]) -> bool:
     try:
-        return machine.run(words, timeout_s=20.0).exit_code == 0
+        return run_program(words, timeout_s=20.0).exit_code == 0
     except AssayError:
         return False
 

@@ -6,28 +6,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from assay import plugins
 from assay.errors import AssayError, PluginError, SpawnError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_file
 from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
+from assay.run.confinement import Confinement, WrappedCommand
 from assay.run.family import MARK_NAME, Mark, end_family
-from assay.run.host import end_of, wait_and_end
 from assay.run.process import Launch, Process
+from assay.run.program import end_of, wait_and_end
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, lack_of, out_of
 from assay.run.tail import recorded_lines
 from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
-
-if TYPE_CHECKING:
-    from assay.run.confinement import Confinement, Enclosed
-
 
 _SETUP_BYTES = 2000
 """How much of the end of what a set-up printed is shown."""
@@ -113,28 +111,21 @@ class Conversation:
             if self._process is not None or self._left_processes:
                 self.close()
 
-    def _launch(
-        self,
-        command: Command,
-        env: Mapping[str, str],
-        enclosed: "Enclosed | None",
-        fds: tuple[int, int],
-        **more: Any,
-    ) -> Launch:
+    def _launch(self, command: WrappedCommand, fds: tuple[int, int], **more: Any) -> Launch:
         """Return what to start, with these two files as stdout and stderr."""
         return Launch(
-            argv=enclosed.argv if enclosed else command.argv,
+            argv=command.argv,
             cwd=self._places.workspace,
-            env=enclosed.env if enclosed else env,
-            pass_fds=enclosed.pass_fds if enclosed else (),
-            wrapped=enclosed is not None and enclosed.wrapped,
-            spared=enclosed is not None and enclosed.spared,
+            env=command.env,
+            pass_fds=command.pass_fds,
+            wrapped=command.wrapped,
+            spared=command.spared,
             stdout=fds[0],
             stderr=fds[1],
             **more,
         )
 
-    def set_up(self, command_line: str, confinement: "Confinement | None") -> None:
+    def set_up(self, command_line: str, confinement: Confinement | None) -> None:
         """Run the prompt's own command line in the workspace, as the agent would be run.
 
         Its time is not the agent's. Raises PluginError, with what it printed, when it fails.
@@ -142,11 +133,12 @@ class Conversation:
         began_s = time.monotonic()
         command = Command(argv=("/bin/sh", "-c", command_line))
         env = self._environment(command)
-        enclosed = confinement.enclose(command, env, talk=False) if confinement else None
+        wrapped = WrappedCommand(argv=command.argv, env=env)
+        if confinement is not None:
+            wrapped = confinement.wrap(command, env, talk=False)
         with temporary_file() as out:
             fds = out.fileno(), out.fileno()
-            launch = self._launch(command, env, enclosed, fds)
-            process = Process(launch, self._mark)
+            process = Process(self._launch(wrapped, fds), self._mark)
             if confinement is not None:
                 confinement.started()
             timed_out = wait_and_end(process, self._spec.limits.turn_s, (out,))
@@ -175,10 +167,10 @@ class Conversation:
             login=self._spec.surroundings.has_login,
             repetitive=self.repetitive,
         )
-        watch = self._adapter.watch()
+        watch = plugins.with_defaults(Watch, self._adapter.watch())
         end = TurnEnd(start_ms=self._now_ms())
         dialogue = self._dialogue
-        if self.turns and forgets_turns(self._adapter, self.session_id):
+        if self.turns and self._adapter.forgets(self.session_id):
             self.warnings = (FORGETS,)
         if dialogue is None:
             self._run_process(ask, watch, end, last=last)
@@ -278,7 +270,9 @@ class Conversation:
             env = self._environment(command)
             if command.files or command.links:
                 self._write_files(command)
-            enclosed = confinement.enclose(command, env, talk=talk) if confinement else None
+            wrapped = WrappedCommand(argv=command.argv, env=env)
+            if confinement is not None:
+                wrapped = confinement.wrap(command, env, talk=talk)
         stdin = None
         if command.stdin is not None:
             stdin = self._stdin(command.stdin.encode("utf-8", "surrogatepass"))
@@ -291,7 +285,7 @@ class Conversation:
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
         streams = Streams(out, err, limits, secrets, piped=talk)
         fds = streams.out_fd, streams.err_fd
-        launch = self._launch(command, env, enclosed, fds, stdin=stdin, talk=talk)
+        launch = self._launch(wrapped, fds, stdin=stdin, talk=talk, function=command.function)
         try:
             self._process = Process(launch, self._mark)
         except AssayError:
@@ -420,12 +414,6 @@ def _preparing() -> Iterator[None]:
             raise
         msg = f"the agent's folders could not be prepared: {error}"
         raise SpawnError(msg) from error
-
-
-def forgets_turns(adapter: Adapter, session_id: str | None) -> bool:
-    """Whether a turn after the first would know nothing of the earlier ones."""
-    forgets = getattr(adapter, "forgets", None)
-    return forgets is not None and bool(forgets(session_id))
 
 
 def _ended_badly(end: TurnEnd) -> bool:

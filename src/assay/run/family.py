@@ -6,6 +6,7 @@ inherit, one in the environment and one in a resource limit nobody uses (it surv
 """
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -47,8 +48,6 @@ def adopt_orphans() -> None:
         if _adopting:
             return
         if Path("/proc/self/task").exists():
-            import ctypes
-
             with contextlib.suppress(OSError, AttributeError):
                 _prctl = ctypes.CDLL(None).prctl
                 _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -178,6 +177,15 @@ def no_strays() -> Iterator[None]:
         strays = [pid for pid in _adopted() if pid not in before and not _reap(pid)]
         if strays:
             _kill_trees(strays)
+
+
+def kill_descendants() -> None:
+    """Kill all that this process has started, and what that has started."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
 
 
 def _kill_trees(pids: Iterable[int]) -> None:

@@ -13,20 +13,22 @@ import mmap
 import os
 import select
 import signal
+import socket
 import struct
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import msgspec
 
-from assay.records.files import temporary_file
+from assay.functions import answer_to
+from assay.records.files import temporary_file, write_all
+from assay.records.spec import FunctionCall
 from assay.run import family
-
-if TYPE_CHECKING:
-    import socket
 
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
 """Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
@@ -55,17 +57,28 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 _START = msgspec.json.Decoder(Start)
 
 
-def open_control() -> "tuple[socket.socket, socket.socket]":
-    """Make the two ends over which a fork is requested: ours, and that of serve_forks."""
-    import socket  # late: it takes 2 ms, and a process without threads forks by itself
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a forked process is to do that calls a function as an agent."""
 
+    called: FunctionCall
+    cwd: str
+    env: dict[str, str]
+    token: str
+    number: int
+    """As in Start."""
+
+
+_ORDER_FDS = 4
+"""Such a process is given stdin, stdout and stderr, and a file with its order."""
+
+
+def open_control() -> tuple[socket.socket, socket.socket]:
+    """Make the two ends over which a fork is requested: ours, and that of serve_forks."""
     return socket.socketpair()
 
 
-def request_fork(control: "socket.socket", fds: Sequence[int]) -> int:
+def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
     """Ask for a process that has these pipes; return its pid, -1 when it could not be forked."""
-    import socket
-
     try:
         socket.send_fds(control, [b"!"], fds)
         reply = control.recv(PID.size)
@@ -88,25 +101,34 @@ def fork_here(fds: Sequence[int]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_FORKING = threading.Lock()
+"""Held by a thread that forks: two at once disturb warnings and what libraries do at a fork."""
+
+
+def fork_process() -> int:
+    """Fork, also where there are threads."""
+    with _FORKING, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def _begin(parent: int, fds: Sequence[int], signals: Iterable[int]) -> NoReturn:
     try:
         family.die_with(parent)
         fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
-        _leave_parent(keep=fds)
+        leave_parent(keep=fds)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         _answer_lines(fds)
     finally:
         os._exit(1)
 
 
-def serve_forks(control: "socket.socket") -> NoReturn:
+def serve_forks(control: socket.socket) -> NoReturn:
     """Fork a process for each request, until the other end is closed."""
-    import socket
-
     # The parent may have had stdin, stdout or stderr closed, so that the socket got its number;
-    # _leave_parent redirects those three.
+    # leave_parent redirects those three.
     control = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
-    _leave_parent(keep=[control.fileno()])
+    leave_parent(keep=[control.fileno()])
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     alive = _Alive()
     with contextlib.suppress(OSError):
@@ -114,7 +136,7 @@ def serve_forks(control: "socket.socket") -> NoReturn:
             message, fds, *_ = socket.recv_fds(control, 1, FDS, flags)
             if not message:
                 break
-            pid = _fork_twice(control, fds)
+            pid = _fork_twice(control, fds, _call if len(fds) == _ORDER_FDS else _answer_lines)
             alive.add(pid)
             control.sendall(PID.pack(pid))
             for fd in fds:
@@ -148,7 +170,9 @@ class _Alive:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
 
 
-def _fork_twice(control: "socket.socket", fds: Sequence[int]) -> int:
+def _fork_twice(
+    control: socket.socket, fds: Sequence[int], do: Callable[[Sequence[int]], NoReturn]
+) -> int:
     """Fork by way of a process that ends at once, as a daemon does, to make the result an orphan.
 
     The kernel hands the orphan to the process that asked (see family.adopt_orphans), which can
@@ -166,7 +190,7 @@ def _fork_twice(control: "socket.socket", fds: Sequence[int]) -> int:
             os.close(read_end)
             os.close(write_end)
             os.setsid()
-            _answer_lines(fds)
+            do(fds)
         os.write(write_end, PID.pack(pid))
         os._exit(0)
     os.close(write_end)
@@ -176,7 +200,7 @@ def _fork_twice(control: "socket.socket", fds: Sequence[int]) -> int:
     return int(PID.unpack(packed_pid)[0]) if packed_pid else -1
 
 
-def _leave_parent(keep: Sequence[int]) -> None:
+def leave_parent(keep: Sequence[int]) -> None:
     """Drop what belongs to the process that we are a copy of: terminal, signal handlers, files."""
     os.setsid()  # Ctrl-C in the terminal is for the parent, which ends us
     for number in signal.valid_signals():
@@ -213,6 +237,35 @@ def _close_files(keep: set[int]) -> None:
         os.dup2(null, 2)
     os.dup2(2, 1)
     os.dup2(null, 0)
+
+
+def _call(fds: Sequence[int]) -> NoReturn:
+    """Call a function as an agent: its answer goes to stdout, what it prints to stderr."""
+    code = 1
+    try:
+        *standard, order_fd = fds
+        with os.fdopen(order_fd, "rb") as file:
+            file.seek(0)
+            order = msgspec.json.decode(file.read(), type=Order)
+        answer_fd = fcntl.fcntl(standard[1], fcntl.F_DUPFD_CLOEXEC, 3)
+        for number, fd in enumerate((standard[0], standard[2], standard[2])):
+            os.dup2(fd, number)
+        sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        os.environ.clear()
+        os.environ.update(order.env)
+        family.Mark.put_on_self(order.token, order.number)
+        os.chdir(order.cwd)
+        caller = os.getpid()
+        answer = msgspec.json.encode({"answer": answer_to(order.called)})
+        if os.getpid() == caller:  # otherwise the function forked, and its copy came back here
+            write_all(answer_fd, answer + b"\n")
+            code = 0
+    except BaseException:  # noqa: BLE001 - nobody above us but the parent's frames
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
 
 
 def _answer_lines(fds: Sequence[int]) -> NoReturn:
@@ -369,8 +422,6 @@ def _blocks(fd: int, rest: bytes) -> Iterator[bytes]:
 
 def main() -> None:
     """Serve over stdin, with the modules imported that the processes will need."""
-    import socket
-
     control = socket.socket(fileno=os.dup(0))
     for module in sys.argv[1:]:
         import_module(module)

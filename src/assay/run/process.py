@@ -20,8 +20,9 @@ from typing import BinaryIO
 import msgspec
 
 from assay.errors import Interrupted, SpawnError
-from assay.run import family
-from assay.run.one_at_a_time import one_at_a_time
+from assay.records.files import temporary_file
+from assay.records.spec import FunctionCall
+from assay.run import family, fork
 from assay.run.resources import lack_of
 
 _SHORTEST_WAIT_S = 0.01
@@ -53,6 +54,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The program only waits for another one, which it started in a sandbox or container."""
     spared: bool = False
     """The program gets no TERM: it ends with the one that it waits for."""
+    function: FunctionCall | None = None
+    """A Python function that is called in a forked process, in place of a program."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +85,8 @@ class Process:
         self._outbox = b""
         """What write() was given and stdin has not taken yet."""
         self._popen: subprocess.Popen[bytes] | _Forked
-        if isinstance(launch, Call):
-            self._popen = _Forked(launch)
+        if isinstance(launch, Call) or launch.function is not None:
+            self._popen = _Forked(launch, mark)
             family.own_pids.add(self._popen.pid)
         else:
             with mark.inherited():
@@ -98,7 +101,13 @@ class Process:
             self._poll.register(self._pidfd, select.POLLIN)
         _count(1)
         if isinstance(launch, Call):
-            self.write(_first_line(launch, mark))
+            start = fork.Start(
+                function=launch.function,
+                argument=launch.argument,
+                token=mark.token,
+                number=mark.number,
+            )
+            self.write(msgspec.json.encode(start) + b"\n")
 
     def write(self, data: bytes) -> None:
         """Queue bytes for stdin; they go out as the process takes them."""
@@ -134,16 +143,10 @@ class Process:
         if self._outbox:
             self.write(b"")
         pause_s = min(longest_s, max(_SHORTEST_WAIT_S, _active * _WAIT_PER_PROCESS_S))
-        held = one_at_a_time.give()
-        try:
-            ended = self._pidfd is not None and self._poll.poll(max(pause_s, 0) * 1000)
-        finally:
-            if held:
-                one_at_a_time.take()
         if self._pidfd is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(pause_s)
-        elif ended:
+        elif self._poll.poll(max(pause_s, 0) * 1000):
             self._popen.wait()
         return self.has_ended
 
@@ -154,8 +157,6 @@ class Process:
     def end(self, term_s: float) -> bool:
         """End the process and its descendants; return whether anything was still alive."""
         root = self.pid if self._popen.poll() is None else None
-        if root is not None:
-            one_at_a_time.give()  # to end it may take long
         if self._wrapped and root is None:
             family.wait_for_orphans(self._mark)  # they are being ended, but are not gone yet
         # After Ctrl-C the operator waits for this: the grace period is short.
@@ -218,7 +219,6 @@ def raise_if_stopping() -> None:
 
 def pause(seconds: float) -> None:
     """Sleep; raise Interrupted as soon as stop_all is called."""
-    one_at_a_time.give()
     if _stopping.wait(seconds):
         msg = "interrupted"
         raise Interrupted(msg)
@@ -227,18 +227,37 @@ def pause(seconds: float) -> None:
 class _Forked:
     """A forked process, with the part of the interface of subprocess.Popen that is used here."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, launch: Call | Launch, mark: family.Mark) -> None:
+        self.stdin: BinaryIO | None = None
+        self.returncode: int | None = None
+        if isinstance(launch, Launch):
+            self.pid = self._call_as_agent(launch, mark)
+            return
         questions, write_end = os.pipe()
         self.stdin = os.fdopen(write_end, "wb", buffering=0)
-        self.returncode: int | None = None
-        fds = [questions, call.answers, call.wake_fd, call.unwritten, call.printed]
+        fds = [questions, launch.answers, launch.wake_fd, launch.unwritten, launch.printed]
         try:
-            self.pid = _fork(call.function, fds)
+            self.pid = _fork(launch.function, fds)
         except BaseException:
             self.stdin.close()
             raise
         finally:
             os.close(questions)
+
+    def _call_as_agent(self, launch: Launch, mark: family.Mark) -> int:
+        assert launch.function is not None
+        order = fork.Order(
+            called=launch.function,
+            cwd=launch.cwd,
+            env=dict(launch.env),
+            token=mark.token,
+            number=mark.number,
+        )
+        with temporary_file() as file:
+            file.write(msgspec.json.encode(order))
+            file.flush()
+            fds = [_empty_stdin(), launch.stdout, launch.stderr, file.fileno()]
+            return _fork_server(fork.__name__).fork(fds)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -262,9 +281,7 @@ class _Forked:
 def _fork(function: str, fds: Sequence[int]) -> int:
     # Without threads, and if the system kills the new process with this one, no server is needed.
     if _server is None and not _has_threads() and family.can_die_with_parent():
-        from assay.run import fork  # late, as in _ForkServer
-
-        _flush_streams()
+        flush_streams()
         try:
             return fork.fork_here(fds)
         except OSError as error:
@@ -281,37 +298,24 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _first_line(call: Call, mark: family.Mark) -> bytes:
-    from assay.run import fork  # late, as in _ForkServer
-
-    start = fork.Start(
-        function=call.function, argument=call.argument, token=mark.token, number=mark.number
-    )
-    return msgspec.json.encode(start) + b"\n"
-
-
 class _ForkServer:
     """The process that forks for us. It never has threads."""
 
     def __init__(self, function: str) -> None:
-        # Late: with the socket module it takes 3 ms, and only graders in Python are forked.
-        from assay.run import fork
-
         self._lock = threading.Lock()
         self._popen: subprocess.Popen[bytes] | None = None
-        self._request_fork = fork.request_fork
         self._control, theirs = fork.open_control()
         with theirs:
             # A copy of this process is quickest, but a process with threads must not fork (see
             # fork.py): then a new interpreter is started.
-            if _has_threads():
+            if _has_threads() and not forks_with_threads:
                 module = function.partition(":")[0]
                 argv = [sys.executable, "-P", "-m", fork.__name__, module]
                 self._popen = subprocess.Popen(argv, stdin=theirs.fileno())
                 self._pid = self._popen.pid
             else:
-                _flush_streams()
-                self._pid = os.fork()
+                flush_streams()
+                self._pid = fork.fork_process()
                 if self._pid == 0:
                     fork.serve_forks(theirs)
         family.own_pids.add(self._pid)
@@ -319,7 +323,7 @@ class _ForkServer:
     def fork(self, fds: Sequence[int]) -> int:
         """Return the pid of a new process that has these pipes."""
         with self._lock:
-            pid = self._request_fork(self._control, fds)
+            pid = fork.request_fork(self._control, fds)
         if pid < 0:
             close_fork_server()
             msg = "cannot fork a process"
@@ -337,6 +341,9 @@ class _ForkServer:
 
 _server: _ForkServer | None = None
 _server_lock = threading.Lock()
+forks_with_threads = False
+"""Whether this process forks although it has threads, because forked processes need the functions
+that it has. The threads of background.py hold no lock that such a process asks for."""
 
 
 def _fork_server(function: str) -> _ForkServer:
@@ -351,6 +358,13 @@ def prepare_to_fork(function: str) -> None:
     """Start the fork server, best before there are threads: then it costs almost nothing."""
     family.adopt_orphans()
     _fork_server(function)
+
+
+def forget_parent() -> None:
+    """In a child that was just forked: what the parent runs is not ours."""
+    global _server, _active, forks_with_threads
+    _server, _active, forks_with_threads = None, 0, True
+    start_over()
 
 
 def close_fork_server() -> None:
@@ -370,7 +384,7 @@ def _has_threads() -> bool:
         return threading.active_count() > 1
 
 
-def _flush_streams() -> None:
+def flush_streams() -> None:
     """Leave nothing in the buffers that the copy of this process would write a second time."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):

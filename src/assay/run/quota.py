@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from assay.errors import AssayError
-from assay.plugin import Machine
 from assay.records.spec import Limits
+from assay.run.program import run_program
 
 _PERIOD_US = 100_000
 _REMOVE_S = 2.0
@@ -46,30 +46,30 @@ class Quota(Protocol):
         ...
 
 
-def open_quota(limits: Limits, machine: Machine) -> Quota:
+def open_quota(limits: Limits) -> Quota:
     """Return new limits for one trial. Raises AssayError where there is no means for them."""
     needed = _controllers(limits)
     bases = _group_bases(needed)
     if bases is not None:
         return _Groups(limits, bases)
-    if _has_systemd(machine):
+    if _has_systemd():
         return _Scope(limits)
     return _EachProcess(limits)
 
 
-def describe_quota(limits: Limits, machine: Machine) -> str:
+def describe_quota(limits: Limits) -> str:
     """Say what would enforce the limits; raise AssayError, with the reason, when nothing can."""
-    check_quota(limits, machine)
-    quota = open_quota(limits, machine)
+    check_quota(limits)
+    quota = open_quota(limits)
     quota.close()
     return f"enforced by {quota.by}"
 
 
-def check_quota(limits: Limits, machine: Machine) -> None:
+def check_quota(limits: Limits) -> None:
     """Raise AssayError, with the reason, unless the limits can be enforced here."""
-    quota = open_quota(limits, machine)
+    quota = open_quota(limits)
     try:
-        done = machine.run(quota.wrap(["true"]), timeout_s=20.0)
+        done = run_program(quota.wrap(["true"]), timeout_s=20.0)
     finally:
         quota.close()
     if done.exit_code != 0:
@@ -280,12 +280,12 @@ def _own_groups() -> dict[str, str]:
 _systemd: list[bool] = []
 
 
-def _has_systemd(machine: Machine) -> bool:
+def _has_systemd() -> bool:
     """Whether the user's systemd makes scopes for us; asked once."""
     if not _systemd:
         argv = ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--", "true"]
         try:
-            _systemd.append(machine.run(argv, timeout_s=20.0).exit_code == 0)
+            _systemd.append(run_program(argv, timeout_s=20.0).exit_code == 0)
         except AssayError:
             _systemd.append(False)
     return _systemd[0]

@@ -2,8 +2,11 @@
 
 An agent runs with our rights and can find out where its stdout is. What has no name cannot be
 replaced by a link, a folder or a FIFO. When all processes of the trial have ended, small streams
-are appended to a segment (see segment.py), large ones get names in a folder; both below open
-directory handles, so that no link is followed.
+are appended to a segment (see records/raw_streams.py), large ones get names in a folder; both below
+open directory handles, so that no link is followed.
+
+Two forms, because 10,000 small trials then leave one file of 1 MB and not 20,000 files and folders
+that take 80 MB (in the same time), and a large stream is never copied.
 """
 
 import contextlib
@@ -11,11 +14,14 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from assay.errors import OutputError
 from assay.records.files import (
@@ -26,8 +32,13 @@ from assay.records.files import (
     temporary_place,
     write_all,
 )
-from assay.records.raw_streams import SESSION_FILES, segment_of
-from assay.run.segment import SegmentWriter, remove_segments
+from assay.records.raw_streams import (
+    SESSION_FILES,
+    SegmentHeader,
+    read_header,
+    record_name,
+    segment_of,
+)
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -35,6 +46,10 @@ _STARTED_NS = time.time_ns()
 _OURS = r"\d+\.(in|out|err)|files|game\.jsonl"
 _PACKED_BYTES = 256 * 1024
 """Most that the streams of a trial may have together to be packed."""
+_FULL_BYTES = 256 * 1024 * 1024
+"""A segment that has so many is full, and another one is begun."""
+_NUMBERED = re.compile(r"segment-(\d{1,8})(?:-[0-9a-f]{8})?")
+"""Names from which the next number follows: it has at most as many digits as can be read."""
 
 
 class RawStreams:
@@ -73,7 +88,7 @@ class RawStreams:
         if parent is None:
             fd = nameless_file(temporary_place())
         else:
-            fd = _below(parent, partial(nameless_file, "."))
+            fd = _in_folder(parent, partial(nameless_file, "."))
         self._fds[name] = fd
         return fd
 
@@ -139,19 +154,21 @@ class RawStreams:
         parent = self._parent
         try:
             if parent is None:
-                return None, self._lent_session_files(folder), []
-            moved = _put_home(parent)
-            if (small := self._small()) is not None:
-                name, warnings = _below(parent, partial(self._pack, folder, small))
-                return name, self._lent_session_files(folder), moved + warnings
-            name, warnings = _below(parent, partial(self._put_into, folder))
+                return None, self._copy_session_files(folder), []
+            moved = _restore(parent)
+            if (small := self._read_small()) is not None:
+                assert self._run is not None
+                append = partial(_segment_writer(parent, self._run).append, folder, small)
+                name, warnings = _in_folder(parent, append)
+                return name, self._copy_session_files(folder), moved + warnings
+            name, warnings = _in_folder(parent, partial(self._put_into, folder))
         except OSError as error:
             msg = f"cannot write raw streams to {parent}: {error.strerror}"
             raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
         session_files = Path(parent, name, SESSION_FILES) if self.has_session_files else None
         return name, session_files, moved + warnings
 
-    def _lent_session_files(self, folder: str) -> Path | None:
+    def _copy_session_files(self, folder: str) -> Path | None:
         """Return a folder with the agent's session files that lasts as long as this object."""
         if not self.has_session_files:
             return None
@@ -160,7 +177,7 @@ class RawStreams:
             name, _ = self._put_into(folder, handle)
         return Path(parent, name, SESSION_FILES)
 
-    def _small(self) -> dict[str, bytes] | None:
+    def _read_small(self) -> dict[str, bytes] | None:
         """Return all streams if they are to be packed and small enough."""
         if self._run is None:
             return None
@@ -173,28 +190,29 @@ class RawStreams:
             found[name] = os.pread(fd, n_bytes, 0)
         return found
 
-    def _pack(self, trial: str, streams: dict[str, bytes], parent: int) -> tuple[str, list[str]]:
-        assert self._run is not None
-        return _writer(self._parent or "", self._run).append(trial, streams, parent)
-
     def _put_into(self, folder: str, parent: int) -> tuple[str, list[str]]:
-        name = _new_folder(folder, parent)
-        warnings = []
+        """Give all files a name in a new folder; return its name and what a reader should know."""
+        number, name, warnings = 1, folder, []
+        while True:
+            try:
+                os.mkdir(name, dir_fd=parent)
+                break
+            except FileExistsError:
+                number += 1
+                name = f"{folder}.{number}"
         if name != folder and _is_new(folder, parent):
             warnings.append(f"somebody made {folder}, so the raw streams are in {name}")
         with _opened(name, parent) as handle:
-            return name, [*warnings, *self._give_names(handle)]
-
-    def _give_names(self, folder: int) -> Iterator[str]:
-        """Put all files into an open folder; yield what a reader should know."""
-        for name, fd in self._fds.items():
-            try:
-                _give_name(fd, name, folder)
-            except OSError as error:
-                # The agent chose the names of its session files; they may be impossible here.
-                if error.errno in _FULL or not name.startswith(f"{SESSION_FILES}/"):
-                    raise
-                yield f"the session file {name!r} could not be kept: {error.strerror}"
+            for file, fd in self._fds.items():
+                try:
+                    _give_name(fd, file, handle)
+                except OSError as error:
+                    # The agent chose the names of its session files; they may be impossible here.
+                    if error.errno in _FULL or not file.startswith(f"{SESSION_FILES}/"):
+                        raise
+                    why = f"could not be kept: {error.strerror}"
+                    warnings.append(f"the session file {file!r} {why}")
+        return name, warnings
 
 
 def make_raw_dir(path: str) -> None:
@@ -206,20 +224,83 @@ def make_raw_dir(path: str) -> None:
         raise OutputError(msg, hint="free some space, or choose another --raw-dir") from error
 
 
+class SegmentWriter:
+    """Appends the records of finished trials to a segment of this process; threads may share it.
+
+    A row is written after its record, so a kill loses no record that a row names. No process
+    appends to a segment of another one, which may end in half a record.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._name = ""
+        self._size = 0
+        self._inode = 0, 0
+
+    def append(
+        self, trial: str, streams: Mapping[str, bytes], folder: int
+    ) -> tuple[str, list[str]]:
+        """Write the streams of a trial to a segment in an open folder.
+
+        Return the name of the record, and warnings.
+        """
+        sizes = {name: len(data) for name, data in streams.items()}
+        header = msgspec.json.encode(SegmentHeader(self._run, trial, sizes))
+        record = b"".join((header, b"\n", *streams.values(), b"\n"))
+        with self._lock:
+            warnings = []
+            if self._fd >= 0 and self._is_touched(folder):
+                warnings = [f"somebody removed or changed {self._name} with earlier raw streams"]
+            if self._fd < 0 or self._size >= _FULL_BYTES or warnings:
+                self._open_another(folder)
+            try:
+                write_all(self._fd, record)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, self._size)
+                raise
+            offset, self._size = self._size, self._size + len(record)
+            return record_name(self._name, offset), warnings
+
+    def _is_touched(self, folder: int) -> bool:
+        try:
+            about = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        return (about.st_dev, about.st_ino, about.st_size) != (*self._inode, self._size)
+
+    def close(self) -> None:
+        """Close the segment; the next record begins another one."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open_another(self, folder: int) -> None:
+        self.close()
+        # Agents may have put anything under these names.
+        found = filter(None, map(_NUMBERED.fullmatch, os.listdir(folder)))
+        number = 1 + max((int(each[1]) for each in found), default=0)
+        # Rows may still name a segment that was lost: none gets its name again.
+        self._name = f"segment-{number}-{os.urandom(4).hex()}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._fd = os.open(self._name, flags, 0o666, dir_fd=folder)
+        about = os.fstat(self._fd)
+        self._size, self._inode = 0, (about.st_dev, about.st_ino)
+
+
 _handles: dict[str, int] = {}
 _writers: dict[tuple[str, str], SegmentWriter] = {}
 _handles_lock = threading.Lock()
 
 
-def _writer(parent: str, run: str) -> SegmentWriter:
-    found = _writers.get((parent, run))
-    if found is None:
-        with _handles_lock:
-            found = _writers.setdefault((parent, run), SegmentWriter(run))
-    return found
+def _segment_writer(parent: str, run: str) -> SegmentWriter:
+    with _handles_lock:
+        return _writers.setdefault((parent, run), SegmentWriter(run))
 
 
-def _below[T](parent: str, do: Callable[[int], T]) -> T:
+def _in_folder[T](parent: str, do: Callable[[int], T]) -> T:
     """Do something below the folder with all trials: one that has moved is still found."""
     handle = _handle(parent)
     try:
@@ -228,11 +309,11 @@ def _below[T](parent: str, do: Callable[[int], T]) -> T:
         # In a folder that somebody removed, nothing can be made: which error it is differs.
         if os.fstat(handle).st_nlink:
             raise
-        _put_home(parent)
+        _restore(parent)
         return do(_handle(parent))
 
 
-def _put_home(parent: str) -> list[str]:
+def _restore(parent: str) -> list[str]:
     """Make sure that the open folder has its name; return warnings.
 
     What somebody put there in its place is moved aside, whatever it is.
@@ -242,7 +323,11 @@ def _put_home(parent: str) -> list[str]:
     with _handles_lock:
         handle = _handles[parent]
         if not _is_at(parent, handle):  # as another thread may have put right
-            _move_aside(parent)
+            if os.path.lexists(parent):
+                number = 1
+                while os.path.lexists(aside := f"{parent}.changed-{number}"):
+                    number += 1
+                os.rename(parent, aside)  # noqa: PTH104 - a link itself
             with contextlib.suppress(OSError):  # it is gone, or where we may not write
                 os.rename(os.readlink(f"/proc/self/fd/{handle}"), parent)  # noqa: PTH104, PTH115
             if not _is_at(parent, handle):
@@ -259,14 +344,6 @@ def _is_at(path: str, handle: int) -> bool:
     return (about.st_dev, about.st_ino) == (wanted.st_dev, wanted.st_ino)
 
 
-def _move_aside(path: str) -> None:
-    if os.path.lexists(path):
-        number = 1
-        while os.path.lexists(aside := f"{path}.changed-{number}"):
-            number += 1
-        os.rename(path, aside)  # noqa: PTH104 - a link itself
-
-
 def _handle(parent: str) -> int:
     fd = _handles.get(parent)
     if fd is None:
@@ -278,19 +355,6 @@ def _handle(parent: str) -> int:
     return fd
 
 
-def _new_folder(name: str, parent: int) -> str:
-    """Make a folder that was not there before; return its name."""
-    number, unused = 1, name
-    while True:
-        try:
-            os.mkdir(unused, dir_fd=parent)
-        except FileExistsError:
-            number += 1
-            unused = f"{name}.{number}"
-        else:
-            return unused
-
-
 def _is_new(name: str, parent: int) -> bool:
     """Whether something was made during this run; an earlier run has left the rest."""
     try:
@@ -300,15 +364,32 @@ def _is_new(name: str, parent: int) -> bool:
 
 
 def remove_kept(raw_dir: str, names: Iterable[str]) -> None:
-    """Remove what rows name: segments, and folders unless they hold anything that is not ours."""
-    names = list(names)
-    remove_segments(raw_dir, filter(None, map(segment_of, names)))
-    for name in names:
-        folder = Path(raw_dir, name)
-        if "/" not in name and not folder.is_symlink() and folder.is_dir():
-            entries = os.listdir(folder)  # noqa: PTH208
+    """Remove what rows name: segments and folders, unless they hold anything that is not ours."""
+    for name in {segment_of(name) or name for name in names}:
+        path = Path(raw_dir, name)
+        if name in ("", ".", "..") or "/" in name or path.is_symlink():
+            continue
+        if path.is_dir():
+            entries = os.listdir(path)  # noqa: PTH208
             if entries and all(re.fullmatch(_OURS, entry) for entry in entries):
-                remove_folder(str(folder))
+                remove_folder(str(path))
+        elif _is_segment(path):
+            path.unlink()
+    with _handles_lock:  # an earlier run of this process may have written them
+        for key in [key for key in _writers if key[0] == raw_dir]:
+            _writers.pop(key).close()
+
+
+def _is_segment(path: Path) -> bool:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags)
+        try:
+            return stat.S_ISREG(os.fstat(fd).st_mode) and read_header(fd, 0) is not None
+        finally:
+            os.close(fd)
+    except (OSError, ValueError):
+        return False
 
 
 @contextlib.contextmanager
@@ -335,13 +416,9 @@ def _give_name(fd: int, name: str, folder: int) -> None:
     except FileExistsError:
         raise
     except OSError:
-        _copy(fd, name, folder)
-
-
-def _copy(fd: int, name: str, folder: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    target = os.open(name, flags, 0o666, dir_fd=folder)
-    try:
-        copy_bytes(fd, target)
-    finally:
-        os.close(target)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        target = os.open(name, flags, 0o666, dir_fd=folder)
+        try:
+            copy_bytes(fd, target)
+        finally:
+            os.close(target)

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import AssayError, SpawnError
-from assay.plugin import Machine
+from assay.run.program import run_program
 
 PROGRAM = "bwrap"
 INSTALL = "install it, for example with: apt install bubblewrap"
@@ -92,11 +92,11 @@ def sandboxed(
     return [*words, "--remount-ro", "/", "--chdir", view.workspace, "--", *helper, *argv]
 
 
-def check_sandbox(machine: Machine, *, network: bool) -> None:
+def check_sandbox(*, network: bool) -> None:
     """Raise AssayError, with the reason, unless a sandbox can be made on this machine."""
     words = [*_own_system(network=network), "--tmpfs", "/tmp", "--", "true"]
     try:
-        done = machine.run(words, timeout_s=20.0)
+        done = run_program(words, timeout_s=20.0)
     except SpawnError as error:
         msg = f"--sandbox needs bubblewrap: {error.message}"
         raise AssayError(msg, hint=INSTALL) from error
@@ -111,12 +111,12 @@ def check_sandbox(machine: Machine, *, network: bool) -> None:
         )
 
 
-def describe_sandbox(machine: Machine) -> str:
+def describe_sandbox() -> str:
     """Say what works; raise AssayError, with the reason, when nothing does."""
-    check_sandbox(machine, network=True)
-    version = machine.run([PROGRAM, "--version"]).stdout.decode("utf-8", "replace").strip()
+    check_sandbox(network=True)
+    version = run_program([PROGRAM, "--version"]).stdout.decode("utf-8", "replace").strip()
     try:
-        check_sandbox(machine, network=False)
+        check_sandbox(network=False)
     except AssayError as error:
         return f"{version} works, but not with no-network: {error.message}"
     return f"{version} works, also with no-network"

@@ -4,24 +4,26 @@ A value is covered wherever it stands in text, also JSON-escaped, URL-encoded or
 only strings are covered, so that JSON stays JSON with the same numbers and names of fields.
 """
 
+import json
 import os
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
 
 
-class _Late[T: (str, bytes)]:
+class _LazyPattern[T: (str, bytes)]:
     """A regular expression that is compiled at its first use: most runs have no secrets."""
 
     def __init__(self, pattern: T) -> None:
         self._pattern: T = pattern
 
     @cached_property
-    def now(self) -> re.Pattern[T]:
+    def compiled(self) -> re.Pattern[T]:
         return re.compile(self._pattern)
 
 
@@ -45,9 +47,9 @@ _ABOUT_SECRETS = frozenset({
 })  # fmt: skip
 """The last word of a name that tells about a secret and does not hold it: SSH_AUTH_SOCK."""
 _FLAGS = frozenset(["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"])
-_WORD = _Late(r"[a-z_]+|[A-Z_]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*")
-_URL_PASSWORD = _Late(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s:@]*)(?::([^/\s@]+))?@")
-_NAMED_PASSWORD = _Late(r"(?i)(?:password|pwd|accountkey|sharedaccesskey)=([^\s;]+)")
+_WORD = _LazyPattern(r"[a-z_]+|[A-Z_]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*")
+_URL_PASSWORD = _LazyPattern(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s:@]*)(?::([^/\s@]+))?@")
+_NAMED_PASSWORD = _LazyPattern(r"(?i)(?:password|pwd|accountkey|sharedaccesskey)=([^\s;]+)")
 
 
 class Secrets:
@@ -77,7 +79,7 @@ class Secrets:
         return bool(self.longest) and (
             self._search.hits(text)
             or b"\\/" in text
-            or (b"\\u00" in text and _NEEDLESS_ESCAPE.now.search(text) is not None)
+            or (b"\\u00" in text and _NEEDLESS_ESCAPE.compiled.search(text) is not None)
         )
 
     def mask(self, data: bytes) -> bytes:
@@ -139,17 +141,17 @@ class Secrets:
         return self._mask_value(value)
 
     def _mask_key(self, key: Any) -> Any:
-        is_data = isinstance(key, str) and not _FIELD_NAME.now.fullmatch(
+        is_data = isinstance(key, str) and not _FIELD_NAME.compiled.fullmatch(
             key.encode(errors="replace")
         )
         return self.mask_text(key) if is_data else key
 
     def _mask_json(self, text: bytes) -> bytes:
-        return _JSON_STRING.now.sub(self._mask_json_string, text)
+        return _JSON_STRING.compiled.sub(self._mask_json_string, text)
 
     def _mask_json_string(self, found: re.Match[bytes]) -> bytes:
         inside, colon = found[1], found[2] or b""
-        if colon and _FIELD_NAME.now.fullmatch(inside):
+        if colon and _FIELD_NAME.compiled.fullmatch(inside):
             return found[0]
         if b"\\" not in inside:
             spans = self._search.spans(inside) if self.occur_in(inside) else []
@@ -164,24 +166,17 @@ class Secrets:
 type _Spans = list[tuple[int, int]]
 _LEFT_ALONE = frozenset(["files", "id", "identity", "raw", "spec_hash"])
 """Fields by which rows are found again, which are the operator's; and files, masked before."""
-_FIELD_NAME = _Late(rb"[A-Za-z_$]*")
+_FIELD_NAME = _LazyPattern(rb"[A-Za-z_$]*")
 """A key in JSON that is a name and no data: never masked."""
-_JSON_STRING = _Late(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+')
-_ESCAPE = _Late(
+_JSON_STRING = _LazyPattern(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+')
+_ESCAPE = _LazyPattern(
     rb"[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
 )
 _SHORT_ESCAPES = {rb"\/": b"/", rb"\"": b'"', rb"\n": b"\n", rb"\t": b"\t", b"\\\\": b"\\"}
-_NEEDLESS_ESCAPE = _Late(rb"\\u00[2-7]")
+_NEEDLESS_ESCAPE = _LazyPattern(rb"\\u00[2-7]")
 """Of a character that need not be escaped; the others stand for control codes, which many write."""
-_BEFORE_NUMBER = _Late(rb"[:\[,]\s*-?[0-9.]*\Z")
-_AFTER_NUMBER = _Late(rb"[0-9.eE+-]*\s*(?:[,\]}]|\Z)")
-
-
-@cache
-def _json() -> Any:
-    import json  # late: it takes 2 ms, and most runs have no secrets
-
-    return json
+_BEFORE_NUMBER = _LazyPattern(rb"[:\[,]\s*-?[0-9.]*\Z")
+_AFTER_NUMBER = _LazyPattern(rb"[0-9.eE+-]*\s*(?:[,\]}]|\Z)")
 
 
 def _is_json(text: bytes) -> bool:
@@ -194,7 +189,7 @@ def _is_json(text: bytes) -> bool:
         if not text.lstrip().startswith((b"{", b"[", b'"')):
             return False
         try:
-            _json().loads(text.decode("utf-8", "replace"))
+            json.loads(text.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             return False
     return True
@@ -202,7 +197,7 @@ def _is_json(text: bytes) -> bool:
 
 def _text(inside: bytes) -> bytes:
     """Return the text of a JSON string, quickly."""
-    text: str = _json().loads(f'"{inside.decode("utf-8", "replace")}"', strict=False)
+    text: str = json.loads(f'"{inside.decode("utf-8", "replace")}"', strict=False)
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -210,7 +205,7 @@ def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
     """Return the text of a JSON string, and where each of its bytes is written."""
     parts: list[bytes] = []
     starts: list[int] = []
-    for found in _ESCAPE.now.finditer(inside):
+    for found in _ESCAPE.compiled.finditer(inside):
         part, first = found[0], found.start()
         if part.startswith(b"\\"):
             part = _SHORT_ESCAPES.get(part) or _text(part)
@@ -224,8 +219,8 @@ def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
 def _is_number(data: bytes, first: int, last: int) -> bool:
     return (
         data[first:last].isdigit()
-        and _BEFORE_NUMBER.now.search(data, max(0, first - 40), first) is not None
-        and _AFTER_NUMBER.now.match(data, last, last + 40) is not None
+        and _BEFORE_NUMBER.compiled.search(data, max(0, first - 40), first) is not None
+        and _AFTER_NUMBER.compiled.match(data, last, last + 40) is not None
     )
 
 
@@ -263,32 +258,28 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
     is_secret = is_secret_name(name)
     if is_secret and not _is_path(value):
         yield value
-    if "://" in value and (found := _URL_PASSWORD.now.match(value)) and (found[2] or is_secret):
+    if (
+        "://" in value
+        and (found := _URL_PASSWORD.compiled.match(value))
+        and (found[2] or is_secret)
+    ):
         yield value
-        yield _percent_decoded(found[2] or found[1])
+        yield unquote(found[2] or found[1])
         yield found[2] or found[1]
     if is_secret and "=" in value:
-        yield from _NAMED_PASSWORD.now.findall(value)
+        yield from _NAMED_PASSWORD.compiled.findall(value)
     if is_secret and value.startswith("{"):
         yield from _secret_fields(value)
 
 
 def _secret_fields(value: str) -> Iterator[str]:
     try:
-        fields = _json().loads(value)
+        fields = json.loads(value)
     except (ValueError, RecursionError):
         return
     for name, field in fields.items() if isinstance(fields, dict) else ():
         if isinstance(field, str) and is_secret_name(name):
             yield field
-
-
-def _percent_decoded(text: str) -> str:
-    if "%" not in text:
-        return text
-    from urllib.parse import unquote  # late: seldom needed
-
-    return unquote(text)
 
 
 @lru_cache(256)
@@ -304,7 +295,7 @@ def _why_not(value: str) -> str:
     """Return why a value cannot be covered, empty if it can."""
     if len(value) < _SHORTEST:
         return f"shorter than {_SHORTEST} characters"
-    if len(value) < _LONGEST_WORD and _WORD.now.fullmatch(value):
+    if len(value) < _LONGEST_WORD and _WORD.compiled.fullmatch(value):
         return "an ordinary word"
     return ""
 
@@ -343,7 +334,7 @@ class _Search(NamedTuple):
         return spans
 
 
-_RESERVED = _Late("[^A-Za-z0-9._~-]")
+_RESERVED = _LazyPattern("[^A-Za-z0-9._~-]")
 _BLOCK = 8
 _FEW = 16
 
@@ -397,26 +388,17 @@ def _json_spellings(text: str) -> set[str]:
         return texts
     for _ in range(2):
         texts |= {
-            _json().dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (False, True)
+            json.dumps(text, ensure_ascii=flag)[1:-1] for text in texts for flag in (False, True)
         }
     return texts
 
 
 def _url_spellings(text: str) -> set[str]:
     """Return a text as the common functions write it into a URL, or into a form."""
-    if not _RESERVED.now.search(text):
+    if not _RESERVED.compiled.search(text):
         return set()
-    upper = {_percent_encoded(text, spare) for spare in ("", "/", "!'()*")}
-    upper.add(_percent_encoded(text, " ").replace(" ", "+"))
+    upper = {quote_plus(text), *(quote(text, safe) for safe in ("", "/", "!'()*"))}
     return upper | {re.sub("%..", lambda found: found[0].lower(), spelling) for spelling in upper}
-
-
-def _percent_encoded(text: str, spare: str) -> str:
-    # Not urllib: its import takes longer than all else at the start of a run.
-    def encode(found: re.Match[str]) -> str:
-        return found[0] if found[0] in spare else "".join(f"%{c:02X}" for c in found[0].encode())
-
-    return _RESERVED.now.sub(encode, text)
 
 
 def _base64_spellings(data: bytes) -> Iterator[bytes]:

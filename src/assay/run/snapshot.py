@@ -21,7 +21,7 @@ from assay.records.capture import WorkspaceChanges
 from assay.records.files import temporary_folder
 from assay.records.journal import without_results
 from assay.records.spec import Surroundings
-from assay.run.host import LocalHost
+from assay.run.program import run_program
 
 _MOST_LISTED = 10_000
 """How many new files a row names; changed and deleted ones are all named."""
@@ -56,7 +56,7 @@ class Snapshot:
 
     def __init__(self, folder: Path, around: Surroundings) -> None:
         self._folder = folder
-        self._ours = around.ours
+        self._written_paths = around.written_paths
         own = around.workspace_dir is not None
         self._root = folder if own else _repository_root(folder)
         self._ignored = _ignore_rules(self._root, folder)
@@ -87,7 +87,7 @@ class Snapshot:
         )
 
     def _tree(self) -> str:
-        tree = _hash_tree(str(self._folder), self._ours)
+        tree = _hash_tree(str(self._folder), self._written_paths)
         _just_left.add(tree)
         return tree
 
@@ -96,7 +96,7 @@ class Snapshot:
         found = {}
         for name in names:
             path = f"{self._root}/{name}"
-            if _is_in(path, self._ours):
+            if _is_in(path, self._written_paths):
                 continue
             if (file := _read_file(path, outputs)) is not None:
                 found[name] = file
@@ -344,7 +344,7 @@ def _git(words: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int | Non
     for number, (key, value) in enumerate(_SAFE.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     try:
-        done = LocalHost().run(
+        done = run_program(
             ["git", *words], cwd=str(cwd), env={**own, **settings, **env}, timeout_s=_GIT_S
         )
     except (Interrupted, OutOfResources):

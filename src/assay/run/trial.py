@@ -9,7 +9,7 @@ from functools import cache
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,18 +20,16 @@ from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
+from assay.run.confinement import Confinement
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
+from assay.run.snapshot import Snapshot
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import keep_files, make_workspace
-
-if TYPE_CHECKING:
-    from assay.run.confinement import Confinement
-    from assay.run.snapshot import Snapshot
 
 
 @contextmanager
@@ -61,6 +59,8 @@ def check_program(spec: TrialSpec) -> None:
     try:
         command = plugins.adapter(spec.agent).command(ask)
     except Exception:  # noqa: BLE001 - the trial itself will say what is wrong
+        return
+    if command.function is not None:
         return
     program = command.argv[0]
     search = command.env.get("PATH", os.environ.get("PATH", os.defpath))
@@ -129,17 +129,18 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
         world = _open_world(benchmark, spec, workspace, raw, stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
-        with _blaming_the_world:
-            env, mcp_servers = world.env, world.mcp_servers
+        with _as_world_error():
+            env, mcp_servers = dict(world.env), dict(world.mcp_servers)
         conversation = Conversation(spec, adapter, places, env, mark, listeners.on_step)
         conversation.mcp_servers = mcp_servers
-        conversation.hidden_env = frozenset(getattr(world, "hidden_env", ()))
-        conversation.repetitive = getattr(world, "repetitive", False)
+        conversation.hidden_env = frozenset(world.hidden_env)
+        conversation.repetitive = world.repetitive
         conversation.trace, conversation.until = listeners.trace, listeners.until
         if isinstance(spec.prompt.setup, str):
-            with _blaming_the_world, _confinement(spec, places, world) as confinement:
+            with _as_world_error(), _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
-        before = _snapshot(spec, workspace)
+        around = spec.surroundings
+        before = Snapshot(workspace, around) if around.snapshot else None
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
@@ -159,14 +160,6 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         warnings=conversation.warnings,
         secrets=conversation.secrets,
     )
-
-
-def _snapshot(spec: TrialSpec, workspace: Path) -> "Snapshot | None":
-    if not spec.surroundings.snapshot:
-        return None
-    from assay.run.snapshot import Snapshot  # late: few runs need it
-
-    return Snapshot(workspace, spec.surroundings)
 
 
 _SECRET = os.urandom(12).hex()
@@ -198,38 +191,34 @@ class _WorldError(AssayError):
 def _open_world(
     benchmark: Benchmark, spec: TrialSpec, workspace: Path, raw: RawStreams, stack: ExitStack
 ) -> World:
-    with _blaming_the_world:
+    with _as_world_error():
         context = benchmark.world(spec, workspace, _TrialMachine(raw))
-        world: World = context.__enter__()
+        world = plugins.with_defaults(World, context.__enter__())
 
     def close(*error: Any) -> bool | None:
-        with _blaming_the_world:
+        with _as_world_error():
             return context.__exit__(*error)
 
     stack.push(close)
     return world
 
 
-class _BlamingTheWorld:
-    """Turns whatever a benchmark's world raises into a _WorldError."""
-
-    # A class, because four of these are used in each trial, and a generator takes 3 µs more.
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, Interrupted | OutOfResources):
-            raise _WorldError(_message(error)) from error
-
-
-_blaming_the_world = _BlamingTheWorld()
+@contextmanager
+def _as_world_error() -> Iterator[None]:
+    """Turn whatever a benchmark's world raises into a _WorldError."""
+    try:
+        yield
+    except (Interrupted, OutOfResources):
+        raise
+    except Exception as error:
+        raise _WorldError(_message(error)) from error
 
 
 def _evidence(world: World, conversation: Conversation) -> tuple[dict[str, Any], Failure | None]:
     """Ask the world what it saw; if it broke, the trial measured nothing."""
     last = conversation.turns[-1].end if conversation.turns else None
     try:
-        with _blaming_the_world:
+        with _as_world_error():
             return world.evidence(last), None
     except _WorldError as error:
         return {}, Failure(cause=Cause.WORLD, message=error.message)
@@ -248,25 +237,23 @@ def _message(error: Exception) -> str:
 
 
 def _own_home(spec: TrialSpec, stack: ExitStack) -> str | None:
-    if not spec.surroundings.own_home:
+    if not spec.surroundings.has_own_home:
         return None
     return stack.enter_context(temporary_folder("assay-home-"))
 
 
 def _confinement(
     spec: TrialSpec, places: Places, world: World
-) -> AbstractContextManager["Confinement | None"]:
+) -> AbstractContextManager[Confinement | None]:
     is_needed = spec.is_confined or spec.surroundings.has_login
     return _confined(spec, places, world) if is_needed else nullcontext()
 
 
 @contextmanager
-def _confined(spec: TrialSpec, places: Places, world: World) -> "Iterator[Confinement]":
-    from assay.run.confinement import Confinement  # late: it takes 10 ms, and few runs need it
-
-    visible = (*getattr(world, "visible", ()), places.scratch)
+def _confined(spec: TrialSpec, places: Places, world: World) -> Iterator[Confinement]:
+    visible = (*world.visible, places.scratch)
     made = Confinement(spec, places.workspace, places.home, visible)
-    made.mounts, made.hidden = getattr(world, "mounts", {}), getattr(world, "hidden", ())
+    made.mounts, made.hidden = world.mounts, world.hidden
     try:
         yield made
     finally:

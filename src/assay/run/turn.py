@@ -219,7 +219,7 @@ class TurnWatcher:
                 answered_s = None  # some agents go on after what looked like the end
             elif answered_s is None:
                 answered_s = now_s
-                if getattr(self.watch, "over_limit", False):
+                if self.watch.over_limit:
                     linger_s = 0
             if answered_s is None:
                 if self._over(now_s, deadline_s, last_output_s):

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from assay.records.capture import PassAtK
+from assay.records.trial import PassAtK
 from assay.stats.distributions import Floats, Ints, as_counts, as_tallies, binomial_pmf
 from assay.stats.rates import Interval, share_interval, wilson_interval
 

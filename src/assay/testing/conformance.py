@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from assay.pipeline.extract import failure_of
-from assay.plugin import Adapter, Reading
+from assay.plugin import Adapter, Reading, Watch
+from assay.plugins import with_defaults
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 
 _TIMES = ("timestamp", "duration")
@@ -141,8 +142,8 @@ def _bytes(adapter: Adapter, recording: Recording) -> tuple[int, int]:
     """
     total = mapped = 0
     for turn in recording.turns:
-        watch = adapter.watch()
-        events = getattr(watch, "events", None)
+        watch = with_defaults(Watch, adapter.watch())
+        events = watch.events
         for line in turn.lines():
             before = events.mapped if events is not None else 0
             changed = watch.feed(line)

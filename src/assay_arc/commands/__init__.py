@@ -4,7 +4,8 @@ from importlib import import_module
 
 import click
 
-from assay.cli.group import examples, refuse_command
+from assay.cli.group import refuse_command
+from assay.cli.help import examples
 from assay.cli.parameters import help_option
 
 COMMANDS = {

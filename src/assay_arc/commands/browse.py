@@ -8,13 +8,14 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
 from assay.cli.tables import draw_table, terminal
 from assay.pipeline.stages import local_machine
 from assay.records.text import counted_noun
+from assay.report.text import number
 from assay_arc import GameProblem
 from assay_arc.catalog import GameInfo, find_game, list_games, tagged
 from assay_arc.commands.shared import (
@@ -27,7 +28,7 @@ from assay_arc.commands.shared import (
 from assay_arc.engine import engine_env
 from assay_arc.log import Answer, unpack_frames
 from assay_arc.observe import frame_ansi, grid_text
-from assay_arc.report import best_percent, number, past_of_games
+from assay_arc.report import best_percent, past_of_games
 
 LOOK = (sys.executable, "-m", "assay_arc.engine_process", "look")
 

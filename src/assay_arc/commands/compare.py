@@ -8,13 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc import StoreProblem
 from assay_arc.commands.shared import StoreOptions, show_markdown, store_options
-from assay_arc.comparison import compare_runs, comparison_markdown
-from assay_arc.matrix import MISSING, NOT_MEASURED, ComparedRun, MatrixRow
+from assay_arc.comparison import ComparedRun, compare_runs
+from assay_arc.comparison_report import comparison_markdown
 from assay_arc.store import Store, StoredRun, write_json
 
 HELP = """Fewer than 2 runs available for comparison.
@@ -93,13 +93,9 @@ def command(runs: Sequence[str], **given: Any) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
     else:
         show_markdown(comparison_markdown(compared, entries), options.form)
-    if not any(_is_compared(row) for row in compared.matrix):
+    if all(sum(cell.is_measured for cell in row.cells) < 2 for row in compared.matrix):
         msg = "Nothing to compare: no game was measured in two of these runs."
         raise StoreProblem(msg, hint="play the same games: assay arc run AGENT --games LIST")
-
-
-def _is_compared(row: MatrixRow) -> bool:
-    return sum(cell.state not in (MISSING, NOT_MEASURED) for cell in row.cells) > 1
 
 
 def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
@@ -116,10 +112,9 @@ def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
 def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
     """Read the scorecards; a broken one is left out with a warning if two remain."""
     entries = []
-    for run in dict.fromkeys(run.meta.run_id for run in runs):
-        stored = next(one for one in runs if one.meta.run_id == run)
+    for run in {run.meta.run_id: run for run in runs}.values():
         try:
-            entries.append(ComparedRun(run=stored, card=stored.card()))
+            entries.append(ComparedRun(run=run, card=run.card()))
         except StoreProblem as problem:
             click.echo(f"WARNING: {problem.message}; the run is left out", err=True)
     if len(entries) < 2:

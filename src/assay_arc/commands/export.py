@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option, overwrite_option
 from assay.errors import OutputError
 from assay_arc import StoreProblem
+from assay_arc.cards import find_log
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import read_log
 from assay_arc.recordings import recording_guid, recording_lines, recording_name
-from assay_arc.report import all_trials, missing_game
+from assay_arc.report import missing_game
 from assay_arc.store import StoredRun, TrialRow, write_bytes
 
 
@@ -82,7 +83,7 @@ def _chosen(stored: StoredRun, games: tuple[str, ...]) -> list[TrialRow]:
         raise missing_game(stored, card, unknown[0])
     if names:
         card.games = [g for g in card.games if g.id in names or g.id.split("-")[0] in names]
-    logged = [trial for trial in all_trials(card) if trial.log is not None]
+    logged = [trial for trial in card.trials if trial.log is not None]
     if not logged:
         msg = f"run {stored.meta.run_id} has no logs of these games: they cannot be exported"
         raise StoreProblem(msg, hint="only what was recorded or replayed has a log")
@@ -90,11 +91,7 @@ def _chosen(stored: StoredRun, games: tuple[str, ...]) -> list[TrialRow]:
 
 
 def _recording(stored: StoredRun, trial: TrialRow) -> tuple[str, bytes]:
-    path = stored.folder / str(trial.log)
-    # The name was read from a file: it must not lead out of the run's folder.
-    if not path.resolve().is_relative_to(stored.folder.resolve()) or not path.is_file():
-        msg = f"{path}: the log of a trial is missing"
-        raise StoreProblem(msg)
+    path = find_log(stored.folder, str(trial.log))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     log = read_log(path)
     data = b"".join(recording_lines(log, recording_guid(digest)))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.records.text import counted_noun

@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay.records.capture import Thought, Usage
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import PluginRef
+from assay.report.text import money, number
 from assay_arc import ResultProblem
 from assay_arc.catalog import list_games, pick_game
 from assay_arc.commands.generate import check_harness
@@ -36,8 +37,8 @@ from assay_arc.importing import (
     Transcript,
     import_results,
 )
-from assay_arc.report import actions_words, money, number, verified_words
-from assay_arc.store import Scorecard, Store
+from assay_arc.report import actions_words, verified_words
+from assay_arc.store import Store
 
 
 class ImportOptions(PlaceOptions, frozen=True, kw_only=True):
@@ -217,17 +218,14 @@ def _known_games(place: Place) -> dict[str, KnownGame]:
     return by_id
 
 
-def _unplayed(card: Scorecard) -> str:
-    names = [game.id for game in card.games if not game.is_played]
-    return f", of which not played, and counted as 0: {', '.join(names)}" if names else ""
-
-
 def _print_import(done: ImportedRun, store: Store) -> None:
     """Print what was imported and what to type next, as the reference does."""
     meta, card = done.run.meta, done.card
     click.echo(f"Imported results from {meta.harness}:")
     click.echo(f"  Run ID:          {meta.run_id}")
-    click.echo(f"  Games:           {len(meta.game_ids)}{_unplayed(card)}")
+    names = ", ".join(game.id for game in card.games if not game.is_played)
+    unplayed = f", of which not played, and counted as 0: {names}" if names else ""
+    click.echo(f"  Games:           {len(meta.game_ids)}{unplayed}")
     click.echo(f"  Overall Score:   {number(card.percent, 2)} / 100 ({card.scorer})")
     click.echo(f"  Levels Complete: {card.total_levels_completed} / {card.total_levels}")
     click.echo(f"  Total Actions:   {actions_words(card)}")

@@ -3,7 +3,9 @@
 import os
 import re
 import sys
+import termios
 import time
+import tty
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
@@ -144,9 +146,6 @@ KEYS: dict[str, dict[str, Any]] = {
 
 def read_keys(screen: Screen) -> Iterator[dict[str, Any]]:
     """Yield a request for each key or click; restore the terminal at the end."""
-    import termios
-    import tty
-
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option

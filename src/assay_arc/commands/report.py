@@ -5,17 +5,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc.commands.shared import show_markdown, store_options
-from assay_arc.report import (
-    markdown_page,
-    report_json,
-    report_markdown,
-    report_pictures,
-    report_summary,
-)
+from assay_arc.report import report_json, report_markdown, report_page, report_summary
 from assay_arc.store import Store, write_bytes
 
 
@@ -58,10 +52,8 @@ def command(run: str, form: str | None, root: Path, debug: bool) -> None:
         text = msgspec.json.format(data, indent=2).decode() + "\n"
         write_bytes(stored.folder / "report.json", text.encode())
     elif form == "html":
-        title = f"ARC-AGI-3 run {stored.meta.run_id}"
-        page = markdown_page(title, text, report_pictures(card))
         target = stored.folder / "report.html"
-        write_bytes(target, page.encode())
+        write_bytes(target, report_page(stored, card).encode())
         text = f"{target}\n"
     if form in ("json", "html"):
         click.echo(text, nl=False)

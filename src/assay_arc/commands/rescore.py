@@ -5,12 +5,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay.report.markdown import table
+from assay.report.text import number
 from assay_arc.cards import build_card, derive_played, write_scores
 from assay_arc.commands.shared import store_options
-from assay_arc.report import number, remark, table
+from assay_arc.report import remark
 from assay_arc.scoring import FORMULAS, OFFICIAL
 from assay_arc.store import Scorecard, Store
 
@@ -54,7 +56,8 @@ def command(
     wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))
     cards = {formula: build_card(stored.meta.run_id, played, formula) for formula in wanted}
     if write:
-        formula, meta = _written(wanted), stored.meta
+        # The files name one formula: the one asked for, else the official one.
+        formula, meta = wanted[0] if len(wanted) == 1 else OFFICIAL, stored.meta
         write_scores(stored.folder, meta.run_id, played, formula, spent=meta)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2).decode())
@@ -70,11 +73,6 @@ def command(
     for game in games:
         if words := remark(game):
             click.echo(f"{game.id}: {words}")
-
-
-def _written(wanted: list[str]) -> str:
-    """The files name one formula: the one asked for, else the official one."""
-    return wanted[0] if len(wanted) == 1 else OFFICIAL
 
 
 def _plain(cards: dict[str, Scorecard]) -> dict[str, object]:

@@ -4,7 +4,6 @@ import os
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import msgspec
 from click.core import ParameterSource
 
 from assay import plugins
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import (
     AgentOptions,
     agent_ref,
@@ -35,25 +34,24 @@ from assay.cli.parameters import (
 )
 from assay.cli.progress import Progress
 from assay.errors import Interrupted
-from assay.records.capture import Capture
-from assay.records.live import LiveFile
-from assay.records.spec import PluginRef
+from assay.pipeline.stages import local_machine
+from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun
-from assay_arc import StoreProblem
+from assay.records.trial import Trial
+from assay_arc import GameProblem, StoreProblem
 from assay_arc.benchmark import run_tools
 from assay_arc.cards import RESULTS
-from assay_arc.catalog import GameInfo, choose_from, choose_games
-from assay_arc.commands.online import (
-    ask_for_games,
-    check_online,
-    close_official,
-    online_options,
-    open_official,
-)
-from assay_arc.commands.repeats import open_rows
+from assay_arc.catalog import GameInfo, choose_from, choose_games, list_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import Shows
-from assay_arc.online import OnlineRun
+from assay_arc.online import (
+    BASE_URL,
+    KEY_NAME,
+    OnlineRun,
+    fetch_games,
+    finish_card,
+    start_card,
+)
 from assay_arc.report import unmeasured_words
 from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, Pace, PlannedOptions
 from assay_arc.store import (
@@ -93,6 +91,25 @@ ablation_options: list[Decorator] = [
         "--memory-file/--no-memory-file",
         default=False,
         help="Ask the agent to keep notes in NOTES.md in its folder. Default: --no-memory-file.",
+    ),
+]
+
+
+online_options: list[Decorator] = [
+    click.option(
+        "--online",
+        is_flag=True,
+        help="Play on the official server, under an official scorecard. Default: offline.",
+    ),
+    click.option(
+        "--api-key-env",
+        metavar="NAME",
+        help=f"With --online, the environment variable that holds your key. Default: {KEY_NAME}.",
+    ),
+    click.option(
+        "--base-url",
+        metavar="URL",
+        help=f"With --online, the address of the server. Default: {BASE_URL}.",
     ),
 ]
 
@@ -218,8 +235,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
-    help="Start no more games once this many US dollars are spent or reserved for running games: "
-    "each as much as the dearest so far, at first an even share. Default: no limit.",
+    help="Start no more games once this many US dollars are spent or reserved for running games. "
+    "For each, as much is reserved as the most expensive game so far has cost; before one has "
+    "ended, an even share of the limit. Default: no limit.",
 )
 @rate_option
 @with_options(executor_options)
@@ -249,12 +267,17 @@ def command(agents: Sequence[str], **values: Any) -> None:
         _end(_play(run, _as_planned(options, run)))
         return
     _check_ablation(options, agents)
-    check_online(options.online, options.api_key_env, options.base_url)
+    _check_online(options)
     need_toolkit()
     place = open_place(options.root, options.env_dir)
     online = None
     if options.online:
-        online = ask_for_games(place, options.api_key_env, options.base_url)
+        online = fetch_games(
+            options.base_url or BASE_URL,
+            options.api_key_env or KEY_NAME,
+            list_games(place.games).games,
+            local_machine(),
+        )
         games = choose_from(online.infos(), options.games, place.games)
     else:
         games = choose_games(options.games, place.games)
@@ -329,6 +352,7 @@ def _end(*runs: StoredRun) -> None:
 
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
+    progress = _GameProgress(stored, options)
     pace = Pace(
         workers=options.concurrency,
         retries=options.retries,
@@ -337,12 +361,15 @@ def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
         executor=executor_ref(options.executor, options.address),
     )
     try:
-        progress = run.play(pace, open_rows, partial(_progress, stored, options))
+        run.play(pace, progress)
     except (KeyboardInterrupt, Interrupted):
         click.echo(f"Continue with: {stored.resume_command}", err=True)
         raise
     card = run.conclude(complete=progress.tally.n_done == progress.tally.total)
-    close_official(run.run)
+    try:
+        finish_card(run.run, local_machine())
+    except GameProblem as problem:
+        click.echo(f"WARNING: the official scorecard stays open: {problem.message}", err=True)
     print_result(run, card)
     if nothing_measured := progress.nothing_measured():
         click.echo(nothing_measured, err=True)
@@ -360,18 +387,23 @@ def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     return stored
 
 
-def _progress(run: StoredRun, options: RunOptions, n_missing: int, n_planned: int) -> Progress:
-    progress = Progress(
-        n_missing,
-        plain=options.progress or options.debug,
-        quiet=options.quiet,
-        agent=run.meta.harness,
-        scoreboard=LevelCount(),
-        live=LiveFile(run.folder / RESULTS),
-    )
-    progress.tally.n_before = n_planned - n_missing
-    progress.tally.budget_usd = options.max_cost
-    return progress
+class _GameProgress(Progress):
+    """Shows how far a run is, in games."""
+
+    def __init__(self, run: StoredRun, options: RunOptions) -> None:
+        super().__init__(
+            plain=options.progress or options.debug,
+            quiet=options.quiet,
+            agent=run.meta.harness,
+            scoreboard=LevelCount(),
+        )
+        self._output, self._max_cost = run.folder / RESULTS, options.max_cost
+
+    def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
+        super().begin(missing, n_planned)
+        self.tally.n_prompts = 0  # each game is a prompt of its own: only trials are counted
+        self.tally.budget_usd = self._max_cost
+        self.follow(self._output)
 
 
 def new_run(
@@ -386,6 +418,13 @@ def new_run(
         model=str(agent.options.get("model") or "unknown"),
         mcp_servers=["arc"] if options.mcp else [],
     )
+    shows = Shows(image=options.image, grid=options.grid, diff=options.diff)
+    confinement = {
+        "sandbox": options.sandbox,
+        "container": options.container,
+        "memory_bytes": options.memory,
+        "cpus": options.cpus,
+    }
     benchmark = _benchmark_options(place, games, options)
     run_id = str(uuid.uuid4())
     meta = RunMeta(
@@ -401,7 +440,7 @@ def new_run(
         max_steps=benchmark["max_steps"],
         max_resets=benchmark["max_resets"],
         config_hash=config_hash(setup, _ablation(options)),
-        tools=run_tools(_shows(options), memory_file=options.memory_file),
+        tools=run_tools(shows, memory_file=options.memory_file),
         harness_config=setup,
         arc_agi_version=need_toolkit(),
         trials=options.k,
@@ -416,28 +455,14 @@ def new_run(
             "env_names": list(options.env_names),
             "concurrency": options.concurrency,
             "retries": options.retries,
-            **_confinement(options),
+            **{name: value for name, value in confinement.items() if value is not None},
         },
     )
     if online is not None:
-        open_official(meta, online)
+        start_card(meta, online, local_machine())
     folder = place.store.runs_dir / run_id
     write_json(folder / META, meta)
     return StoredRun(folder=folder, meta=meta)
-
-
-def _shows(options: RunOptions) -> Shows:
-    return Shows(image=options.image, grid=options.grid, diff=options.diff)
-
-
-def _confinement(options: RunOptions) -> dict[str, Any]:
-    asked = {
-        "sandbox": options.sandbox,
-        "container": options.container,
-        "memory_bytes": options.memory,
-        "cpus": options.cpus,
-    }
-    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _ablation(options: RunOptions) -> dict[str, bool]:
@@ -454,6 +479,19 @@ def _check_ablation(options: RunOptions, agents: Sequence[str]) -> None:
     if not options.grid and "search" in (name.partition(":")[0] for name in agents):
         msg = "The player search reads the grid; leave out --no-grid, or play with another agent."
         raise click.UsageError(msg)
+
+
+def _check_online(options: RunOptions) -> None:
+    """Refuse options that would have no effect."""
+    given = {"--api-key-env": options.api_key_env, "--base-url": options.base_url}
+    if not options.online and any(value is not None for value in given.values()):
+        msg = "--api-key-env and --base-url are for --online."
+        raise click.UsageError(msg)
+    for name, value in given.items():
+        # An empty one must not stand for the default: the key would go to another server.
+        if value is not None and not value.strip():
+            msg = f"{name} is empty."
+            raise click.UsageError(msg)
 
 
 def _benchmark_options(place: Place, games: list[GameInfo], options: RunOptions) -> dict[str, Any]:
@@ -509,7 +547,7 @@ class LevelCount:
         self._n_done = self._n_levels = self._n_scored = 0
         self._percent = 0.0
 
-    def add(self, row: Capture) -> None:
+    def add(self, row: Trial) -> None:
         outcome = (row.score.outcome or {}) if row.score else {}
         self._n_done += outcome.get("levelsCompleted") or 0
         self._n_levels += outcome.get("levels") or 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.errors import AssayError

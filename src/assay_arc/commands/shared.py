@@ -5,6 +5,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,6 @@ def show_markdown(text: str, form: str | None) -> None:
 
 def need_toolkit() -> str:
     """Return the version of arc-agi, or raise with a hint how to install it."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("arc-agi")
     except PackageNotFoundError as error:

@@ -1,25 +1,26 @@
 """assay arc verify: replay the logs of a run in the real engine."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import msgspec
 
-from assay.cli.group import examples
+from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.pipeline.stages import local_machine
 from assay.records.text import counted_noun
 from assay_arc import StoreProblem
 from assay_arc.cards import (
-    PLAYED,
     RESULTS,
     PlayedTrial,
     derive_played,
     mark_scores,
     missing_logs,
     read_entries,
+    read_played,
     write_scores,
 )
 from assay_arc.commands.shared import need_toolkit, open_place, place_options
@@ -126,17 +127,14 @@ def _line(one: PlayedTrial, replay: ReplayResult, why: str | None) -> str:
     if why or replay.difference:
         return f"{name}: DIFFERS: {why or replay.difference}"
     note = f" ({replay.note})" if replay.note else ""
-    return f"{name}: replayed, {_agreed(replay.n_actions)}{note}"
-
-
-def _agreed(n: int) -> str:
-    return f"{counted_noun(n, 'action')} {'agrees' if n == 1 else 'agree'}"
+    agree = "agrees" if replay.n_actions == 1 else "agree"
+    return f"{name}: replayed, {counted_noun(replay.n_actions, 'action')} {agree}{note}"
 
 
 def _expected(stored: StoredRun, logged: Sequence[PlayedTrial]) -> dict[str, str]:
     """The sha256 of each log as recorded when it was finished."""
     if not (stored.folder / RESULTS).is_file():
-        kept = msgspec.json.decode((stored.folder / PLAYED).read_bytes(), type=list[PlayedTrial])
+        kept = read_played(stored.folder)
         return {str(one.log): str(one.log_sha256) for one in kept if one.log}
     found = {
         str(entry.evidence["log"]): str(entry.evidence.get("logSha256"))
@@ -157,17 +155,11 @@ def _mark(stored: StoredRun, played: Sequence[PlayedTrial], problems: Sequence[s
         have = "has" if len(unlogged) == 1 else "have"
         meta.verification = f"{counted_noun(len(unlogged), 'game')} {have} no log"
     write_json(stored.folder / META, meta)
-    again = [_marked(one, meta.verified) for one in played]
-    write_scores(stored.folder, meta.run_id, again, _formula(stored), spent=meta)
-
-
-def _formula(stored: StoredRun) -> str:
-    """The formula that the scores were written with; a check does not change it."""
-    try:
-        return stored.card().formula or OFFICIAL
-    except StoreProblem:
-        return OFFICIAL
-
-
-def _marked(one: PlayedTrial, mark: str) -> PlayedTrial:
-    return msgspec.structs.replace(one, verified=mark) if one.result.plays else one
+    again = [
+        msgspec.structs.replace(one, verified=meta.verified) if one.result.plays else one
+        for one in played
+    ]
+    formula = OFFICIAL
+    with suppress(StoreProblem):  # a check does not change the formula of the scores
+        formula = stored.card().formula or OFFICIAL
+    write_scores(stored.folder, meta.run_id, again, formula, spent=meta)

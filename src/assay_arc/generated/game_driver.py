@@ -49,7 +49,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class DriverError(Exception):
-    """Something the player has to mend before the game can start."""
+    """Something the player has to fix before the game can start."""
 
 
 class Refused(Exception):

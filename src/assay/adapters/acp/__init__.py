@@ -17,11 +17,11 @@ from assay.adapters.acp.reader import AcpReader, read_recording
 from assay.adapters.files import files_in
 from assay.adapters.reading import parse_line
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.plugin import Adapter, Ask, Command, Dialogue, Reading, Watch
 from assay.records.recording import Recording
 
 
-class AcpAdapter:
+class AcpAdapter(Adapter):
     """One process and one session for all turns of a trial.
 
     The command is a list, or one text as in `-s "acp:COMMAND ARGS"`, split as a shell would.
@@ -52,7 +52,6 @@ class AcpAdapter:
         )
         self.name = name or shlex.join(words)
         self.timeout_ms = timeout_ms
-        self.linger_s = 10.0
 
     def command(self, ask: Ask) -> Command:
         """Start the agent; turns are sent through the dialogue."""

@@ -31,12 +31,13 @@ from assay.adapters.acp.wire import (
 )
 from assay.errors import SpawnError
 from assay.plugin import Adapter, Ask
-from assay.records.capture import AnyStep, Capture, Cause, Failure, Usage
+from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import FORGETS, Recording, Turn
 from assay.records.spec import Prompt
+from assay.records.trial import Trial
 
 type _Update = dict[str, Any]
-type Judge = Callable[[Prompt, Recording], Capture]
+type Judge = Callable[[Prompt, Recording], Trial]
 """Reads a recording as the capture command would."""
 _STOPS = {Cause.AGENT_REFUSED: "refusal", Cause.AGENT_LIMIT: "max_turn_requests"}
 
@@ -153,7 +154,7 @@ class Session:
             return {"stopReason": "cancelled"}
         return self._conclude(self._read())
 
-    def _conclude(self, captured: Capture) -> dict[str, Any]:
+    def _conclude(self, captured: Trial) -> dict[str, Any]:
         failure = captured.failure or None
         if failure is not None and failure.cause not in _STOPS:
             raise _failed(failure)
@@ -177,7 +178,7 @@ class Session:
             "_meta": {"assay": meta},
         }
 
-    def _read(self) -> Capture:
+    def _read(self) -> Trial:
         conversation = self._conversation
         recording = Recording(
             start_ms=self._start_ms,

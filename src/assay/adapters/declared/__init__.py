@@ -9,7 +9,7 @@ from assay.adapters.declared.reader import new_turn, read_recording
 from assay.adapters.files import files_in
 from assay.adapters.text import TextTurn, read_text, tell_history
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Dialogue, Reading, Watch
+from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
 from assay.records.recording import Recording
 
@@ -20,7 +20,7 @@ _ONLY_FOR_EVENTS = (
 )
 
 
-class DeclaredAdapter:
+class DeclaredAdapter(Adapter):
     """Built from the schema's content, not its file, so that it can be sent to another machine."""
 
     def __init__(
@@ -64,10 +64,6 @@ class DeclaredAdapter:
 
     def watch(self) -> Watch:
         return TextTurn() if self._mapping is None else new_turn(self._mapping)
-
-    def dialogue(self, cwd: str) -> Dialogue | None:
-        """Return None: declared agents get one process for each turn."""
-        return None
 
     def read(self, recording: Recording) -> Reading:
         if self._mapping is None:

@@ -5,6 +5,10 @@ no other thread runs, so that neither a time limit nor Ctrl-C is heard. Here all
 at once, and what a set of ways becomes with a character is remembered: an automaton that is built
 while it runs. Syntax and the meaning of single characters are Python's own. What cannot be matched
 like that (lookaround, back references) is refused.
+
+Why not google-re2, which is linear too: its \\w, \\d, \\s and \\b mean ASCII, its $ does not match
+before a last line feed, and it has no \\Z, so that schemas in use would read other events. In its
+slow way it does 0.1 MB/s for `(a|b)*a(a|b){900}c`: the work of a turn would be counted as here.
 """
 
 import re

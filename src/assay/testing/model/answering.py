@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from assay.testing.model import anthropic, chat, gemini, responses
+from assay.testing.model.anthropic import WIRE as ANTHROPIC
+from assay.testing.model.chat import WIRE as CHAT
 from assay.testing.model.exchange import (
     Asked,
     Conversation,
@@ -30,6 +31,8 @@ from assay.testing.model.exchange import (
     minimal_value,
     strings_in,
 )
+from assay.testing.model.gemini import WIRE as GEMINI
+from assay.testing.model.responses import WIRE as RESPONSES
 from assay.testing.model.script import Fault, Play, Provider, Script, Side, Step, Thread, When
 
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
@@ -553,9 +556,7 @@ def _entry(incoming: Incoming, **facts: Any) -> Request:
     )
 
 
-WIRES: dict[Provider, Wire] = {
-    module.WIRE.provider: module.WIRE for module in (anthropic, responses, chat, gemini)
-}
+WIRES: dict[Provider, Wire] = {wire.provider: wire for wire in (ANTHROPIC, RESPONSES, CHAT, GEMINI)}
 
 
 class ServerContext:

@@ -1,14 +1,14 @@
 """Compare the arms of an experiment, and write the report and its short form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from assay.cli.output import whole_output
-from assay.cli.runs import Named
 from assay.compare.columns import Floats
+from assay.compare.names import Named
 from assay.compare.pairs import align
 from assay.compare.report import CompareOptions, load_runs
 from assay.records.setup import ArmsProof
@@ -21,8 +21,10 @@ from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.regressions import worst_regressions
 
+type OpenOutput = Callable[[Path], AbstractContextManager[BinaryIO]]
 
-def judge_arms(
+
+def judge_arms(  # noqa: PLR0913 - all that a report names
     named: Named,
     proof: ArmsProof,
     *,
@@ -31,10 +33,11 @@ def judge_arms(
     folder: Path,
     title: str,
     decisions: Mapping[str, SequentialDecision],
+    open_output: OpenOutput,
 ) -> list[dict[str, Any]]:
     """Compare all arms, the control first; write report.html and verdict.md to the folder.
 
-    Return the comparison of every two arms, as in the report.
+    Return the comparison of every two arms, as in the report. open_output makes a file.
     """
     chosen = CompareOptions(
         margin=margin, seed=seed, proof=proof, decisions=decisions, growing=bool(decisions)
@@ -44,9 +47,9 @@ def judge_arms(
         for run in shown:
             run.index.refresh()
         page = overview(title, shown, chosen)
-        with whole_output(folder / "report.html", overwrite=True) as out:
+        with open_output(folder / "report.html") as out:
             write_bundle(out, title, shown, chosen)
-        with whole_output(folder / "verdict.md", overwrite=True) as out:
+        with open_output(folder / "verdict.md") as out:
             worst = worst_regressions(page, shown, MOST_REGRESSIONS)
             out.write(pull_request_markdown(page, worst, title).encode())
     finally:

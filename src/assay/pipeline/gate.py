@@ -3,8 +3,8 @@
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import click
 import msgspec
 import numpy as np
 
@@ -13,12 +13,13 @@ from assay.compare.decided import keep_decision
 from assay.compare.pairs import align, differences, unlike, unlike_graders
 from assay.compare.report import NOT_ALIKE, check_health
 from assay.compare.runs import Run, load_run
-from assay.errors import InputError
-from assay.pipeline.arms import entries_in
+from assay.errors import InputError, NotJudged
+from assay.pipeline.arms import trials_in
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.until import Earlier, UntilDecided, has_passed
+from assay.pipeline.until import Earlier, UntilDecided
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.text import counted_noun, visible_line
+from assay.records.trial import Trial
 from assay.records.trials import detect_kind
 from assay.run.workspace import our_secrets
 from assay.stats.sequential import (
@@ -32,10 +33,19 @@ from assay.stats.sequential import (
 )
 
 _CODES = {"pass": 0, "fail": 3}
-_UNDECIDED = 4
+_UNDECIDED = NotJudged.exit_code
 _MOST_ABSENT = 0.1
 """Of the baseline's prompts, what the plan may lack."""
 _FEW_IDS = 5
+
+
+class GateVerdict(NamedTuple):
+    """What a gate says at the end."""
+
+    exit_code: int
+    words: str
+    notes: list[str]
+    """What to know besides."""
 
 
 class TrialsGate:
@@ -55,12 +65,14 @@ class TrialsGate:
         self._baseline = load_run(against.stem, against, detect_kind(against), "category")
         self._stopper: UntilDecided | None = None
         self._chosen = chosen
+        self.notes: list[str] = []
+        """What to know before the first trial."""
         refuse_drift(self._baseline)
         self._check(against, {spec.prompt.id for spec in specs})
         self._check_alike(against)
 
-    def stopper(self, rows: TrialRows) -> UntilDecided:
-        """Return what ends the batch; rows has the trials of an interrupted run."""
+    def begin(self, missing: list[TrialSpec], rows: TrialRows) -> list[TrialSpec]:
+        """Return the trials in their order; rows has those of an interrupted run."""
         run = self._baseline
         counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
         tallies = {id_: tally for id_, tally in zip(run.ids, counts, strict=True) if tally[1]}
@@ -70,7 +82,12 @@ class TrialsGate:
             earlier=lambda: self._earlier(rows),
             plan=self._specs,
         )
-        return self._stopper
+        return self._stopper.begin(missing)
+
+    def add(self, spec: TrialSpec, result: Trial) -> bool:
+        """Count a finished trial; return whether it is decided."""
+        assert self._stopper is not None
+        return self._stopper.add(spec, result)
 
     def is_over(self) -> bool:
         """Whether no further trial is needed; the last look is taken if none is left."""
@@ -83,14 +100,13 @@ class TrialsGate:
         if self._stopper is not None:
             self._stopper.finish()
 
-    def conclude(self) -> tuple[int, str]:
-        """Return the exit code, and what was found, what it took and what it saved."""
+    def conclude(self) -> "GateVerdict":
+        """Say what was found, what it took and what it saved."""
         assert self._stopper is not None
         decision = self._stopper.finish()
         fresh = self._load()
         runs = [self._baseline] if fresh is None else [self._baseline, fresh]
-        for note in differences(align(runs), growing=True):
-            click.echo(visible_line(f"note: {note}"), err=True)
+        notes = [visible_line(f"note: {note}") for note in differences(align(runs), growing=True)]
         outcome, words = str(decision.outcome), decision.words
         if fresh is not None and (problems := _problems(fresh)):
             outcome, words = "undecided", f"the measurement is unhealthy: {'; '.join(problems)}"
@@ -105,8 +121,7 @@ class TrialsGate:
         if fresh is not None and (n_more := fresh.health.n_trials - self._stopper.n_trials) > 0:
             others = counted_noun(n_more, "other trial")
             line += f"; {others} that ran at the same time are in the file, not in the decision"
-        line = visible_line(line)
-        return _CODES.get(outcome, _UNDECIDED), line
+        return GateVerdict(_CODES.get(outcome, _UNDECIDED), visible_line(line), notes)
 
     def _decide(
         self, look: Look, extremes: ExtremeLooks | None, is_last: bool
@@ -126,12 +141,11 @@ class TrialsGate:
             raise InputError(msg, hint="give an earlier run of the same prompts")
         smallest = smallest_margin(n)
         if smallest is None or self._margin < smallest:
-            click.echo(
+            msg = (
                 f"{shared}. So few can never show that a loss of {self._margin:g} is absent; use "
-                f"--margin {smallest or 0.5:g} or more, or more prompts.",
-                err=True,
+                f"--margin {smallest or 0.5:g} or more, or more prompts."
             )
-            raise click.exceptions.Exit(_UNDECIDED)
+            raise NotJudged(msg)
 
     def _check_alike(self, path: Path) -> None:
         """Refuse other prompts and other graders than those of the baseline: exit code 4."""
@@ -150,18 +164,18 @@ class TrialsGate:
         absent = [id_ for id_ in absent if id_ not in prompts]
         if absent and not self._chosen:
             words = f"{_named(absent)} of {path} are not in the plan"
-            click.echo(visible_line(f"note: {words}"), err=True)
+            self.notes.append(visible_line(f"note: {words}"))
             if len(absent) > _MOST_ABSENT * len(run.ids):
                 problems.append(words)
         if problems:
             words = f"regression against {run.label}: cannot be judged ({NOT_ALIKE}"
-            click.echo(visible_line(f"{words}{'; '.join(problems)})"), err=True)
-            raise click.exceptions.Exit(_UNDECIDED)
+            msg = "\n".join([*self.notes, visible_line(f"{words}{'; '.join(problems)})")])
+            raise NotJudged(msg)
 
     def _earlier(self, rows: TrialRows) -> Iterator[Earlier]:
         """Yield the trials that finished before this run; the last of the same number counts."""
-        for prompt_id, entry in (*entries_in(self._output), *rows.open_entries()):
-            yield 1, prompt_id, entry.trial_num, has_passed(entry)
+        for trial in (*trials_in(self._output), *rows.open_trials()):
+            yield 1, trial.id, trial.number, trial.passed
 
     def _load(self) -> Run | None:
         if not self._output.is_file() or self._output.stat().st_size == 0:
@@ -189,11 +203,11 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def refuse_drift(run: Run) -> None:
-    """End with exit code 4 if the builds of a baseline do not measure the same."""
+    """Refuse a baseline whose builds do not measure the same."""
     builds = read_builds(run)
     if builds is not None and builds.problem:
-        click.echo(visible_line(f"{run.path} cannot be judged against: {builds.problem}"), err=True)
-        raise click.exceptions.Exit(_UNDECIDED)
+        msg = visible_line(f"{run.path} cannot be judged against: {builds.problem}")
+        raise NotJudged(msg)
 
 
 def _problems(run: Run) -> list[str]:

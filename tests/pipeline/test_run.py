@@ -1,8 +1,10 @@
 """The loop that capture, trials, run and ARC share: only what is missing, and within budget."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +13,12 @@ import pytest
 
 from assay import plugins
 from assay.adapters.declared import DeclaredAdapter
-from assay.pipeline.batch import Batch, run_batch
-from assay.pipeline.stages import CaptureTrial
-from assay.records.capture import Capture
+from assay.pipeline.run import Batch, BatchProgress, Rows, execute
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.trial import Trial
 
 
-class Output:
+class Output(Rows):
     """Rows in memory; what is there before counts as done."""
 
     def __init__(self, log: list[str], *done: TrialSpec) -> None:
@@ -28,28 +29,25 @@ class Output:
         self._log.append("missing")
         return [spec for spec in specs if spec not in self._done]
 
-    def add(self, spec: TrialSpec, result: Capture) -> None:
+    def add(self, spec: TrialSpec, result: Trial) -> None:
         self._log.append(f"row {result.output}")
 
 
-class Dollar(CaptureTrial, frozen=True):
-    """Trials that cost a dollar each."""
+@pytest.fixture
+def dollar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each trial cost a dollar."""
+    monkeypatch.setattr(Trial, "cost_usd", property(lambda trial: 1.0))
 
-    def cost_usd(self, result: Capture) -> float:
-        return 1.0
 
-
-class Counter:
+class Counter(BatchProgress):
     """Progress that nobody looks at."""
 
-    watches = False
-
-    def __init__(self, log: list[str], total: int) -> None:
+    def __init__(self, log: list[str]) -> None:
         self._log = log
-        self.total = total
+        self.total = -1
 
-    def __enter__(self) -> "Counter":
-        return self
+    def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
+        self.total = len(missing)
 
     def __exit__(self, *error: object) -> None:
         self._log.append("closed")
@@ -57,7 +55,7 @@ class Counter:
     def on_step(self, spec: TrialSpec, step: Any) -> None:
         raise AssertionError("nobody watches")
 
-    def finished(self, spec: TrialSpec, result: Capture) -> None:
+    def finished(self, spec: TrialSpec, result: Trial) -> None:
         self._log.append(f"counted {result.output}")
 
 
@@ -68,19 +66,22 @@ def run(specs: list[TrialSpec], log: list[str], *done: TrialSpec, **how: Any) ->
         yield
         log.append("place gone")
 
-    batch = Batch(specs=specs, run_token="t" * 16, resume=True, **how)
-    rows = Output(log, *done)
-    return run_batch(batch, Dollar(), rows, lambda missing: Counter(log, len(missing)), place())
+    batch = Batch(specs=specs, earlier_tokens=["t" * 16], **how)
+    counter, rows = Counter(log), nullcontext(Output(log, *done))
+    for result in execute(batch, progress=counter, rows=rows, place=place()):
+        log.append(f"yielded {result.output}")
+    return counter
 
 
 def test_only_what_is_missing_runs_inside_the_place(spec: Callable[..., TrialSpec]) -> None:
     specs, log = [spec("a"), spec("b"), spec("c")], []
     progress = run(specs, log, specs[1])
     assert progress.total == 2
-    counted = ["row a", "counted a", "row c", "counted c"]
-    assert log == ["place made", "missing", *counted, "closed", "place gone"]
+    each = [f"{what} {text}" for text in "ac" for what in ("row", "counted", "yielded")]
+    assert log == ["place made", "missing", *each, "closed", "place gone"]
 
 
+@pytest.mark.usefixtures("dollar")
 def test_no_trial_begins_when_the_budget_is_spent(spec: Callable[..., TrialSpec]) -> None:
     log: list[str] = []
     progress = run([spec(str(n)) for n in range(9)], log, max_cost=2.0)
@@ -108,7 +109,7 @@ class Times(Output):
         super().__init__([])
         self.times: list[tuple[float, float, float]] = []
 
-    def add(self, spec: TrialSpec, result: Capture) -> None:
+    def add(self, spec: TrialSpec, result: Trial) -> None:
         timing = result.timing
         assert timing.first_response
         self.times.append((timing.start, timing.start + timing.first_response, timing.end))
@@ -128,10 +129,36 @@ def test_the_first_start_in_a_shared_home_is_alone(
     text, around = "!do wait 0.7 ; say hi ; wait 2", {"isolate": isolate}
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
-    batch = Batch(specs=specs, run_token="t" * 16, workers=4)
-    run_batch(batch, CaptureTrial(), rows, lambda missing: Counter([], len(missing)))
+    assert len(list(execute(Batch(specs=specs, workers=4), rows=nullcontext(rows)))) == 4
     (_, first_step, first_end), *others = sorted(rows.times)
     if isolate:
         assert all(began < first_step for began, *_ in others)
     else:
         assert all(first_step - 50 <= began < first_end for began, *_ in others)
+
+
+def test_what_has_finished_is_kept_when_the_caller_breaks_off(
+    spec: Callable[..., TrialSpec], alive: Callable[[], list[int]]
+) -> None:
+    """Trials that ended while the caller was busy with the first one are in the rows, too."""
+    log: list[str] = []
+    specs = [*(spec(text) for text in "abc"), spec("!do deaf ; wait 300")]
+    rows = nullcontext(Output(log))
+    results = execute(Batch(specs=specs, workers=4), rows=rows)
+    assert next(results).output in "abc"
+    time.sleep(2)
+    results.close()
+    assert sorted(line for line in log if line.startswith("row")) == ["row a", "row b", "row c"]
+    assert alive() == []
+
+
+def test_a_batch_runs_in_any_thread(spec: Callable[..., TrialSpec]) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        done.extend(result.output for result in execute(Batch(specs=[spec("a"), spec("b")])))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert sorted(done) == ["a", "b"]

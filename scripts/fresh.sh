@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Run a command as on a machine where nobody has worked yet. usage: scripts/fresh.sh COMMAND [ARGUMENT ...]
+# /tmp, /var/tmp, HOME and the cache folder are empty, and what is written there is deleted afterwards.
+# Only this checkout, ../shared, the tools on PATH, and what package managers download or need to download
+# (the caches of pip, npm and the tests' agents, pip's and npm's settings) are seen from outside.
+set -euo pipefail
+if [ $# -eq 0 ]; then
+  echo "usage: scripts/fresh.sh COMMAND [ARGUMENT ...]" >&2
+  exit 2
+fi
+if ! command -v bwrap >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null
+  else
+    echo "scripts/fresh.sh needs bubblewrap; install it: apt-get install bubblewrap" >&2
+    exit 1
+  fi
+fi
+top=$(cd "$(dirname "$0")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}
+export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$cache/pip}
+export npm_config_cache=${npm_config_cache:-$HOME/.npm}
+export ASSAY_TEST_CACHE=${ASSAY_TEST_CACHE:-$cache/assay-tests}
+mkdir -p "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+words=(--dev-bind / /)
+# Root stays root, with all that root may do: tests mount disks and start containers, Ray and bubblewrap.
+[ "$(id -u)" != 0 ] || words+=(--cap-add ALL)
+n=0
+for place in /tmp /var/tmp "$HOME" "$cache"; do
+  n=$((n + 1))
+  mkdir "$scratch/$n"
+  words+=(--bind "$scratch/$n" "$place")
+done
+chmod 1777 "$scratch/1" "$scratch/2"
+keep() { # what is below one of the emptied folders and has to be seen all the same
+  case $2 in
+    /tmp/* | /var/tmp/* | "$HOME"/* | "$cache"/*) words+=("$1" "$2" "$2") ;;
+  esac
+}
+IFS=: read -ra folders <<<"$PATH"
+for path in "${folders[@]}" "$HOME/.pyenv" "$HOME/.npmrc" "$HOME/.config/pip"; do
+  keep --ro-bind-try "$path"
+done
+[ ! -x "$top/.venv/bin/python" ] ||
+  keep --ro-bind-try "$("$top/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')"
+for path in "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE" "$top"; do
+  keep --bind "$path"
+done
+keep --ro-bind-try "$(dirname "$top")/shared"
+unset TMPDIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR
+bwrap "${words[@]}" --die-with-parent -- "$@"

@@ -1,0 +1,256 @@
+"""Say from Python whether a change helps: an experiment with a control, as `assay ab` runs it."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+import msgspec
+
+from assay import functions
+from assay.errors import InputError, UsageError
+from assay.library.engine import Progress, SendingExperiment, compute
+from assay.library.experiment import REPORT, ConductOptions, Conductor
+from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
+from assay.pipeline.experiment import (
+    TREATMENTS,
+    Arm,
+    Experiment,
+    check_experiment,
+    read_experiment,
+    with_treatment,
+)
+from assay.pipeline.experiment_run import ExperimentProgress, ExperimentRequest
+from assay.records.files import replaced_file, temporary_folder
+from assay.run.background import Send
+
+
+class AbOptions(SharedOptions, total=False):
+    """What an experiment may be told besides what is compared."""
+
+    until: Literal["decided", "k"]
+    effect: float
+    margin: float
+    seed: int
+    name: str
+
+
+_OF_ARM = {
+    "model": "model", "agent_args": "agent_args", "mcp": "mcp", "max_turns": "max_turns",
+    "env": "env", "workspace_template": "template", "isolate": "isolate", "sandbox": "sandbox",
+    "container": "container", "cpus": "cpus", "timeout_s": "timeout",
+    "trial_timeout_s": "trial_timeout", "stall_s": "stall",
+}  # fmt: skip
+_OF_EXPERIMENT = {
+    "grader_timeout_s": "grader_timeout", "until": "until", "max_cost": "budget",
+    "effect": "effect", "margin": "margin", "seed": "seed", "retries": "retries",
+    "filters": "filter", "limit": "limit", "name": "name",
+}  # fmt: skip
+_IN_MS = ("timeout_s", "trial_timeout_s")
+
+
+class ExperimentVerdict:
+    """What an experiment found. str() is its sentence."""
+
+    def __init__(self, folder: Path, data: dict[str, Any]) -> None:
+        """Made by assay.ab."""
+        self.folder = folder
+        """Where the trials of each arm, the verdict and the report are."""
+        self.data = data
+        """The verdict as `assay ab --json` prints it."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the treatment had what it should have, and the control had not."""
+        return bool(self.data["valid"])
+
+    @property
+    def decision(self) -> str:
+        """better, worse, same, not-enough-data or invalid; of several arms that of the first."""
+        return str(next(iter(self.data["verdicts"].values())))
+
+    @property
+    def difference(self) -> float | None:
+        """The difference of the pass rates, treatment minus control."""
+        pairs = self.data["pairs"]
+        return pairs[0]["passRate"]["difference"] if pairs else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its 95 % confidence interval; of a sequential run the one that holds at every look."""
+        pairs = self.data["pairs"]
+        if not pairs:
+            return None
+        decided = self.data["decisions"].get(pairs[0]["runB"], {}).get("interval")
+        ends = decided or pairs[0]["passRate"]["interval"]
+        return (ends["low"], ends["high"]) if ends else None
+
+    @property
+    def sentence(self) -> str:
+        """Whether the treatment helps, by how much, and what it took to find out."""
+        return "\n".join(self.data["sentences"])
+
+    @property
+    def report(self) -> Path:
+        """A page with all trials, to be opened in a browser."""
+        return self.folder / REPORT
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return f"<ExperimentVerdict {self.decision}: {self.sentence}>"
+
+
+def ab(  # noqa: PLR0913 - the options of the command
+    prompts: Prompts,
+    *,
+    agent: Agent | None = None,
+    treatment: Mapping[str, Any] | None = None,
+    graders: Iterable[Grader] = (),
+    k: int | None = None,
+    jobs: int = 1,
+    output: str | PathLike[str] = "experiments",
+    fresh: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[AbOptions],
+) -> ExperimentVerdict:
+    """Run an experiment: the agent as it is, and with a treatment; say whether that helps.
+
+    The arms run in random order, each trial in a private workspace. The same call continues a run
+    that was broken off, and reuses trials of earlier runs of the same set-up.
+
+    Args:
+        prompts: As for assay.run; or an experiment file (.toml), which says all the rest.
+        agent: As for assay.run, without a schema as a dict and without acp.
+        treatment: What the treatment has and the control has not: {"skill": DIR}, or
+            "instructions", "mcp", "model", "agent", "template" or "arg"; a list gives several.
+        graders: As for assay.run.
+        k: Trials of each prompt in each arm; 5 by default.
+        jobs: How many trials run at once.
+        output: The folder of all experiments.
+        fresh: Whether trials of earlier runs are left alone.
+        progress: As for assay.run; the number of trials is that of the part that runs.
+        options: As on the command line: model, agent_args, mcp, max_turns, env, workspace_template,
+            isolate, sandbox, container, cpus, timeout_s, trial_timeout_s, stall_s,
+            grader_timeout_s, until, max_cost, effect, margin, seed, retries, filters, limit, name.
+
+    Raises:
+        AssayError: What is wrong, and in `hint` what to do.
+    """
+    if unknown := [name for name in options if name not in (*_OF_ARM, *_OF_EXPERIMENT)]:
+        msg = f"an experiment has no option {unknown[0]!r}"
+        raise TypeError(msg)
+    root = Path(fspath(output))
+    given = list(graders)
+    called = [agent, *(treatment or {}).values(), *given]
+    known = functions.by_key(one for one in called if callable(one))
+    if isinstance(prompts, str | PathLike) and fspath(prompts).endswith(".toml"):
+        if agent is not None or treatment is not None or given or k is not None or options:
+            msg = f"{fspath(prompts)} says what is compared: put agent, treatment and options there"
+            raise UsageError(msg)
+        file = Path(fspath(prompts))
+        experiment = read_experiment(file)
+    else:
+        file = None
+        experiment = _experiment(_prompt_file(prompts, root), agent, treatment, given, k, options)
+    conduct = ConductOptions(
+        how=ExperimentRequest(root=root, jobs=experiment.concurrency or jobs, fresh=fresh),
+        file=file,
+        digest=experiment.digest,
+    )
+    folder, verdict = compute(partial(_conduct, experiment, conduct), known, progress)
+    return ExperimentVerdict(Path(folder), msgspec.json.decode(verdict))
+
+
+class _Conductor(Conductor):
+    def __init__(self, *arguments: Any, send: Send) -> None:
+        super().__init__(*arguments)
+        self._send = send
+
+    def follow(self, *, is_smoke: bool) -> ExperimentProgress:
+        return SendingExperiment(self._send)
+
+
+def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tuple[str, bytes]:
+    """Conduct the experiment, in a process of its own."""
+    with temporary_folder("assay-arms-") as scratch:
+        conductor = _Conductor(experiment, options, Path(scratch), send=send)
+        conductor.execute()
+        return str(conductor.folder), msgspec.json.encode(conductor.written)
+
+
+def _experiment(
+    prompts: str,
+    agent: Agent | None,
+    treatment: Mapping[str, Any] | None,
+    graders: list[Grader],
+    k: int | None,
+    options: Mapping[str, Any],
+) -> Experiment:
+    if agent is None:
+        msg = "an experiment needs an agent"
+        raise UsageError(msg)
+    arm: dict[str, Any] = {key: options[name] for name, key in _OF_ARM.items() if name in options}
+    for name in _IN_MS:
+        if name in options:
+            arm[_OF_ARM[name]] = options[name] * 1000
+    for name in ("mcp", "template"):
+        if name in arm:
+            arm[name] = fspath(arm[name])
+    arm |= _agent(agent)
+    rest = {key: options[name] for name, key in _OF_EXPERIMENT.items() if name in options}
+    rest |= {"prompts": prompts, "k": k, "graders": [_text(grader) for grader in graders]}
+    try:
+        made = with_treatment(Arm(**_lists(arm)), _treatments(treatment), _lists(rest))
+    except TypeError as error:
+        raise InputError(str(error)) from error
+    return check_experiment(made, prompts)
+
+
+def _lists(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+
+
+def _agent(agent: Agent) -> dict[str, str]:
+    if not isinstance(agent, Mapping):
+        return {"agent": _text(agent)}
+    if len(agent) != 1 or not {"simple", "shell"}.issuperset(agent):
+        msg = f"an experiment has no agent {dict(agent)!r}"
+        hint = 'give a name, a file, {"simple": "…"}, {"shell": "…"} or a function'
+        raise UsageError(msg, hint=hint)
+    return dict(agent)
+
+
+def _text(value: Any) -> str:
+    return functions.as_text(value) if callable(value) else fspath(value)
+
+
+def _treatments(treatment: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    found = [
+        (kind, _text(one))
+        for kind, value in (treatment or {}).items()
+        for one in (value if isinstance(value, list | tuple) else [value])
+    ]
+    if not found:
+        msg = "there is nothing to compare"
+        raise UsageError(msg, hint='give a treatment, as in treatment={"skill": "skills/relnotes"}')
+    if wrong := [kind for kind, _ in found if kind not in TREATMENTS]:
+        msg = f"a treatment is one of {', '.join(TREATMENTS)}, and not {wrong[0]!r}"
+        raise UsageError(msg)
+    return found
+
+
+def _prompt_file(prompts: Prompts, root: Path) -> str:
+    """Return the file of the prompts; those of a list are written, under a name by content."""
+    if isinstance(prompts, str | PathLike):
+        return fspath(prompts)
+    rows = [{**msgspec.to_builtins(prompt), **extra} for prompt, extra in read_prompt_rows(prompts)]
+    text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    path = root / f"prompts-{hashlib.sha256(text).hexdigest()[:12]}.jsonl"
+    root.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path) as file:
+        file.write(text)
+    return str(path)

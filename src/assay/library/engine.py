@@ -1,0 +1,270 @@
+"""The work of a run in a process of its own, and the messages that tell of it."""
+
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+
+from assay import errors
+from assay.errors import AssayError
+from assay.library.trials import Trial
+from assay.pipeline.experiment_run import ExperimentProgress
+from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
+from assay.pipeline.steps import Budget
+from assay.records.rows import decode_row, encode_row, read_lines
+from assay.records.spec import TrialSpec
+from assay.records.trial import FinishedTrial, TrialEntry, TrialResult, to_entry
+from assay.records.trials import trials_in
+from assay.run.background import Background, Send
+
+
+class AssayWarning(UserWarning):
+    """Something that the reader of a result should know."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    n_done: int
+    """Trials that have finished, those of earlier runs included."""
+    n_total: int
+    n_passed: int
+    cost_usd: float
+    """Of the trials that were run now. With max_cost, a trial of unknown cost counts as much as the
+    most expensive one so far, or an even share."""
+    trial: Trial | None
+    """The trial that has just finished; None at the beginning."""
+
+
+class _Begun(msgspec.Struct, frozen=True, tag=True):
+    n_total: int
+    n_before: int = 0
+    """Trials that have finished before, and of which nothing is sent."""
+
+
+class _Finished(msgspec.Struct, frozen=True, tag=True):
+    row: bytes
+    """As a file would have it, with one trial."""
+    cost_usd: float
+
+
+class _Note(msgspec.Struct, frozen=True, tag=True):
+    text: str
+
+
+class _Failed(msgspec.Struct, frozen=True, tag=True):
+    kind: str
+    message: str
+    hint: str
+
+
+class _Result(msgspec.Struct, frozen=True, tag=True):
+    value: msgspec.Raw
+
+
+class _Over(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+type _Message = _Begun | _Finished | _Note | _Failed | _Result | _Over
+_MESSAGES: msgspec.msgpack.Decoder[_Message] = msgspec.msgpack.Decoder(_Message)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Reader:
+    """Reads the messages of a process; keeps what it sent."""
+
+    def __init__(
+        self, source: str, on_progress: Callable[[Progress], object] | None = None
+    ) -> None:
+        self._source, self._on_progress = source, on_progress
+        self._n_total = self._n_done = self._n_passed = 0
+        self._cost_usd = 0.0
+        self.is_over = False
+        self.rows: deque[bytes] = deque()
+        """Of trials that have finished and nobody has taken yet."""
+        self.value: Any = None
+        """What the work returned."""
+
+    def take(self, message: bytes | None, background: Background) -> None:
+        """Take a message, None at the end; raise the error that it tells of."""
+        if message is None:
+            why = background.how_it_ended or "the process that ran the trials ended too early"
+            raise AssayError(why, hint="what has finished is kept: run the same again")
+        match _MESSAGES.decode(message):
+            case _Begun(n_total, n_before):
+                self._n_total, self._n_done = n_total, n_before
+                self._tell(None)
+            case _Finished(row, cost_usd):
+                self._n_done, self._cost_usd = self._n_done + 1, cost_usd
+                self.rows.append(row)
+                (trial,) = trials_in(row, self._source)
+                self._n_passed += trial.passed is True
+                self._tell(trial)
+            case _Note(text):
+                warnings.warn(text, AssayWarning, stacklevel=5)
+            case _Failed(kind, words, hint):
+                raise getattr(errors, kind, AssayError)(words, hint=hint)
+            case _Result(value):
+                self.value = msgspec.msgpack.decode(value)
+            case _Over():
+                self.is_over = True
+
+    def _tell(self, trial: Trial | None) -> None:
+        if self._on_progress is not None:
+            self._on_progress(
+                Progress(
+                    n_done=self._n_done,
+                    n_total=self._n_total,
+                    n_passed=self._n_passed,
+                    cost_usd=self._cost_usd,
+                    trial=trial,
+                )
+            )
+
+
+def tell_errors(work: Callable[[Send], object]) -> Callable[[Send], None]:
+    """Return the work with a message at its end: that it is over, or how it failed."""
+
+    def told(send: Send) -> None:
+        try:
+            value = work(send)
+            if value is not None:
+                send(_encode(_Result(msgspec.Raw(_encode(value)))))
+            send(_encode(_Over()))
+        except AssayError as error:
+            send(_encode(_Failed(type(error).__name__, error.message, error.hint)))
+        except BaseException as error:  # noqa: BLE001 - the program is told of it
+            words = f"the run failed: {type(error).__name__}: {error}"
+            send(_encode(_Failed("AssayError", words, traceback.format_exc())))
+
+    return told
+
+
+def compute(
+    work: Callable[[Send], object],
+    known: dict[str, Callable[..., Any]],
+    on_progress: Callable[[Progress], object] | None = None,
+) -> Any:
+    """Return what work returns, from a process of its own."""
+    reader = Reader("", on_progress)
+    background = Background(tell_errors(work), known)
+    with closing(background):
+        while not reader.is_over:
+            reader.take(background.receive(), background)
+    return reader.value
+
+
+def run_request(make: Callable[[], RunRequest], send: Send) -> None:
+    """Plan and execute a request; tell of what happens."""
+    request = make()
+    batch = plan(request)
+    for note in batch.notes:
+        if note.is_important:
+            send(_encode(_Note(note.text)))
+    if request.max_cost is not None:
+        budget = Budget(request.max_cost, len(batch.specs))
+        batch = msgspec.structs.replace(batch, budget=budget)
+    progress = _Sending(request, batch.specs, batch.budget, send)
+    for _ in execute(batch, progress=progress):
+        pass
+    if n_left := progress.n_left:
+        trials = "1 trial was" if n_left == 1 else f"{n_left} trials were"
+        text = f"stopped at max_cost {request.max_cost:g}: {trials} not run"
+        send(_encode(_Note(text)))
+
+
+class _Sending(BatchProgress):
+    """Sends the row of each trial, those of earlier runs first."""
+
+    def __init__(
+        self, request: RunRequest, specs: list[TrialSpec], budget: Budget | None, send: Send
+    ) -> None:
+        self._request, self._send, self._budget = request, send, budget
+        self._specs = {(spec.prompt.id, spec.number): spec for spec in specs}
+        self._known_usd = 0.0
+        self.n_left = 0
+
+    def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
+        self.n_left = len(missing)
+        self._send(_encode(_Begun(n_planned)))
+        left = {(spec.prompt.id, spec.number) for spec in missing}
+        for key, row in self._earlier():
+            if key in self._specs and key not in left:
+                self._send(_encode(_Finished(row, 0.0)))
+
+    def finished(self, spec: TrialSpec, result: Any) -> None:
+        self.n_left -= 1
+        usage = result.usage
+        self._known_usd += usage.spent_usd if usage else 0.0
+        limit, cost_usd = self._request.max_cost, self._known_usd
+        if self._budget is not None and limit is not None:
+            cost_usd = limit - self._budget.left
+        row = encode_row(result, {})
+        if self._request.k is not None:
+            row = _single(spec, to_entry(result, spec.number))
+        self._send(_encode(_Finished(row, cost_usd)))
+
+    def note(self, text: str) -> None:
+        self._send(_encode(_Note(text)))
+
+    def _earlier(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+        """Yield the trials that the output has, and those that wait beside it for others."""
+        output = self._request.output
+        if output is None or not output.is_file():
+            return
+        for place, line in read_lines(output):
+            if self._request.k is None:
+                yield (decode_row(place, line, _Id)[0].id, 1), line
+                continue
+            row, _ = decode_row(place, line, TrialResult)
+            for entry in row.trials:
+                one = msgspec.structs.replace(row, trials=[entry], k=1)
+                yield (row.id, entry.trial_num), encode_row(one, {})
+        partial = output.with_name(f"{output.name}.partial")
+        for place, line in read_lines(partial) if partial.is_file() else ():
+            done, _ = decode_row(place, line, FinishedTrial)
+            key = done.id, done.entry.trial_num
+            if spec := self._specs.get(key):
+                yield key, _single(spec, done.entry)
+
+
+class SendingExperiment(ExperimentProgress):
+    """Tells how far the trials of an experiment are."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._known_usd = 0.0
+
+    def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
+        self._send(_encode(_Begun(n_planned, n_planned - len(missing))))
+
+    def finished(self, spec: TrialSpec, result: Any) -> None:
+        usage = result.usage
+        self._known_usd += usage.spent_usd if usage else 0.0
+        row = _single(spec, to_entry(result, spec.number))
+        self._send(_encode(_Finished(row, self._known_usd)))
+
+
+class _Id(msgspec.Struct):
+    id: str
+
+
+def _single(spec: TrialSpec, entry: TrialEntry) -> bytes:
+    """Return the row of a prompt with one of its trials."""
+    prompt = spec.prompt
+    row = TrialResult(
+        id=prompt.id,
+        input=prompt.input,
+        hint=prompt.hint or msgspec.UNSET,
+        k=1,
+        trials=[entry],
+        metadata=prompt.metadata,
+        spec_hash=spec.hash,
+        identity=spec.identity or msgspec.UNSET,
+    )
+    return encode_row(row, spec.extra)

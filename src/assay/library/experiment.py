@@ -1,0 +1,328 @@
+"""Run an experiment with a control: prepare, try one trial of each arm, run the rest, judge."""
+
+import datetime
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from assay import __version__
+from assay.errors import InputError, OutputError
+from assay.pipeline.arms import VERDICT, arm_key
+from assay.pipeline.experiment import Experiment, differences
+from assay.pipeline.experiment_run import (
+    DEFAULT_K,
+    Decisions,
+    ExperimentArm,
+    ExperimentProgress,
+    ExperimentRequest,
+    ExperimentRun,
+    all_ungraded,
+)
+from assay.records.files import replaced_file
+from assay.records.setup import ArmsProof
+from assay.records.spec import TrialSpec
+from assay.records.text import counted_noun
+from assay.report.experiment import Effort, effort_words, money, sentence, span, verdict_code
+from assay.run.turn import Trace
+
+if TYPE_CHECKING:
+    from assay.pipeline.until import UntilAllDecided
+    from assay.stats.sequential import SequentialDecision
+
+RESOLVED, REPORT = "resolved.json", "report.html"
+
+
+class ConductOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an experiment is conducted, besides what is compared."""
+
+    how: ExperimentRequest
+    file: Path | None = None
+    """Where the experiment was read from."""
+    digest: str
+    """Of the experiment as its file has it."""
+    smoke: bool = False
+    """Whether only one trial of each arm is run."""
+    factors: tuple[str, ...] = ()
+    """Names of the treatments of an ablation."""
+    leaderboard: bool = False
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has found."""
+
+    proof: ArmsProof
+    pairs: list[dict[str, Any]]
+    """The comparison of each arm with the control, as in the report."""
+    spent: Effort
+    decisions: Decisions
+    margin: float
+    instead: list[str] = []
+    """What is said in place of a sentence about each arm."""
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """The verdict about each arm, as a program reads it."""
+        if not self.proof.valid:
+            return {pair["runB"]: "invalid" for pair in self.pairs}
+        return {pair["runB"]: verdict_code(pair, self._of(pair)) for pair in self.pairs}
+
+    @property
+    def sentences(self) -> list[str]:
+        said = [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
+        return self.instead or said
+
+    def _of(self, pair: dict[str, Any]) -> "SequentialDecision | None":
+        return self.decisions.get(pair["runB"])
+
+
+class Conductor:
+    """Conducts an experiment. Subclasses override what is said and asked on the way."""
+
+    def __init__(self, experiment: Experiment, options: ConductOptions, scratch: Path) -> None:
+        self._experiment, self._options = experiment, options
+        self._run = ExperimentRun(experiment, options.how, scratch)
+        self.folder = self._run.folder
+        self.written: dict[str, Any] = {}
+        """What was written as the verdict."""
+
+    def say(self, text: str) -> None:
+        """Take a sentence about what happens."""
+
+    def follow(self, *, is_smoke: bool) -> ExperimentProgress:
+        """Return what follows the trials that run next."""
+        return ExperimentProgress()
+
+    def trace(self) -> Trace | None:
+        """Return what follows every line of the agents, if anything does."""
+        return None
+
+    def pass_budget(self, words: str) -> None:
+        """Agree that the estimate passes the budget: trials run until it is spent."""
+
+    def smoke_ended(self, proof: ArmsProof) -> None:
+        """Only the smoke trials were to be run."""
+
+    def found(self, findings: Findings) -> None:
+        """The verdict is written."""
+
+    def open_output(self, path: Path) -> AbstractContextManager[BinaryIO]:
+        """Open a file of the experiment, which appears when it is whole."""
+        return replaced_file(path)
+
+    def execute(self) -> Findings | None:
+        """Check, run, judge and write; return what was found, None after smoke trials alone."""
+        self._write_resolved()
+        self._say_plan()
+        if known := self._run.decided_earlier():
+            return self._conclude(self._run.proof(), known)
+        proof = self._run.proof()
+        if not proof.valid and not any(arm.entries for arm in self._run.arms):
+            return self._refuse(proof)
+        self._run_trials(self._run.specs[: len(self._run.arms)], "smoke")
+        proof = self._run.proof()
+        self._check_smoke()
+        if not proof.valid:
+            return self._conclude(proof, {})
+        self._say_estimate()
+        if self._options.smoke:
+            self.smoke_ended(proof)
+            return None
+        decisions = self._run_all()
+        return self._conclude(self._run.proof(), decisions)
+
+    def _run_all(self) -> Decisions:
+        """Run the rest, or until it is decided; return what was decided about each arm."""
+        if not self._is_sequential():
+            self._run_trials(self._run.specs, "all")
+            return {}
+        from assay.pipeline.until import UntilAllDecided  # late: numpy
+
+        rules = {key: self._run.rule(key) for key in list(self._run.by_key)[1:]}
+        self._run_trials(self._run.specs, "all", UntilAllDecided(rules, arm_key))
+        return {self._run.by_key[key].name: rule.finish() for key, rule in rules.items()}
+
+    def _is_sequential(self) -> bool:
+        from assay.stats.sequential import FEWEST_UNITS  # late: numpy
+
+        if self._options.factors or self._options.leaderboard:
+            return False  # effects and ranks rest on all arms alike
+        wanted, n_prompts = self._experiment.is_sequential, self._run.n_prompts
+        if wanted and n_prompts < FEWEST_UNITS:
+            few = counted_noun(n_prompts, "prompt")
+            self.say(f"{few}: fewer than {FEWEST_UNITS} decide nothing early, so all trials run.")
+            return False
+        return wanted
+
+    def _say_plan(self) -> None:
+        control, *others = self._run.arms
+        for arm in others:
+            names = {path: piece.name for path, piece in self._run.pieces.items()}
+            asked = ", ".join(one.words for one in differences(control.arm, arm.arm, names))
+            self.say(f"{arm.name} against {control.name}: {asked or 'no difference'}")
+        k = self._experiment.k or DEFAULT_K
+        each = f"{counted_noun(self._run.n_prompts, 'prompt')} x {counted_noun(k, 'trial')}"
+        each += f" x {len(self._run.arms)} arms"
+        self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
+
+    def _run_trials(
+        self, specs: list[TrialSpec], what: str, stop: "UntilAllDecided | None" = None
+    ) -> None:
+        """Run those of some trials that are missing; stop may end it early."""
+        self._run.run(specs, self.follow(is_smoke=what == "smoke"), stop, self.trace())
+
+    def _check_smoke(self) -> None:
+        """Stop before money is spent on arms that cannot measure anything."""
+        for arm in self._run.arms:
+            entries = arm.entries
+            failures = [entry.failure for entry in entries if entry.failure]
+            if not entries:
+                msg = f"arm {arm.name}: its first trial was not run: the budget is spent"
+                raise InputError(msg, hint="raise the budget")
+            broken = [failure for failure in failures if not failure.cause.measures_agent]
+            if broken and len(broken) == len(entries):
+                first = broken[0]
+                msg = f"arm {arm.name}: {first.cause}: {first.message}"
+                raise InputError(msg, hint=_remedy(str(first.cause), arm))
+            if ungraded := all_ungraded(entries):
+                grader, why = ungraded
+                msg = f"arm {arm.name}: the grader {grader} failed: {why}"
+                raise InputError(
+                    msg, hint="nothing more was started; fix it and run the same command again"
+                )
+        for line in self._run.failures():
+            self.say(f"Warning: {line}")
+
+    def _say_estimate(self) -> None:
+        """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
+        cost, seconds, n_trials = 0.0, 0.0, 0
+        known = True
+        for arm in self._run.arms:
+            entries, n_left = arm.entries, arm.n_left(self._run.earlier)
+            n_trials += n_left
+            costs = [e.usage.cost_usd for e in entries if e.usage and e.usage.cost_usd]
+            known = known and bool(costs)
+            cost += n_left * (sum(costs) / len(costs) if costs else 0.0)
+            seconds += n_left * sum(e.timing.total for e in entries) / max(len(entries), 1) / 1000
+        if not n_trials:
+            return
+        price = f"about {money(cost)}" if known else "cost unknown"
+        left = span(seconds / self._options.how.jobs)
+        self.say(f"Estimate for {counted_noun(n_trials, 'more trial')}: {price}, about {left}.")
+        budget = self._run.budget_left()
+        if budget is not None and not known:
+            share = money(self._run.cost_bound(self._experiment.budget or 0.0))
+            self.say(
+                f"Not all agents say what a trial costs. Where one does not, {share} is counted: "
+                "the most expensive trial so far, or an even share of the budget."
+            )
+        elif budget is not None and cost > budget and not self._options.smoke:
+            self.pass_budget(
+                f"the estimate of {money(cost)} passes the {money(budget)} left in the budget"
+            )
+
+    def _refuse(self, proof: ArmsProof) -> Findings:
+        """End before the first trial, because no trial could make the verdict valid."""
+        spent = self._run.effort(self._options.how.jobs)
+        result = Findings(proof=proof, pairs=[], spent=spent, decisions={}, margin=0.0)
+        self._write_verdict(result)
+        with self.open_output(self.folder / "verdict.md") as out:
+            out.write(f"{proof.verdict}\n".encode())
+        self.found(result)
+        return result
+
+    def _conclude(self, proof: ArmsProof, decisions: Decisions) -> Findings:
+        """Compare the arms, write verdict and report."""
+        from assay.library.arms import effect_lines, judge_arms, rank_lines  # late: numpy
+
+        spent = self._run.effort(self._options.how.jobs)
+        named = [(arm.name, arm.output) for arm in self._run.arms]
+        pairs = judge_arms(
+            named,
+            proof,
+            margin=self._experiment.margin,
+            seed=self._experiment.seed,
+            folder=self.folder,
+            title=self._experiment.name,
+            decisions=decisions,
+            open_output=self.open_output,
+        )
+        result = Findings(
+            proof=proof,
+            pairs=[pair for pair in pairs if pair["runA"] == self._experiment.control],
+            spent=spent,
+            decisions=decisions,
+            margin=self._experiment.effect if decisions else self._experiment.margin,
+        )
+        if self._options.factors:
+            lines = effect_lines(named, self._options.factors, self._experiment.seed)
+            result = msgspec.structs.replace(result, instead=[*lines, effort_words(spent)])
+        elif self._options.leaderboard:
+            lines = rank_lines(named)
+            result = msgspec.structs.replace(result, instead=[*lines, effort_words(spent)])
+        self._write_verdict(result)
+        self.found(result)
+        return result
+
+    def _write_resolved(self) -> None:
+        """Write what the run is made from; the arms in it are complete."""
+        experiment = self._experiment
+        resolved = {
+            "assay": __version__,
+            "experiment": experiment,
+            "file": str(self._options.file) if self._options.file else None,
+            "arms": {
+                arm.name: {"setup": arm.arm, "identity": arm.setting.identity}
+                for arm in self._run.arms
+            },
+            "inputs": self._run.inputs,
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"cannot make {self.folder}: {error.strerror}"
+            raise OutputError(msg, hint="choose another folder with -o") from error
+        self._write(RESOLVED, resolved)
+
+    def _write_verdict(self, result: Findings) -> None:
+        proof = result.proof
+        verdict = {
+            "name": self._experiment.name,
+            "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
+            "valid": proof.valid,
+            "verdicts": result.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
+            "sentences": result.sentences if proof.valid else [proof.verdict],
+            "failures": list(self._run.failures()),
+            "proof": proof,
+            "effort": result.spent,
+            "reused": self._run.n_reused,
+            "regraded": self._run.n_regraded,
+            "effect": self._experiment.effect,
+            "decisions": result.decisions,
+            "pairs": result.pairs,
+            "file": str(self._options.file) if self._options.file else None,
+            "folder": Path(os.path.relpath(Path.cwd(), self.folder)).as_posix(),
+            "experiment": self._options.digest,
+            "inputs": self._run.inputs,
+        }
+        self._write(VERDICT, verdict)
+        self.written = verdict
+
+    def _write(self, name: str, content: Any) -> None:
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2)
+        with self.open_output(self.folder / name) as out:
+            out.write(text + b"\n")
+
+
+def _remedy(cause: str, arm: ExperimentArm) -> str:
+    from assay.adapters.vendor import known_agent  # late: only for a failure
+
+    known = known_agent(arm.setting.agent.name)
+    if cause == "auth":
+        where = " and pass its key with env" if arm.setting.surroundings.has_own_home else ""
+        return (known.login if known else "check its API key") + where
+    if cause == "spawn" and known:
+        return known.install
+    return "nothing more was started; run the same command again when it is fixed"

@@ -1,0 +1,60 @@
+"""Grade trials again from Python."""
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any
+
+from assay import functions
+from assay.errors import UsageError
+from assay.library.engine import compute
+from assay.library.run import Grader, Run, resolve_grader
+from assay.library.trials import Trials, read
+from assay.pipeline.row_settings import RowGraders
+from assay.pipeline.stages import grade_all
+from assay.run.background import Send
+
+_TIMEOUT_S = 60.0
+
+
+def grade(
+    rows: str | PathLike[str] | Trials | Run,
+    graders: Iterable[Grader],
+    *,
+    jobs: int = 1,
+    grader_timeout_s: float = _TIMEOUT_S,
+) -> Trials:
+    """Grade trials with these graders, as `assay grade` does; return them with the new grades.
+
+    The file that they come from stays as it is. A grader that is a Python function takes the trial,
+    or by name any of input, output, hint, trajectory, metadata, cwd and reference. It returns True
+    or False; a score from 0 to 1, which passes from 0.5 on; a Grade; or a dict with "pass", "score"
+    and "reasoning". It is called in a process of its own, and ended after grader_timeout_s.
+
+    Args:
+        rows: A file, or what assay.read, assay.run or assay.grade returned.
+        graders: As for assay.run.
+        jobs: How many trials are graded at once.
+        grader_timeout_s: Time limit for grading one trial.
+    """
+    if isinstance(graders, str | PathLike) or callable(graders):
+        msg = "graders is a list, also where there is one grader"
+        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
+    given = list(graders)
+    if not given:
+        msg = "there is no grader"
+        raise UsageError(msg, hint='give at least one, as in graders=["contains"]')
+    if isinstance(rows, str | PathLike):
+        rows = read(rows)
+    trials = rows.collect() if isinstance(rows, Run) else rows
+    if not isinstance(trials, Trials):
+        msg = f"rows is a {type(rows).__name__}; give a file, or what assay.read or run returned"
+        raise UsageError(msg)
+    known = functions.by_key(grader for grader in given if callable(grader))
+
+    def work(send: Send) -> list[bytes]:
+        refs = [resolve_grader(grader, grader_timeout_s) for grader in given]
+        own = RowGraders(grader_timeout_s)
+        return [row.line for row in grade_all(trials.lines, refs, jobs, own=own)]
+
+    lines: list[Any] = compute(work, known)
+    return Trials([(trials.source, line) for line in lines], trials.source)

@@ -1,0 +1,376 @@
+"""Run trials from Python: `for trial in assay.run(...)`, `async for trial in assay.arun(...)`."""
+
+import difflib
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+import msgspec
+
+from assay import functions, plugins
+from assay.errors import InputError, UsageError
+from assay.library.engine import Progress, Reader, run_request, tell_errors
+from assay.library.trials import Trial, Trials
+from assay.pipeline.agents import agent_ref, text_agent
+from assay.pipeline.run import RunRequest
+from assay.plugin import PromptRow
+from assay.records.rows import decode_row, read_lines
+from assay.records.spec import HINT, PluginRef, Prompt, check_prompt
+from assay.records.trials import trials_in
+from assay.run.background import Background
+
+type Agent = str | PathLike[str] | Mapping[str, Any] | Callable[..., Any]
+"""An adapter's name or a schema file; a schema; {"simple": COMMAND}, {"shell": COMMAND} or
+{"acp": [PROGRAM, ...]}; or a Python function that takes a text and returns the answer."""
+type Grader = str | PathLike[str] | Callable[..., Any]
+"""What -g takes; or a Python function that takes a trial and returns its grade."""
+type Prompts = str | PathLike[str] | Iterable[str | Mapping[str, Any]]
+"""A prompt file; or prompts, each a text or what a line of such a file holds."""
+
+
+class SharedOptions(TypedDict, total=False):
+    """What both a run and an experiment may be told."""
+
+    model: str
+    agent_args: Sequence[str]
+    mcp: str | PathLike[str]
+    max_turns: int
+    timeout_s: float
+    trial_timeout_s: float
+    stall_s: float
+    grader_timeout_s: float
+    retries: int
+    max_cost: float
+    workspace_template: str | PathLike[str]
+    isolate: bool
+    sandbox: Literal["network", "no-network"]
+    container: str
+    cpus: float
+    env: Sequence[str]
+    filters: Sequence[str]
+    limit: int
+
+
+class RunOptions(SharedOptions, total=False):
+    """What a run may be told besides prompts, agent, graders, k, jobs and progress."""
+
+    rate_per_s: float
+    cwd: str | PathLike[str]
+    workspace_dir: str | PathLike[str]
+    memory_bytes: int
+    benchmark: str
+    raw_dir: str | PathLike[str]
+    keep_failed: bool
+    rerun: Sequence[str]
+    regrade: bool
+
+
+_PATHS = ("cwd", "workspace_dir", "workspace_template", "raw_dir")
+_OF_AGENT = {"model": "model", "agent_args": "args", "mcp": "mcp", "max_turns": "max_turns"}
+_POSITIVE = ("timeout_s", "trial_timeout_s", "stall_s", "grader_timeout_s", "rate_per_s", "cpus")
+_WAYS = ("simple", "shell", "acp")
+"""How an agent can be given besides by name, by schema and as a function."""
+
+
+class RunPlan:
+    """What a run is asked for; the base of Run and AsyncRun."""
+
+    def __init__(
+        self,
+        prompts: Prompts | None,
+        agent: Agent,
+        graders: Iterable[Grader],
+        on_progress: Callable[[Progress], object] | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        _check(options)
+        if isinstance(graders, str | PathLike) or callable(graders):
+            msg = "graders is a list, also where there is one grader"
+            raise UsageError(msg, hint=f"give graders=[{graders!r}]")
+        self._agent = agent
+        self._graders = list(graders)
+        given = [*([agent] if callable(agent) else []), *filter(callable, self._graders)]
+        self._functions = functions.by_key(given)
+        self._on_progress = on_progress
+        self._options = dict(options)
+        self._prompts, self._rows = _read_prompts(prompts, self._options.pop("benchmark", None))
+        self._output: Path | None = None
+        self._mode: Literal["resume", "overwrite"] = "resume"
+        self._folder: str | None = None
+        self._is_started = self._is_complete = False
+
+    @property
+    def output(self) -> Path | None:
+        """The file of .to(); None if the trials are kept in no file."""
+        return self._output
+
+    def to(self, output: str | PathLike[str], *, overwrite: bool = False) -> Self:
+        """Keep the trials in a file, and continue what it has; return the run itself.
+
+        The file is that of `assay capture` or, with k, of `assay trials`. Trials that it has
+        already are not run again, except those that did not measure the agent. A file that was made
+        with another set-up is refused, unless it is to be overwritten.
+        """
+        if self._is_started:
+            msg = "the run has begun: its trials are kept elsewhere"
+            raise UsageError(msg, hint="call .to() before the first trial")
+        self._output = Path(fspath(output))
+        self._mode = "overwrite" if overwrite else "resume"
+        return self
+
+    def on_progress(self, call: Callable[[Progress], object]) -> None:
+        """Have another function called with the progress, before the one that was given."""
+        given = self._on_progress
+
+        def both(progress: Progress) -> None:
+            call(progress)
+            if given is not None:
+                given(progress)
+
+        self._on_progress = both
+
+    def __repr__(self) -> str:
+        where = f", in {self._output}" if self._output else ""
+        return f"<{type(self).__name__} of {self._source}{where}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_output", None) is not None and not self._is_started:
+            text = f"{self!r} was never started: iterate over it, or call .collect()"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    @property
+    def _source(self) -> str:
+        return str(self._prompts.options.get("path") or f"benchmark {self._prompts.name}")
+
+    def _start(self) -> tuple[Background, Reader]:
+        """Start the process of the run."""
+        if self._folder is None and self._output is None:
+            self._folder = tempfile.mkdtemp(prefix="assay-run-")
+            weakref.finalize(self, _remove, self._folder, os.getpid())
+        self._is_started = True
+        request = partial(self._request, self._path, self._mode)
+        # What was overwritten once is continued from now on.
+        self._mode = "resume"
+        background = Background(tell_errors(partial(run_request, request)), self._functions)
+        return background, Reader(self._source, self._on_progress)
+
+    @property
+    def _path(self) -> Path:
+        """Where the rows are: in the file, or in a folder that ends with this object."""
+        return self._output or Path(self._folder or "", "trials.jsonl")
+
+    def _request(self, output: Path, mode: Literal["resume", "overwrite"]) -> RunRequest:
+        """Return the request, in the process of the run: what is wrong with it is told there."""
+        options: dict[str, Any] = {
+            name: Path(value) if name in _PATHS else value for name, value in self._options.items()
+        }
+        of_agent = {key: options.pop(name) for name, key in _OF_AGENT.items() if name in options}
+        if "mcp" in of_agent:
+            of_agent["mcp"] = Path(of_agent["mcp"])
+        options["env_names"] = tuple(options.pop("env", ()))
+        timeout_s = options.get("grader_timeout_s", 60.0)
+        return RunRequest(
+            prompts=self._prompts,
+            rows=self._rows,
+            agent=agent_ref(resolve_agent(self._agent), **of_agent),
+            graders=[resolve_grader(grader, timeout_s) for grader in self._graders],
+            output=output,
+            mode=mode,
+            **options,
+        )
+
+
+class Run(RunPlan):
+    """A run that is about to start: iterating over it runs the trials and yields each as it ends.
+
+    Leaving the loop early ends the agents that are still at work; what has finished is kept. When
+    it is iterated over again, the trials that are there come first, and only the others are run.
+    """
+
+    def __iter__(self) -> Iterator[Trial]:
+        if self._is_complete:
+            return iter(self._kept())
+        return _TrialIterator(self, *self._start())
+
+    def collect(self) -> Trials:
+        """Run to the end, and return all trials."""
+        if self._is_complete:
+            return self._kept()
+        rows = _TrialIterator(self, *self._start()).rows()
+        return Trials([(self._source, row) for row in rows], self._source)
+
+    def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Run to the end, and return all trials as a data frame; see Trials.frame."""
+        return self.collect().frame(library)
+
+    def _kept(self) -> Trials:
+        """Return the trials of a run that is over."""
+        return Trials(lambda: read_lines(self._path) if self._path.is_file() else (), self._source)
+
+
+class _TrialIterator(Iterator[Trial]):
+    """Only the loop has it: when the loop is left, it is gone, and the run ends."""
+
+    def __init__(self, run: Run, background: Background, reader: Reader) -> None:
+        self._run, self._background, self._reader = run, background, reader
+        self._close = weakref.finalize(self, background.close)
+        self._lock = threading.Lock()
+
+    def __next__(self) -> Trial:
+        row = self._next_row()
+        if row is None:
+            raise StopIteration
+        (trial,) = trials_in(row, self._run._source)
+        return trial
+
+    def rows(self) -> list[bytes]:
+        """Run to the end; return the rows of all trials."""
+        return list(iter(self._next_row, None))
+
+    def _next_row(self) -> bytes | None:
+        with self._lock:
+            try:
+                while not self._reader.rows and not self._reader.is_over:
+                    self._reader.take(self._background.receive(), self._background)
+            except BaseException:
+                self._close()
+                raise
+            if self._reader.rows:
+                return self._reader.rows.popleft()
+            self._close()
+            self._run._is_complete = True
+            return None
+
+
+def run(
+    prompts: Prompts | None = None,
+    *,
+    agent: Agent,
+    graders: Iterable[Grader] = (),
+    k: int | None = None,
+    jobs: int = 1,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[RunOptions],
+) -> Run:
+    """Run prompts against an agent: `for trial in assay.run(...)` yields each trial as it ends.
+
+    Nothing starts before the first trial is asked for. `.to(FILE)` keeps the trials in a file and
+    continues what is there; `.collect()` runs to the end.
+
+    Args:
+        prompts: A prompt file; or a list of prompts, each a text or a dict with the fields of a
+            prompt file (`id`, `input`, `hint`, ...). Without an id, a prompt gets its number.
+        agent: The name of an adapter ("claude", "demo:flaky") or a schema file; a schema as a dict;
+            {"simple": "PROGRAM {}"}, {"shell": 'PROGRAM "$PROMPT"'} or {"acp": ["PROGRAM"]}; or a
+            Python function that takes the text of a prompt and returns the answer.
+        graders: As -g takes them ("contains", "./grader.py"), or Python functions.
+        k: Trials of each prompt. Without it, each prompt is run once and rows are captures.
+        jobs: How many trials run at once.
+        progress: Called with a Progress at the beginning and for each trial.
+        options: As on the command line: model, agent_args, mcp, max_turns, timeout_s,
+            trial_timeout_s, stall_s, grader_timeout_s, retries, rate_per_s, max_cost, cwd,
+            workspace_dir, workspace_template, isolate, sandbox, container, memory_bytes, cpus, env,
+            filters, limit, benchmark, raw_dir, keep_failed, rerun, regrade.
+
+    Raises:
+        AssayError: While iterating: what is wrong, and in `hint` what to do.
+    """
+    return Run(prompts, agent, graders, progress, {"k": k, "jobs": jobs, **options})
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # and not in a copy of the program
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    names = ("k", "jobs", *RunOptions.__annotations__)
+    for name, value in options.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            msg = f"a run has no option {name!r}{meant}"
+            raise TypeError(msg)
+        if name in ("k", "jobs", "limit", "max_turns") and value is not None:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                msg = f"{name} is {value!r}; give a whole number of at least 1"
+                raise UsageError(msg)
+        elif name in _POSITIVE and not (isinstance(value, int | float) and value > 0):
+            msg = f"{name} is {value!r}; give a number above 0"
+            raise UsageError(msg)
+        elif name in ("env", "filters", "rerun", "agent_args") and isinstance(value, str):
+            msg = f"{name} is a list, also where there is one text"
+            raise UsageError(msg, hint=f"give {name}=[{value!r}]")
+    if options.get("sandbox", "network") not in ("network", "no-network"):
+        msg = f'sandbox is {options["sandbox"]!r}; give "network" or "no-network"'
+        raise UsageError(msg)
+
+
+def _read_prompts(
+    prompts: Prompts | None, benchmark: str | None
+) -> tuple[PluginRef, list[PromptRow] | None]:
+    """Return where prompts come from, and those that are given as they are."""
+    if (prompts is None) == (benchmark is None):
+        msg = "give either prompts or a benchmark"
+        raise UsageError(msg)
+    if benchmark is not None:
+        return plugins.benchmark_ref(benchmark), None
+    if isinstance(prompts, str | PathLike):
+        return PluginRef(name="prompts", options={"path": fspath(prompts)}), None
+    assert prompts is not None
+    # The files that prompts name are found from the current folder, which is that of this path.
+    return PluginRef(name="prompts", options={"path": "prompts"}), read_prompt_rows(prompts)
+
+
+def read_prompt_rows(prompts: Iterable[str | Mapping[str, Any]]) -> list[PromptRow]:
+    """Return prompts that are given as they are; refuse what a prompt file may not hold either."""
+    rows: list[PromptRow] = []
+    places: dict[str, str] = {}
+    for number, given in enumerate(prompts, 1):
+        place = f"prompts[{number - 1}]"
+        fields = {"input": given} if isinstance(given, str) else given
+        if not isinstance(fields, Mapping):
+            msg = f"{place} is a {type(given).__name__}; a prompt is a text or a dict"
+            raise InputError(msg, hint=HINT)
+        try:
+            line = msgspec.json.encode({"id": str(number), **fields})
+        except (TypeError, ValueError, RecursionError) as error:
+            msg = f"{place} cannot be written as JSON: {error}"
+            raise InputError(msg, hint=HINT) from error
+        prompt, extra = decode_row(place, line, Prompt, hint=HINT)
+        check_prompt(prompt, place, places)
+        rows.append((prompt, extra))
+    return rows
+
+
+def resolve_agent(agent: Agent) -> str | PluginRef:
+    """Return an agent as commands know it."""
+    if callable(agent):
+        return functions.as_text(agent)
+    if not isinstance(agent, Mapping):
+        return fspath(agent)
+    ways = [way for way in _WAYS if way in agent]
+    if not ways:
+        return PluginRef(name="declared", options={"schema": dict(agent), "source": "the schema"})
+    if len(agent) > 1:
+        msg = f"an agent is given by one of {', '.join(_WAYS)}, and not by {', '.join(agent)}"
+        raise UsageError(msg)
+    value = agent[ways[0]]
+    if ways == ["acp"]:
+        command = [value] if isinstance(value, str) else list(value)
+        return PluginRef(name="acp", options={"command": command})
+    return text_agent(ways[0], value)
+
+
+def resolve_grader(grader: Grader, timeout_s: float) -> PluginRef:
+    """Return a grader as commands know it."""
+    text = functions.as_text(grader) if callable(grader) else fspath(grader)
+    return plugins.grader_ref(text, timeout_s)

@@ -1,0 +1,409 @@
+"""The one trial in memory: what was asked, done and found, and what it says about the agent.
+
+It is written to disk in two forms, which the reference harness fixes: as a row of its own
+(CaptureRow) and as an entry in the row of its prompt (TrialEntry in a TrialResult). The classes of
+these forms say what stands on disk; everything else works with Trial.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from assay.records.capture import (
+    AgentInfo,
+    AnyStep,
+    EarlierGrade,
+    Events,
+    Failure,
+    Grade,
+    Identity,
+    Timing,
+    Usage,
+    WorkspaceChanges,
+)
+
+ENDED_EARLY = "endedEarly"
+"""In the metadata of a trial that was ended because a step had settled it: it is measured."""
+REUSED = "reusedFrom"
+"""In the metadata of a trial that an earlier run made: the folder of that run."""
+_OF_TRIAL = ("evidence", ENDED_EARLY, REUSED)
+"""What metadata says about one trial; the rest is about its prompt."""
+
+
+class Judged:
+    """What a verdict and a failure together say about a trial: decided here, for every command."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:  # not for msgspec, which would decode a failure as anything
+        verdict: Any
+        """Whether the graders passed it; None if there is no verdict."""
+        failure: Any
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether it passed, as a comparison counts it; None if it is not measured.
+
+        A trial is measured by its verdict or, without one, by a failure of the agent's own that
+        left no answer: that is no pass. A trial that was not graded otherwise says nothing.
+        """
+        verdict: bool | None = self.verdict
+        failure: Failure | None = self.failure or None
+        if verdict is None and failure is not None and not failure.answered:
+            return False if failure.cause.measures_agent else None
+        return verdict
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it says anything about the agent."""
+        return self.passed is not None
+
+    @property
+    def needs_rerun(self) -> bool:
+        """Whether it has to be run again to learn anything: the agent is not to blame for its end.
+
+        One that came to its end and is not graded yet is graded instead.
+        """
+        return bool(self.failure) and not self.failure.cause.measures_agent
+
+    @property
+    def is_ungraded(self) -> bool:
+        """Whether graders can still judge it."""
+        return self.verdict is None and not self.needs_rerun
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it counts against the agent."""
+        return not self.needs_rerun and (bool(self.failure) or self.verdict is False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the agent came to an end by itself."""
+        return not self.failure or self.failure.answered
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What all graders together decided. No score means not measured, never zero."""
+
+    score: Grade | None = None
+    grades: dict[str, Grade] = {}
+    broken: dict[str, str] = {}
+    """Graders that failed, and why."""
+
+
+class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
+    """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
+
+    id: str
+    input: str | list[str]
+    output: str
+    hint: str | UnsetType = UNSET
+    trajectory: list[AnyStep]
+    metadata: dict[str, Any]
+    timing: Timing
+    tool_errors: bool = False
+    errors: list[str] | UnsetType = UNSET
+    score: Grade | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    grades: dict[str, Grade] | UnsetType = UNSET
+    """The grade of each grader, by its name; score is all of them together."""
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
+    """What graders said that do not count any more: the row was graded again. Oldest first."""
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    """Graders that broke on this trial, and how; the trial is not graded then."""
+    usage: Usage | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    agent: AgentInfo | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    events: Events | UnsetType = UNSET
+    turn_usage: list[Usage] | UnsetType = UNSET
+    setup: dict[str, Any] | UnsetType = UNSET
+    """What the agent really had: tools, MCP servers, skills, permission mode."""
+    permission_denials: int | UnsetType = UNSET
+    provider_retries: int | UnsetType = UNSET
+    retried: list[Failure] | UnsetType = UNSET
+    """Earlier attempts at this trial that did not measure the agent."""
+    stderr: str | UnsetType = UNSET
+    """The end of the agent's standard error; all of it is in raw."""
+    raw: str | UnsetType = UNSET
+    """Where the raw streams are, relative to the folder of this file: SEGMENT@OFFSET, or a folder
+    (see `assay raw`)."""
+    cwd: str | UnsetType = UNSET
+    """The folder that the agent worked in; graders look at it, also later."""
+    changes: WorkspaceChanges | UnsetType = UNSET
+    """What the agent changed there; known if a grader asked for it (`git`)."""
+    spec_hash: str | UnsetType = UNSET
+    """Fingerprint of prompt and identity; --resume refuses a file made from others."""
+    identity: Identity | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
+    """What a reader should know before trusting this trial, such as a grader file that changed."""
+
+
+class Build(msgspec.Struct, kw_only=True, frozen=True):
+    """The run that a trial of a pooled baseline comes from."""
+
+    id: str
+    """Hash of its trials: the same build is never added twice."""
+    label: str
+    date: str
+    """When its file was last written, as 2026-11-16T05:40:00Z."""
+
+
+class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
+    """One trial. Without pass it is not measured, which is not the same as failed."""
+
+    trial_num: int
+    """From 1."""
+    output: str
+    trajectory: list[AnyStep]
+    duration: float
+    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
+    score: float | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    tool_errors: bool = False
+    grades: dict[str, Grade] | UnsetType = UNSET
+    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
+    grader_failures: dict[str, str] | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    agent: AgentInfo | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    first_response: float | UnsetType = UNSET
+    events: Events | UnsetType = UNSET
+    turn_usage: list[Usage] | UnsetType = UNSET
+    setup: dict[str, Any] | UnsetType = UNSET
+    permission_denials: int | UnsetType = UNSET
+    provider_retries: int | UnsetType = UNSET
+    retried: list[Failure] | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+    raw: str | UnsetType = UNSET
+    workspace_dir: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    """Of this trial alone: the evidence of its world."""
+    cwd: str | UnsetType = UNSET
+    changes: WorkspaceChanges | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
+    build: Build | UnsetType = UNSET
+    """In a pooled baseline (`assay baseline`): the run that this trial comes from."""
+
+
+class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Unbiased chances for one k <= nMeasured, with 95 % intervals."""
+
+    k: int
+    pass_at_k: float
+    """At least one of k trials passes."""
+    pass_at_k_interval: tuple[float, float]
+    pass_exp_k: float
+    """All of k trials pass."""
+    pass_exp_k_interval: tuple[float, float]
+
+
+class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Why a prompt has this number of trials (`assay trials --allocate`)."""
+
+    trials: int
+    """Planned for this prompt."""
+    mean: int
+    """Trials of a prompt on average."""
+    spread: float
+    """Standard deviation of one trial that the baseline lets expect."""
+
+
+class TrialResult(msgspec.Struct, kw_only=True, rename="camel"):
+    """All trials of one prompt; with a grader, how often they passed."""
+
+    id: str
+    input: str | list[str]
+    hint: str | UnsetType = UNSET
+    k: int
+    trials: list[TrialEntry]
+    metadata: dict[str, Any]
+    pass_rate: float | UnsetType = UNSET
+    """Share of the measured trials that passed; absent when none was measured."""
+    pass_at_k: float | UnsetType = UNSET
+    """The seed's plug-in formula; see perK for the unbiased numbers."""
+    pass_exp_k: float | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    per_k: list[PassAtK] | UnsetType = UNSET
+    failures: dict[str, int] | UnsetType = UNSET
+    """How many trials had which cause."""
+    spec_hash: str | UnsetType = UNSET
+    identity: Identity | UnsetType = UNSET
+    allocation: Allocation | UnsetType = UNSET
+    """Trials were spent where they are worth most; every prompt has at least one."""
+
+
+class FinishedTrial(msgspec.Struct, kw_only=True, rename="camel"):
+    """A line of the journal beside trials.jsonl: finished, while its prompt is not complete yet."""
+
+    id: str
+    spec_hash: str
+    identity: Identity | UnsetType = UNSET
+    entry: TrialEntry
+
+
+class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
+    """A verdict without a score, as the reference harness writes it for an error."""
+
+
+class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
+    """One trial. Encoded as it is, it is a row of capture."""
+
+    trial_num: int | UnsetType = UNSET
+    """Which trial of its prompt, from 1; absent in a row of capture, which has one."""
+    trial_metadata: dict[str, Any] | UnsetType = UNSET
+    """What the entry of a row of trials has as metadata of its own."""
+    build: Build | UnsetType = UNSET
+
+    @property
+    def number(self) -> int:
+        """Which trial of its prompt, from 1."""
+        return self.trial_num or 1
+
+    @property
+    def verdict(self) -> bool | None:
+        return self.score.pass_ if self.score else None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it cost; None if it is not known, 0 if the agent never got that far."""
+        usage = self.usage or None
+        if usage is not None and (usage.cost_usd is not UNSET or usage.spent_usd):
+            return usage.spent_usd
+        return 0.0 if self.needs_rerun else None
+
+    @property
+    def folder(self) -> str | None:
+        """Where the agent worked; rows of earlier versions have it in their metadata."""
+        return self.cwd or self.metadata.get("workspaceDir")
+
+    def with_verdict(self, verdict: Verdict, warnings: Iterable[str] = ()) -> "Trial":
+        """Return it as these graders judge it; nothing but earlier_grades is left of others."""
+        outdated = (self.grader_failures or {}).values()
+        errors = [error for error in self.errors or [] if error not in outdated]
+        before = [
+            *(self.earlier_grades or []),
+            *(earlier_grade(name, grade) for name, grade in (self.grades or {}).items()),
+        ]
+        return msgspec.structs.replace(
+            self,
+            score=verdict.score or UNSET,
+            outcome=verdict.score.outcome if verdict.score else UNSET,
+            grades=verdict.grades or UNSET,
+            earlier_grades=replaced_grades(before, verdict.grades) or UNSET,
+            grader_failures=verdict.broken or UNSET,
+            errors=[*errors, *verdict.broken.values()] or UNSET,
+            warnings=[*(self.warnings or []), *warnings] or UNSET,
+        )
+
+    def with_note(self, name: str, value: Any) -> "Trial":
+        """Return it with more metadata of its own."""
+        own = {**(self.trial_metadata or {}), name: value}
+        return msgspec.structs.replace(
+            self, metadata={**self.metadata, name: value}, trial_metadata=own
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the fields of its row as plain values, for graders."""
+        row: dict[str, Any] = msgspec.to_builtins(self)
+        row.pop("trialMetadata", None)
+        return row
+
+
+def earlier_grade(name: str, grade: Grade) -> EarlierGrade:
+    """Return a grade as one that does not count any more."""
+    return EarlierGrade(grader=name, **msgspec.structs.asdict(grade))
+
+
+def replaced_grades(
+    before: Iterable[EarlierGrade], grades: Mapping[str, Grade]
+) -> list[EarlierGrade]:
+    """Of each version of a grader the last grade, and none of a version that has judged now."""
+    now = {(name, grade.version) for name, grade in grades.items()}
+    last = {(grade.grader, grade.version): grade for grade in before}
+    return [grade for key, grade in last.items() if key not in now]
+
+
+_IN_BOTH = tuple(
+    name
+    for name in TrialEntry.__struct_fields__
+    if name in Trial.__struct_fields__ and name not in ("score", "metadata", "trial_num")
+)
+
+
+def to_entry(trial: Trial, number: int | None = None) -> TrialEntry:
+    """Return a trial as it stands in the row of its prompt, with its number or this one."""
+    own, grade = trial.trial_metadata, trial.score or None
+    if own is UNSET:
+        own = {name: trial.metadata[name] for name in _OF_TRIAL if trial.metadata.get(name)}
+    return TrialEntry(
+        trial_num=number or trial.number,
+        duration=trial.timing.total,
+        pass_=grade.pass_ if grade else UNSET,
+        score=grade.score if grade and not isinstance(grade, _PassOnly) else UNSET,
+        reasoning=grade.reasoning if grade else UNSET,
+        first_response=trial.timing.first_response,
+        workspace_dir=trial.metadata.get("workspaceDir", UNSET),
+        metadata=own or UNSET,
+        **{name: getattr(trial, name) for name in _IN_BOTH},
+    )
+
+
+def of_entry(entry: TrialEntry, row: "TrialResult | FinishedTrial") -> Trial:
+    """Return the trial that an entry stands for; row has what it shares with others."""
+    about = row if isinstance(row, TrialResult) else None
+    metadata = {k: v for k, v in (about.metadata if about else {}).items() if k != "workspaceDir"}
+    metadata |= entry.metadata or {}
+    if entry.workspace_dir is not UNSET:
+        metadata["workspaceDir"] = entry.workspace_dir
+    took = entry.duration
+    return Trial(
+        id=row.id,
+        input=about.input if about else "",
+        hint=about.hint if about else UNSET,
+        metadata=metadata,
+        timing=Timing(start=0, end=took, first_response=entry.first_response, total=took),
+        score=_entry_grade(entry),
+        spec_hash=row.spec_hash or "",
+        identity=row.identity,
+        trial_num=entry.trial_num,
+        trial_metadata=entry.metadata,
+        **{name: getattr(entry, name) for name in _IN_BOTH},
+    )
+
+
+def _entry_grade(entry: TrialEntry) -> Grade | UnsetType:
+    if entry.pass_ is UNSET:
+        return UNSET
+    kind, score = (_PassOnly, float(entry.pass_)) if entry.score is UNSET else (Grade, entry.score)
+    return kind(pass_=entry.pass_, score=score, reasoning=entry.reasoning, outcome=entry.outcome)
+
+
+_ROW_OF_TRIALS = msgspec.json.Decoder(TrialResult)
+_FINISHED = msgspec.json.Decoder(FinishedTrial)
+
+
+def decode_trials(line: bytes) -> Iterator[Trial]:
+    """Yield the trials of a row of trials; raises UNREADABLE."""
+    row = _ROW_OF_TRIALS.decode(line)
+    return (of_entry(entry, row) for entry in row.trials)
+
+
+def encode_finished(trial: Trial) -> bytes:
+    """Return the line of the journal beside trials.jsonl that keeps a finished trial."""
+    done = FinishedTrial(
+        id=trial.id,
+        spec_hash=trial.spec_hash or "",
+        identity=trial.identity,
+        entry=to_entry(trial),
+    )
+    return msgspec.json.encode(done)
+
+
+def decode_finished(line: bytes) -> Trial:
+    """Return the trial of such a line; raises UNREADABLE."""
+    done = _FINISHED.decode(line)
+    return of_entry(done.entry, done)

@@ -1,0 +1,277 @@
+"""A comparison of runs in words: Markdown, in the reference's tables where two are compared."""
+
+from collections.abc import Sequence
+
+from assay.records.text import counted_noun, visible
+from assay.report.markdown import join_sections, section, table
+from assay.report.text import money, number
+from assay.stats.rates import Interval
+from assay_arc.comparison import (
+    CONFIG_LISTS,
+    Cell,
+    ComparedRun,
+    Comparison,
+    MatrixRow,
+    mean_percent,
+)
+from assay_arc.figures import BUDGETS
+from assay_arc.report import run_name
+
+
+def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
+    """The first two runs in the reference's tables; three and more as games by runs."""
+    several = len(entries) > 2
+    if several:
+        rows = comparison.matrix
+        middle = [
+            section("Game by Run", _matrix(rows, entries)),
+            ["## Level by Run", *_levels_by_run(rows, entries)],
+            section("Configurations", _configs(entries)),
+        ]
+    else:
+        middle = [
+            section("Per-Environment Comparison", _games(comparison, entries)),
+            _level_tables(comparison),
+            section("Configuration Changes", _config_changes(comparison)),
+        ]
+    warnings = [f"- WARNING: {text}" for text in comparison.warnings]
+    sections = [
+        ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
+        section("Warnings", warnings),
+        section("Verdict", _verdicts(comparison, entries)),
+        *middle,
+        section("Scores by Tag", _tags(comparison, entries)),
+        section("Cost, Effort and Progress", _effort(comparison, entries)),
+        section("Trend", _trend(comparison, entries)),
+    ]
+    return visible(join_sections(sections))
+
+
+def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    by_id = {entry.run.meta.run_id: entry for entry in entries}
+    # Where all runs have the same games, the total of a run is that of the common games.
+    is_partial = any(row.common is False for row in comparison.matrix)
+    rows = []
+    for place, run_id in enumerate(comparison.ranking, 1):
+        entry = by_id[run_id]
+        summary = next(one for one in comparison.runs if one.run_id == run_id)
+        rows.append(
+            [
+                f"{place}. {run_name(entry.run)}",
+                entry.run.meta.timestamp[:16],
+                number(summary.common_percent, 2),
+                *([number(summary.overall_percent, 2)] if is_partial else []),
+                f"{summary.games_scored}/{len(entry.card.games) + summary.games_not_measured}",
+                f"{summary.common_levels_completed}/{summary.common_levels}",
+                summary.verified or "-",
+            ]
+        )
+    score = f"Score / 100 ({counted_noun(len(comparison.common_games), 'common game')})"
+    columns = [score, "All its games"] if is_partial else ["Score / 100"]
+    return table(["Run", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
+
+
+def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    labels = {entry.run.meta.run_id: entry.run.label for entry in entries}
+    first, several = entries[0].run.label, len(comparison.pairs) > 1
+    lines = []
+    for pair in comparison.pairs:
+        paired, words, name = pair.paired, pair.verdict.words, labels[pair.current_run_id]
+        if several and pair.verdict.code == "not-enough-data":
+            words = f"{name} against {first}: {words}"
+        lines.append(f"- **{words}**")
+        if paired.difference is None:
+            continue
+        test = f"{paired.test}, p = {paired.p_value:.3g}" if paired.p_value is not None else ""
+        holm = f", Holm {pair.adjusted_p:.3g}" if several else ""
+        points = f"{paired.difference * 100:+.2f}"
+        if limits := paired.interval:
+            points += f" ({limits.low * 100:+.1f} to {limits.high * 100:+.1f})"
+        lines.append(
+            f"- {name}: {points} points over {counted_noun(paired.n_prompts, 'game')} "
+            f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
+        )
+    if len(entries) > 2:
+        return lines
+    delta = number(comparison.overall_delta["score_delta_points"], 2, sign=True)
+    relative = comparison.overall_delta["score_delta_percent"]
+    share = "" if relative is None else f" ({number(relative, sign=True)}% of the first)"
+    lines.append(f"- Overall, {entries[1].run.label} against {first}: {delta} points{share}")
+    return lines
+
+
+def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    rows = [
+        [
+            delta.game_id,
+            _score(delta.baseline_score, delta.baseline_interval),
+            _score(delta.current_score, delta.current_interval),
+            number(delta.score_delta_points, sign=True),
+            f"{number(delta.baseline_levels_completed, 0)} -> "
+            f"{number(delta.current_levels_completed, 0)}",
+            delta.status,
+        ]
+        for delta in comparison.environment_deltas
+    ]
+    head = ["Game", *(run_name(entry.run) for entry in entries), "Delta", "Levels", "Status"]
+    summary = comparison.summary.items()
+    counts = ", ".join(f"{name.removeprefix('total_')} {n}" for name, n in summary if n)
+    lines = [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
+    notes = _notes(comparison.matrix, entries)
+    notes += [
+        f"- {game.id}, {entry.run.label}: not played, counted as 0"
+        for entry in entries
+        for game in entry.card.games
+        if not game.is_played
+    ]
+    return [*lines, "", *notes] if notes else lines
+
+
+def _matrix(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[str]:
+    """A table of games by runs, the mean over the common games, and what broke."""
+    shared = [row.game_id for row in rows if row.common]
+    cells = [
+        [row.game_id + ("" if row.common else " *"), *(_cell_text(row, cell) for cell in row.cells)]
+        for row in rows
+    ]
+    means = [number(mean_percent(entry, shared)) for entry in entries]
+    cells.append([f"Mean of {counted_noun(len(shared), 'common game')}", *means])
+    lines = table(["Game: score, levels", *(run_name(entry.run) for entry in entries)], cells)
+    if len(shared) < len(rows):
+        lines += ["", "\\* not in the mean: not every run has a score for this version of the game"]
+    notes = _notes(rows, entries)
+    return [*lines, "", *notes] if notes else lines
+
+
+def _notes(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[str]:
+    """A line for each cell in which something broke or is missing for a reason."""
+    return [
+        f"- {row.game_id}, {entry.run.label}: "
+        + (f"not measured: {cell.note}" if cell.state == "not measured" else str(cell.note))
+        for row in rows
+        for cell, entry in zip(row.cells, entries, strict=True)
+        if cell.note
+    ]
+
+
+def _cell_text(row: MatrixRow, cell: Cell) -> str:
+    if not cell.is_measured:
+        return "-" if cell.state == "missing" else cell.state
+    score = _score(cell.score, cell.interval)
+    if cell.state == "not played":
+        return f"{score}, {cell.state}"
+    return f"{score}, {cell.levels_completed}/{row.levels}"
+
+
+def _levels_by_run(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[str]:
+    """For each game a table of levels by runs: score and actions of the best play."""
+    lines: list[str] = []
+    head = ["Level: score (actions)", *(run_name(entry.run) for entry in entries)]
+    for row in rows:
+        if any(cell.level_actions for cell in row.cells):
+            levels = [
+                [str(level + 1), *(_level_text(cell, level) for cell in row.cells)]
+                for level in range(row.levels)
+            ]
+            lines += ["", f"### {row.game_id}", "", *table(head, levels)]
+    return lines
+
+
+def _level_text(cell: Cell, level: int) -> str:
+    if level >= len(cell.level_actions):
+        return "-"
+    score = cell.level_scores[level] if level < len(cell.level_scores) else None
+    return f"{_percent(score)} ({cell.level_actions[level]})"
+
+
+def _level_tables(comparison: Comparison) -> list[str]:
+    """The levels of the games whose score has changed."""
+    lines: list[str] = []
+    for delta in comparison.environment_deltas:
+        if abs(delta.score_delta_points or 0.0) > comparison.tolerance_points:
+            rows = [
+                [
+                    str(level.level_index),
+                    _percent(level.baseline_score),
+                    _percent(level.current_score),
+                    _percent(level.delta, sign=True),
+                ]
+                for level in delta.level_deltas
+            ]
+            head = ["Level", "Baseline", "Current", "Delta"]
+            lines += ["", f"### {delta.game_id}", "", *table(head, rows)]
+    return ["## Per-Level Comparison", *lines] if lines else []
+
+
+def _config_changes(comparison: Comparison) -> list[str]:
+    diff, lines = comparison.config_diff, []
+    if diff["model_changed"]:
+        lines.append(f"- Model: {diff['old_model']} -> {diff['new_model']}")
+    for name in CONFIG_LISTS:
+        for change, sign in (("added", "+"), ("removed", "-")):
+            if diff[f"{name}_{change}"]:
+                lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
+    return lines
+
+
+def _configs(entries: Sequence[ComparedRun]) -> list[str]:
+    """How the runs were set up, where they differ."""
+    setups = [entry.run.meta.harness_config for entry in entries]
+    if all(setup == setups[0] for setup in setups):
+        return []
+    rows = [
+        [
+            run_name(entry.run),
+            setup.model,
+            *(", ".join(getattr(setup, name)) or "-" for name in CONFIG_LISTS),
+        ]
+        for entry, setup in zip(entries, setups, strict=True)
+    ]
+    return table(["Run", "Model", "Plugins", "Skills", "MCP servers"], rows)
+
+
+def _tags(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    tags = sorted({tag for run in comparison.runs for tag in run.tags})
+    rows = [[tag, *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags]
+    return table(["Tag", *(run_name(entry.run) for entry in entries)], rows) if rows else []
+
+
+def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    runs = comparison.runs
+    rows = [
+        ["Cost", *(money(run.common_cost_usd) for run in runs)],
+        ["Cost per level", *(money(run.cost_per_level_usd) for run in runs)],
+        ["Actions for one of a person's", *(number(run.actions_per_baseline, 2) for run in runs)],
+    ]
+    for budget in BUDGETS:
+        shares = [run.progress[str(budget)] for run in runs]
+        cells = ["-" if share is None else f"{share * 100:.0f}%" for share in shares]
+        rows.append([f"Levels within {budget} actions", *cells])
+    return table(["", *(run_name(entry.run) for entry in entries)], rows)
+
+
+def _trend(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    """The reference's table for three or more runs: only runs of one harness are a series."""
+    harnesses = {(entry.run.imported, entry.run.meta.harness) for entry in entries}
+    if len(entries) < 3 or len(harnesses) > 1:
+        return []
+    rows: list[list[str]] = []
+    before: float | None = None
+    for entry, summary in zip(entries, comparison.runs, strict=True):
+        percent = summary.common_percent
+        delta = None if before is None or percent is None else percent - before
+        when = entry.run.meta.timestamp[:16]
+        rows.append([run_name(entry.run), when, number(percent, 2), number(delta, 2, sign=True)])
+        before = percent
+    return table(["Run", "Date", "Score", "Delta"], rows)
+
+
+def _score(share: float | None, interval: Interval | None) -> str:
+    score = _percent(share)
+    if share is None or interval is None:
+        return score
+    return f"{score} ({interval.low * 100:.0f}-{interval.high * 100:.0f})"
+
+
+def _percent(share: float | None, *, sign: bool = False) -> str:
+    return number(None if share is None else share * 100, sign=sign)

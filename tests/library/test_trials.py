@@ -1,0 +1,119 @@
+"""assay.read and assay.grade: trials of files, frames, and new grades."""
+
+import json
+import sys
+import time
+
+import pytest
+
+import assay as library
+from assay.errors import InputError, PluginError, UsageError
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    prompts = [{"id": f"p{n}", "input": f"say {n}", "hint": str(n)} for n in range(3)]
+    library.run(prompts, agent=str.upper, graders=["contains"]).to(folder / "c.jsonl").collect()
+    library.run(prompts, agent=str.upper, graders=["contains"], k=2).to(
+        folder / "t.jsonl"
+    ).collect()
+    return folder
+
+
+def test_trials_can_be_read_again_and_again(files):
+    trials = library.read(files / "t.jsonl")
+    assert len(list(trials)) == len(list(trials)) == 6
+    assert repr(trials) == f"<Trials of {files / 't.jsonl'}>"
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_has_a_row_for_each_trial(files, kind):
+    pytest.importorskip(kind)
+    frame = library.read(files / "t.jsonl").frame(kind)
+    assert type(frame).__module__.startswith(kind)
+    assert list(frame["id"]) == ["p0", "p0", "p1", "p1", "p2", "p2"]
+    assert list(frame["trial"]) == [1, 2] * 3
+    assert list(frame["pass"]) == [True] * 6
+
+
+def test_the_frame_is_that_of_export_table(assay, files):
+    done = assay("export", "table", files / "t.jsonl", "-o", files / "table.jsonl")
+    assert done.code == 0, done.stderr
+    rows = [json.loads(line) for line in (files / "table.jsonl").read_text().splitlines()]
+    frame = library.read(files / "t.jsonl").frame()
+    assert list(frame.columns) == list(rows[0])
+    assert list(frame["output"]) == [row["output"] for row in rows]
+
+
+def test_without_a_library_for_frames_the_error_says_what_to_do(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(PluginError, match="needs pandas or polars") as caught:
+        library.read(files / "t.jsonl").frame()
+    assert caught.value.hint == "pip install pandas"
+    with pytest.raises(PluginError, match="no data frame of 'excel'"):
+        library.read(files / "t.jsonl").frame("excel")
+
+
+def test_a_notebook_shows_the_first_trials(files):
+    page = library.read(files / "c.jsonl")._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "<td>SAY 0</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "absent.jsonl"), ("", "no rows"), ("{}\n", "neither a capture"), ("x\n", ":1")],
+)
+def test_what_is_no_result_is_refused(tmp_path, content, words):
+    path = tmp_path / "absent.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=words):
+        library.read(path)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        library.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "t.jsonl"])
+def test_a_function_grades_again(files, name):
+    before = (files / name).read_bytes()
+    graded = list(library.grade(files / name, [lambda trial: trial.output.endswith("1")]))
+    assert {trial.id for trial in graded if trial.passed} == {"p1"}
+    assert all(set(trial.grades) == {"lambda"} for trial in graded)
+    assert (files / name).read_bytes() == before
+
+
+def test_grade_is_that_of_the_command(assay, files):
+    done = assay("grade", files / "t.jsonl", "-g", "exact")
+    by_command = [json.loads(line) for line in done.stdout.splitlines()]
+    ours = [json.loads(line) for _, line in library.grade(files / "t.jsonl", ["exact"]).lines]
+    assert ours == by_command
+
+
+def test_a_run_can_be_graded_and_what_was_graded_can_be_graded(files):
+    run = library.run(["x"], agent=str.upper)
+    once = library.grade(run, [lambda trial: trial.output == "X"])
+    (twice,) = library.grade(once, ["exact:x"], jobs=2)
+    assert [trial.passed for trial in once] == [True]
+    assert set(twice.grades) == {"exact"}
+
+
+def test_a_grader_that_hangs_is_ended(files):
+    began = time.monotonic()
+    (trial, *_) = library.grade(files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3)
+    assert trial.passed is None
+    assert time.monotonic() - began < 20
+
+
+def test_graders_are_a_list_with_at_least_one(files):
+    with pytest.raises(UsageError, match="graders is a list"):
+        library.grade(files / "c.jsonl", "contains")
+    with pytest.raises(UsageError, match="there is no grader"):
+        library.grade(files / "c.jsonl", [])
+    with pytest.raises(UsageError, match="rows is a int"):
+        library.grade(3, ["contains"])

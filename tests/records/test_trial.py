@@ -1,0 +1,178 @@
+"""A trial in memory and its two forms on disk: what is read is written again."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from assay.records.capture import (
+    AgentInfo,
+    Cause,
+    EarlierGrade,
+    Events,
+    Failure,
+    Grade,
+    Identity,
+    Message,
+    Timing,
+    ToolCall,
+    Usage,
+    WorkspaceChanges,
+)
+from assay.records.trial import (
+    Build,
+    CaptureRow,
+    FinishedTrial,
+    Trial,
+    TrialEntry,
+    TrialResult,
+    Verdict,
+    decode_finished,
+    decode_trials,
+    encode_finished,
+    of_entry,
+    to_entry,
+)
+
+TEXT = st.text(max_size=8)
+NUMBER = st.floats(0, 1e6)  # a whole number is read as a float, too: 86 is written as 86.0
+PLAIN = st.dictionaries(TEXT, TEXT | NUMBER | st.booleans() | st.none(), max_size=3)
+GRADE = st.builds(
+    Grade,
+    pass_=st.booleans(),
+    score=st.floats(0, 1),
+    reasoning=st.just(UNSET) | TEXT,
+    outcome=st.just(UNSET) | PLAIN,
+    version=st.just(UNSET) | TEXT,
+)
+FAILURE = st.builds(
+    Failure, cause=st.sampled_from(Cause), message=TEXT, answered=st.booleans(), raw=TEXT
+)
+STEP = st.builds(Message, content=TEXT, timestamp=NUMBER) | st.builds(
+    ToolCall, name=TEXT, timestamp=NUMBER
+)
+
+
+def maybe(kind: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.just(UNSET) | kind
+
+
+SHARED: dict[str, st.SearchStrategy[Any]] = {
+    "output": TEXT,
+    "trajectory": st.lists(STEP, max_size=3),
+    "tool_errors": st.booleans(),
+    "grades": maybe(st.dictionaries(TEXT, GRADE, max_size=2)),
+    "earlier_grades": maybe(
+        st.lists(st.builds(EarlierGrade, grader=TEXT, pass_=st.booleans(), score=st.floats(0, 1)))
+    ),
+    "grader_failures": maybe(st.dictionaries(TEXT, TEXT, max_size=2)),
+    "usage": maybe(st.builds(Usage, cost_usd=NUMBER, input_tokens=st.integers(0, 99))),
+    "failure": maybe(FAILURE),
+    "agent": maybe(st.builds(AgentInfo, adapter=TEXT, model=TEXT)),
+    "session_id": maybe(TEXT),
+    "events": maybe(st.builds(Events, total=st.integers(0, 9), terminal=st.booleans())),
+    "setup": maybe(PLAIN),
+    "retried": maybe(st.lists(FAILURE, max_size=2)),
+    "stderr": maybe(TEXT),
+    "raw": maybe(TEXT),
+    "cwd": maybe(TEXT),
+    "changes": maybe(st.builds(WorkspaceChanges, tree=TEXT)),
+    "warnings": maybe(st.lists(TEXT, max_size=2)),
+}
+ENTRIES = st.builds(
+    TrialEntry,
+    trial_num=st.integers(1, 99),
+    duration=NUMBER,
+    first_response=maybe(NUMBER),
+    pass_=st.just(UNSET),
+    workspace_dir=maybe(TEXT),
+    metadata=maybe(PLAIN.filter(bool)),
+    build=maybe(st.builds(Build, id=TEXT, label=TEXT, date=TEXT)),
+    **SHARED,
+) | st.builds(
+    TrialEntry,
+    trial_num=st.integers(1, 99),
+    duration=NUMBER,
+    pass_=st.booleans(),
+    score=maybe(st.floats(0, 1)),
+    reasoning=maybe(TEXT),
+    outcome=maybe(PLAIN),
+    **SHARED,
+)
+IDENTITY = maybe(st.builds(Identity, adapter=TEXT, model=TEXT))
+ROWS = st.builds(
+    TrialResult,
+    id=TEXT,
+    input=TEXT | st.lists(TEXT, max_size=2),
+    hint=maybe(TEXT),
+    k=st.integers(1, 9),
+    trials=st.lists(ENTRIES, max_size=3),
+    metadata=PLAIN,
+    spec_hash=maybe(TEXT),
+    identity=IDENTITY,
+)
+CAPTURES = st.builds(
+    CaptureRow,
+    id=TEXT,
+    input=TEXT | st.lists(TEXT, max_size=2),
+    hint=maybe(TEXT),
+    metadata=PLAIN,
+    timing=st.builds(Timing, start=NUMBER, end=NUMBER, total=NUMBER, first_response=maybe(NUMBER)),
+    errors=maybe(st.lists(TEXT, max_size=2)),
+    score=maybe(GRADE),
+    outcome=maybe(PLAIN),
+    spec_hash=maybe(TEXT),
+    identity=IDENTITY,
+    **SHARED,
+)
+encode = msgspec.json.encode
+
+
+@given(CAPTURES)
+def test_a_row_of_capture_is_written_as_it_was_read(row: CaptureRow) -> None:
+    line = encode(row)
+    trial = msgspec.json.decode(line, type=Trial)
+    assert encode(trial) == line
+    assert trial.number == 1
+
+
+@given(ROWS)
+def test_the_entries_of_a_row_of_trials_are_written_as_they_were_read(row: TrialResult) -> None:
+    trials = list(decode_trials(encode(row)))
+    assert encode([to_entry(trial) for trial in trials]) == encode(row.trials)
+    assert [trial.number for trial in trials] == [entry.trial_num for entry in row.trials]
+    assert all((trial.id, trial.input) == (row.id, row.input) for trial in trials)
+
+
+@given(ENTRIES, IDENTITY)
+def test_a_finished_trial_is_kept_as_it_was_read(entry: TrialEntry, identity: Any) -> None:
+    line = encode(FinishedTrial(id="p", spec_hash="h", identity=identity, entry=entry))
+    assert encode_finished(decode_finished(line)) == line
+
+
+@given(CAPTURES)
+def test_both_forms_say_the_same_about_a_trial(row: CaptureRow) -> None:
+    trial = msgspec.json.decode(encode(row), type=Trial)
+    done = FinishedTrial(id=trial.id, spec_hash="", entry=to_entry(trial))
+    again = of_entry(done.entry, done)
+    for name in ("passed", "is_measured", "needs_rerun", "is_failed", "is_finished", "cost_usd"):
+        assert getattr(again, name) == getattr(trial, name), name
+    assert again.timing.total == trial.timing.total
+
+
+@given(CAPTURES, GRADE, st.dictionaries(TEXT, TEXT, max_size=2))
+def test_a_verdict_leaves_nothing_of_an_earlier_one(
+    row: CaptureRow, grade: Grade, broken: dict[str, str]
+) -> None:
+    trial = msgspec.json.decode(encode(row), type=Trial)
+    verdict = Verdict(score=None if broken else grade, grades={"new": grade}, broken=broken)
+    judged = trial.with_verdict(verdict)
+    assert judged.verdict is (None if broken else grade.pass_)
+    assert judged.outcome == (UNSET if broken else grade.outcome)
+    assert judged.grader_failures == (broken or UNSET)
+    assert judged.grades == {"new": grade}
+    mine = (trial.grader_failures or {}).values()
+    kept = [error for error in trial.errors or [] if error not in mine]
+    assert list(judged.errors or []) == [*kept, *broken.values()]
