@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from assay.library.evaluation import Evaluation
     from assay.library.run import Run
-    from assay.library.trials import Trial
+    from assay.records.trial import Trial
 
 _MARKER = (
     "assay(prompts, agent, graders, k, min_pass_rate, against, margin, undecided, **options): run "

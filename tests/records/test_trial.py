@@ -83,7 +83,7 @@ SHARED: dict[str, st.SearchStrategy[Any]] = {
 }
 ENTRIES = st.builds(
     TrialEntry,
-    trial_num=st.integers(1, 99),
+    number=st.integers(1, 99),
     duration=NUMBER,
     first_response=maybe(NUMBER),
     pass_=st.just(UNSET),
@@ -93,7 +93,7 @@ ENTRIES = st.builds(
     **SHARED,
 ) | st.builds(
     TrialEntry,
-    trial_num=st.integers(1, 99),
+    number=st.integers(1, 99),
     duration=NUMBER,
     pass_=st.booleans(),
     score=maybe(st.floats(0, 1)),
@@ -121,7 +121,7 @@ CAPTURES = st.builds(
     metadata=PLAIN,
     timing=st.builds(Timing, start=NUMBER, end=NUMBER, total=NUMBER, first_response=maybe(NUMBER)),
     errors=maybe(st.lists(TEXT, max_size=2)),
-    score=maybe(GRADE),
+    grade=maybe(GRADE),
     outcome=maybe(PLAIN),
     spec_hash=maybe(TEXT),
     identity=IDENTITY,
@@ -142,7 +142,7 @@ def test_a_row_of_capture_is_written_as_it_was_read(row: CaptureRow) -> None:
 def test_the_entries_of_a_row_of_trials_are_written_as_they_were_read(row: TrialResult) -> None:
     trials = list(decode_trials(encode(row)))
     assert encode([to_entry(trial) for trial in trials]) == encode(row.trials)
-    assert [trial.number for trial in trials] == [entry.trial_num for entry in row.trials]
+    assert [trial.number for trial in trials] == [entry.number for entry in row.trials]
     assert all((trial.id, trial.input) == (row.id, row.input) for trial in trials)
 
 

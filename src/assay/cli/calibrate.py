@@ -36,8 +36,9 @@ from assay.pipeline.sampling import (
 )
 from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
-from assay.records.rows import RowFile, open_rows, open_trials
+from assay.records.rows import RowFile, open_rows
 from assay.records.text import counted_noun
+from assay.records.trial.files import open_trials
 from assay.report.calibration import label_markdown, sample_markdown
 
 

@@ -25,7 +25,7 @@ from assay.pipeline.export import Chosen, Example, Export, Format, Only
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
-from assay.records.trials import HINT
+from assay.records.trial.files import HINT
 from assay.report.messages import Thoughts
 from assay.report.table import SUFFIXES, check_parquet, encode_row, write_table
 

@@ -18,7 +18,7 @@ from assay.cli.runs import name_runs, pipes_as_files
 from assay.errors import UsageError
 from assay.records.files import copy_stream
 from assay.records.text import visible_line
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 from assay.report.query import Database, RowTooLong, use_database
 from assay.report.table import csv_cell
 

@@ -44,8 +44,8 @@ from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
-from assay.records.trials import HINT, Kind
-from assay.records.views import TrajectoryView
+from assay.records.trial.files import HINT, Kind
+from assay.records.trial.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 
 _BLOCK = 256 * 1024

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from assay.errors import InputError, PluginError
 from assay.library.verdict import html_table
 from assay.records.rows import Place, read_lines
-from assay.records.trials import FinishedTrialRow, detect_kind, trials_in
+from assay.records.trial import Trial
+from assay.records.trial.files import detect_kind, trials_in
 from assay.report.table import COLUMNS, table_row
 
-Trial = FinishedTrialRow
 type Lines = Iterable[tuple[Place, bytes]]
 _FRAMES = ("pandas", "polars")
 _SHOWN_ROWS = 20

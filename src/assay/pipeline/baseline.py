@@ -29,12 +29,20 @@ from assay.records.rows import (
     decode_line,
     decode_row,
     encode_row,
-    is_trials_row,
     open_rows,
 )
 from assay.records.text import counted_noun
-from assay.records.trial import Allocation, Build, Judged, PassAtK, Trial, TrialResult, to_entry
-from assay.records.trials import detect_kind
+from assay.records.trial import (
+    NUMBER,
+    Allocation,
+    Build,
+    Judged,
+    PassAtK,
+    Trial,
+    TrialResult,
+    to_entry,
+)
+from assay.records.trial.files import detect_kind, is_trials_row
 from assay.stats.drift import Drift
 from assay.stats.pooled import allocate_trials, trial_spread
 
@@ -420,7 +428,7 @@ def _pooled(
     if row is None or not entries:
         return None
     for number, entry in enumerate(entries, 1):
-        entry["trialNum"] = msgspec.Raw(b"%d" % number)
+        entry[NUMBER] = msgspec.Raw(b"%d" % number)
     whole: dict[str, Any] = {k: v for k, v in row.items() if k not in _MADE_AGAIN}
     whole |= {"k": len(entries), "trials": entries, **_numbers(entries)}
     return msgspec.json.encode(whole)

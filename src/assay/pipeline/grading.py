@@ -23,13 +23,12 @@ from assay.records.rows import (
     Place,
     RowFile,
     explain,
-    is_trials_row,
     refuse_other_bytes,
-    split_trials,
 )
 from assay.records.spec import PluginRef, hash_with_graders
 from assay.records.trial import PassAtK, Verdict, earlier_grade, replaced_grades
-from assay.records.views import AnyIdView, GradingView
+from assay.records.trial.files import is_trials_row, split_trials
+from assay.records.trial.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from assay.records.capture import AnyStep
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
 from assay.records.trial import Verdict
-from assay.records.views import SampleView, VerdictView
+from assay.records.trial.views import SampleView, VerdictView
 
 FAILURES_DRAWN = 10
 SHEET_ROWS = 50
@@ -144,7 +144,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
     return [
         CalibrationSample(
             id=row.id,
-            trial_num=row.trial_num or UNSET,
+            number=row.number or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint or UNSET,
@@ -162,7 +162,7 @@ def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
     return [
         LabelRow(
             id=row.id,
-            trial_num=row.trial_num or UNSET,
+            number=row.number or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint,

@@ -16,7 +16,8 @@ from assay.records.files import copy_stream, temporary_folder
 from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
 from assay.records.rows import BOM, open_rows, read_lines
-from assay.records.trials import HINT, trials_of
+from assay.records.trial import NUMBER
+from assay.records.trial.files import HINT, trials_of
 from assay.report.table import COLUMNS, duckdb_module, explained_memory
 
 _STEP = {
@@ -61,7 +62,7 @@ _ATTEMPT = {
 """What a capture and an entry of trials have in common."""
 _ENTRY = {
     **_ATTEMPT,
-    "trialNum": "BIGINT",
+    NUMBER: "BIGINT",
     "duration": "DOUBLE",
     "firstResponse": "DOUBLE",
     "pass": "BOOLEAN",
@@ -78,7 +79,7 @@ _ROW = {
 }
 """A row of captures or of trials: a file may have both."""
 _IN_EITHER = {
-    "number": ("1::BIGINT", '"trialNum"'),
+    "number": ("1::BIGINT", f'"{NUMBER}"'),
     "passed": ("score.pass", "pass"),
     "mark": ("score.score", "score"),
     "reasoning": ("score.reasoning", "reasoning"),
@@ -93,7 +94,7 @@ _CELLS = {
     "THEN array_to_string(from_json(input, '[\"VARCHAR\"]'), chr(10)) ELSE input->>'$' END",
     "pass": "passed",
     "score": "mark",
-    # As in records/trial.py.
+    # As Judged.passed in records/trial.
     "measured": "passed IS NOT NULL OR ({by_agent} AND NOT coalesce(failure.answered, false))",
     "cause": "failure.cause",
     "message": "failure.message",

@@ -11,7 +11,7 @@ from assay.records.capture import cause_words
 from assay.records.files import copy_part, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
-from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
+from assay.records.trial.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
 type Style = Literal["jsonl", "markdown", "csv"]
@@ -82,7 +82,7 @@ def _inside_safely(text: str) -> str:
 def _line(inside: Callable[[str], str], row: CsvView, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
-    trial = "" if row.trial_num is None else f",{row.trial_num}"
+    trial = "" if row.number is None else f",{row.number}"
     return (
         f'"{inside(row.id)}"{trial},"{inside(one_text(row.input, " | "))}","{hint}",'
         f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
@@ -170,7 +170,7 @@ def _section(row: MarkdownView) -> str:
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
     asked = shorten(one_text(row.input, " → "), 100)
     return (
-        f"### {with_trial(row.id, row.trial_num)}\n\n**Input**: {asked}\n\n{hint}"
+        f"### {with_trial(row.id, row.number)}\n\n**Input**: {asked}\n\n{hint}"
         f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
     )
 

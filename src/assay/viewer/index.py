@@ -26,7 +26,7 @@ from assay.compare.columns import (
 from assay.compare.runs import Run, impossible_rows, make_run
 from assay.records.private import cache_root
 from assay.records.rows import UNREADABLE, line_blocks
-from assay.records.trials import Kind, kind_of
+from assay.records.trial.files import Kind, kind_of
 
 _BLOCK = 1024 * 1024
 _VERSION = 6  # of the layout on disk; an index of another version is made again

@@ -15,12 +15,13 @@ from msgspec import UNSET
 from assay.errors import AssayError
 from assay.pipeline.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.records.reports import LabelRow
-from assay.records.rows import open_rows, open_trials
+from assay.records.rows import open_rows
 from assay.records.text import with_trial
-from assay.records.views import StepsView
+from assay.records.trial import NUMBER
+from assay.records.trial.files import entry_of, open_trials
+from assay.records.trial.views import StepsView
 from assay.stats.agreement import Agreement, measure_agreement
 from assay.viewer.index import Index
-from assay.viewer.library import entry_of
 from assay.viewer.prompts import Prompts
 
 WORDS = ("pass", "fail", "ambiguous")
@@ -51,7 +52,7 @@ class LabelSheet:
             rows = [msgspec.to_builtins(row) for row in self._rows]
         for row in rows:
             row.pop("graderVersion", None)
-            name = with_trial(row["id"], row.get("trialNum"))
+            name = with_trial(row["id"], row.get(NUMBER))
             row["trajectory"] = self._steps.get(name, [])
             row["label"] = _word(row.get("label"))
         return {"file": str(self._target), "rows": rows}
@@ -90,12 +91,12 @@ def _drawn_rows(results: Path, key: str) -> list[LabelRow]:
 
 def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
     """Read the steps of the drawn rows; very long ones are left out."""
-    wanted = {with_trial(row.id, row.trial_num): row.output for row in rows}
+    wanted = {with_trial(row.id, row.number): row.output for row in rows}
     found: dict[str, Any] = {}
     with open_trials(results, skip_unreadable=True) as file:
         for row in file.rows(msgspec.json.Decoder(StepsView)):
             # A sheet may hold no outputs; where it does, of repeated ids only that row counts.
-            name = with_trial(row.id, row.trial_num)
+            name = with_trial(row.id, row.number)
             output = wanted.get(name)
             same = name in wanted and (output is UNSET or output == row.output)
             if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:
@@ -139,7 +140,7 @@ def read_run_labels(index: Index, sheet: Path) -> RunLabels:
     prompts = Prompts([index])
     pairs = []
     for row in _readable_rows(sheet):
-        number = row.trial_num or 1
+        number = row.number or 1
         word, prompt = _word(row.label), prompts.find(row.id)
         place = prompts.file_row(0, prompt) if prompt is not None else None
         if word not in WORDS or place is None:

@@ -10,25 +10,30 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from assay.records.capture import AnyStep, Failure, Grade
+from assay.records.trial import NUMBER
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
 """Stands for a field that is not there."""
 
 
+class RowForm:
+    """Tells a row of trials from a capture: decided here, for every reader of both."""
+
+    __slots__ = ()
+    trials: Any
+    output: Any
+
+    @property
+    def is_trials(self) -> bool:
+        """Whether the row holds all trials of a prompt, as `assay trials` writes them."""
+        return self.trials not in (None, NO_JSON) and not self.output
+
+
 class AnyIdView(msgspec.Struct, gc=False):
     """The id of a row that another program may have written."""
 
     id: Any = None
-
-
-class KindView(msgspec.Struct, gc=False):
-    """What tells captures from trials."""
-
-    k: Any = None
-    trials: Any = None
-    trajectory: Any = None
-    timing: Any = None
 
 
 # Parts of a row.
@@ -170,7 +175,7 @@ class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     trajectory: list[NamedStep]
@@ -187,7 +192,7 @@ class DetailView(SummaryView, kw_only=True, rename="camel", gc=False):
 
 class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     hint: str | None = None
@@ -232,7 +237,7 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     earlier_grades: msgspec.Raw = NO_JSON
     identity: msgspec.Raw = NO_JSON
     spec_hash: str | None = None
-    trial_num: Any = None
+    number: Any = msgspec.field(name=NUMBER, default=None)
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
@@ -244,7 +249,7 @@ class VerdictView(msgspec.Struct, kw_only=True, gc=False):
 
 class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     score: Grade
@@ -255,7 +260,7 @@ class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
 
 class JudgedView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     output: str
     score: Grade | None = None
     grades: dict[str, Grade] | None = None
@@ -266,7 +271,7 @@ class StepsView(msgspec.Struct, rename="camel", gc=False):
     """The steps of a row, not decoded before it is known that they are needed."""
 
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     output: str = ""
     trajectory: msgspec.Raw = msgspec.Raw(b"[]")
 
@@ -334,7 +339,7 @@ class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):
 
 
 class EntryStepsView(EntryView, rename="camel", kw_only=True, gc=False):
-    trial_num: int
+    number: int = msgspec.field(name=NUMBER)
     trajectory: list[StepView]  # type: ignore[assignment]
 
 
@@ -344,3 +349,37 @@ class TrialsStepsView(TrialsView, rename="camel", kw_only=True, gc=False):
 
 class TrajectoryView(msgspec.Struct, gc=False):
     trajectory: list[StepView]
+
+
+# Rows of both kinds, read for what commands need of single trials.
+
+
+class NumberView(msgspec.Struct, gc=False):
+    number: int = msgspec.field(name=NUMBER)
+
+
+class NumbersView(RowForm, msgspec.Struct, gc=False):
+    """Which trials a row has."""
+
+    id: str
+    input: str | list[str]
+    output: msgspec.Raw = NO_JSON
+    trials: list[NumberView] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        return [entry.number for entry in self.trials or ()] if self.is_trials else [1]
+
+
+class RawView(msgspec.Struct, gc=False):
+    """Where the raw streams of an attempt are."""
+
+    raw: str = ""
+
+
+class RawTrialView(RawView, gc=False):
+    id: str = ""
+    number: int = msgspec.field(name=NUMBER, default=1)
+    retried: list[RawView] = []
+    trials: list["RawTrialView"] | None = None
+    """Of a row of trials, which has no streams of its own."""
