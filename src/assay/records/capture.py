@@ -106,6 +106,9 @@ _CAUSE_WORDS = {
 }
 
 
+AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
+
+
 def cause_words(cause: str) -> str:
     """The same of a cause in a row that any program may have written."""
     return _CAUSE_WORDS.get(cause, cause)
@@ -123,6 +126,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
     """The provider refused because of too many requests; how long it wants to be left alone, in
     ms, or 0 if it did not say."""
+
+    @property
+    def measures_agent(self) -> bool:
+        """Whether the trial counts against the agent; if not, it is no measurement at all."""
+        return self.cause.measures_agent
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

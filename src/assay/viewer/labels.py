@@ -18,8 +18,8 @@ from assay.records.reports import LabelRow
 from assay.records.rows import open_rows
 from assay.records.text import with_trial
 from assay.records.trial import NUMBER
-from assay.records.trial.files import entry_of, open_trials
-from assay.records.trial.views import StepsView
+from assay.records.trial.files import open_trials
+from assay.records.trial.views import StepsView, shown_trials
 from assay.stats.agreement import Agreement, measure_agreement
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
@@ -145,11 +145,14 @@ def read_run_labels(index: Index, sheet: Path) -> RunLabels:
         place = prompts.file_row(0, prompt) if prompt is not None else None
         if word not in WORDS or place is None:
             continue
-        entry = entry_of(msgspec.json.decode(index.line(place)), number)
-        if entry is None or (row.output is not UNSET and row.output != entry.get("output")):
+        about, trials = shown_trials(index.line(place))
+        named = (one for one in trials if not about.is_trials or one.number == number)
+        trial = next(named, None)
+        if trial is None or (row.output is not UNSET and row.output != trial.output):
             continue
         found.words.setdefault(row.id, {})[number] = word
-        passed = _verdict(entry)
+        # No grader was asked about a trial that did not come to its end.
+        passed = trial.verdict if trial.is_finished else None
         if passed is not None and word != "ambiguous":
             pairs.append((word == "pass", passed))
             if (word == "pass") != passed:
@@ -166,12 +169,3 @@ def _readable_rows(sheet: Path) -> list[LabelRow]:
         return _stored_rows(sheet)
     except AssayError:  # the page Label says what is wrong with it
         return []
-
-
-def _verdict(entry: dict[str, Any]) -> bool | None:
-    """The grader's verdict on a trial; one that is no measurement has none."""
-    failure, score = entry.get("failure"), entry.get("score")
-    if isinstance(failure, dict) and not failure.get("answered"):
-        return None
-    passed = score.get("pass") if isinstance(score, dict) else entry.get("pass")
-    return passed if isinstance(passed, bool) else None

@@ -53,9 +53,8 @@ class Judged:
         left no answer: that is no pass. A trial that was not graded otherwise says nothing.
         """
         verdict: bool | None = self.verdict
-        failure: Failure | None = self.failure or None
-        if verdict is None and failure is not None and not failure.answered:
-            return False if failure.cause.measures_agent else None
+        if verdict is None and self.failure and not self.failure.answered:
+            return False if self.failure.measures_agent else None
         return verdict
 
     @property
@@ -69,7 +68,7 @@ class Judged:
 
         One that came to its end and is not graded yet is graded instead.
         """
-        return bool(self.failure) and not self.failure.cause.measures_agent
+        return bool(self.failure) and not self.failure.measures_agent
 
     @property
     def is_ungraded(self) -> bool:

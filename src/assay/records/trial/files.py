@@ -133,7 +133,7 @@ class _Entry(_Attempt, kw_only=True, rename="camel"):
     first_response: float | None = None
 
 
-class _Timing(msgspec.Struct, rename="camel"):
+class _Timing(msgspec.Struct, rename="camel", frozen=True):
     total: float = 0
     first_response: float | None = None
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from assay.records.capture import AnyStep, Failure, Grade
-from assay.records.trial import NUMBER
+from assay.records.capture import AGENT_CAUSES, AnyStep, Failure, Grade, cause_words
+from assay.records.trial import NUMBER, Judged
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
@@ -40,9 +40,15 @@ class AnyIdView(msgspec.Struct, gc=False):
 
 
 class FailureView(msgspec.Struct, frozen=True, gc=False):
+    """A failure that any program may have written: the cause may be none that we know."""
+
     cause: str = ""
     message: str = ""
     answered: bool = False
+
+    @property
+    def measures_agent(self) -> bool:
+        return self.cause in AGENT_CAUSES
 
 
 class PassView(msgspec.Struct, gc=False):
@@ -204,10 +210,14 @@ class CsvView(ResultView, kw_only=True, rename="camel", gc=False):
     timing: TotalView
 
 
-class MarkdownView(ResultView, kw_only=True, rename="camel", gc=False):
+class MarkdownView(Judged, ResultView, kw_only=True, rename="camel", gc=False):
     error: str | None = None
     errors: list[str] | None = None
     failure: FailureView | None = None
+
+    @property
+    def verdict(self) -> bool | None:
+        return self.score.pass_ if self.score else None
 
 
 class HasScoreView(msgspec.Struct, gc=False):
@@ -352,6 +362,70 @@ class TrajectoryView(msgspec.Struct, gc=False):
 
 
 # Rows of both kinds, read for what commands need of single trials.
+
+
+class ShownTrial(Judged, msgspec.Struct, rename="camel", gc=False):
+    """A trial as a report tells of it: how it ended, its verdict and why.
+
+    Only the failure has been checked when the row was indexed; the rest may be anything.
+    """
+
+    number: Any = msgspec.field(name=NUMBER, default=1)
+    output: Any = None
+    pass_: Any = msgspec.field(name="pass", default=None)
+    score: Any = None
+    reasoning: Any = None
+    failure: FailureView | None = None
+    grader_failures: Any = None
+    duration: Any = None
+    timing: Any = None
+
+    @property
+    def _grade(self) -> dict[str, Any]:
+        if isinstance(self.score, dict):  # of a capture
+            return self.score
+        return {"pass": self.pass_, "reasoning": self.reasoning}
+
+    @property
+    def verdict(self) -> bool | None:
+        passed = self._grade.get("pass")
+        return passed if isinstance(passed, bool) else None
+
+    @property
+    def why(self) -> str:
+        """What was said of the trial; empty if nothing was."""
+        if self.failure:
+            return f"{cause_words(self.failure.cause)}: {self.failure.message}"
+        return self.grader_words
+
+    @property
+    def grader_words(self) -> str:
+        """Why the graders decided as they did."""
+        reasoning = self._grade.get("reasoning")
+        return reasoning if isinstance(reasoning, str) else ""
+
+    @property
+    def seconds(self) -> float:
+        took = self.timing.get("total") if isinstance(self.timing, dict) else self.duration
+        return took / 1000 if isinstance(took, int | float) else 0.0
+
+
+class ShownRow(RowForm, msgspec.Struct, gc=False):
+    """The prompt of such trials."""
+
+    id: str
+    output: Any = None
+    metadata: Any = None
+    trials: list[ShownTrial] | None = None
+
+
+_SHOWN_ROWS, _SHOWN = msgspec.json.Decoder(ShownRow), msgspec.json.Decoder(ShownTrial)
+
+
+def shown_trials(line: bytes) -> tuple[ShownRow, list[ShownTrial]]:
+    """Return the prompt of a row and its trials."""
+    row = _SHOWN_ROWS.decode(line)
+    return row, (row.trials or []) if row.is_trials else [_SHOWN.decode(line)]
 
 
 class NumberView(msgspec.Struct, gc=False):
