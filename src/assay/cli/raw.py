@@ -187,7 +187,7 @@ def _trial(options: _Options) -> RawTrialView:
     if found is None:
         msg = f"{source}: there is no row with the id {visible_line(repr(options.prompt_id))}"
         raise InputError(msg, hint="give the id of a prompt in this file")
-    trials = [found] if found.trials is None else found.trials
+    trials = found.entries
     if options.trial is None and len(trials) == 1:
         return trials[0]
     for trial in trials:

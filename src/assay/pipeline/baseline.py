@@ -34,10 +34,11 @@ from assay.records.rows import (
 from assay.records.text import counted_noun
 from assay.records.trial import (
     NUMBER,
+    PASS_FIELDS,
     Allocation,
     Build,
     Judged,
-    PassAtK,
+    PassNumbers,
     Trial,
     TrialResult,
     to_entry,
@@ -54,7 +55,7 @@ _MOST_LACKING = 0.1
 _HINT = "give what `assay trials` or `assay capture` wrote with a grader"
 _DROPPED = ("raw", "workspaceDir")
 """Of a trial: the raw streams and folders stay with the run."""
-_MADE_AGAIN = ("passRate", "passAtK", "passExpK", "nMeasured", "perK", "failures", "allocation")
+_MADE_AGAIN = PASS_FIELDS | {"failures", "allocation"}
 type _Content = Counter[bytes]
 """The trials of a build, as hashes."""
 
@@ -445,14 +446,7 @@ def _measured_entries(row: _Pieces, build: Build) -> list[_Pieces]:
     ]
 
 
-class _Numbers(msgspec.Struct, rename="camel"):
-    """What a row says about all its trials."""
-
-    pass_rate: float | UnsetType
-    pass_at_k: float | UnsetType
-    pass_exp_k: float | UnsetType
-    n_measured: int
-    per_k: list[PassAtK] | UnsetType
+class _Numbers(PassNumbers, kw_only=True, rename="camel"):
     failures: dict[str, int] | UnsetType
 
 

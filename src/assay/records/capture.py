@@ -132,6 +132,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the trial counts against the agent; if not, it is no measurement at all."""
         return self.cause.measures_agent
 
+    @property
+    def is_gradable(self) -> bool:
+        """Whether the graders are asked all the same: the agent is to blame, and has answered."""
+        return self.answered and self.measures_agent
+
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """A verdict. No grade means not measured; it is never read as zero."""

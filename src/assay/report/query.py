@@ -123,6 +123,8 @@ _CELLS = {
     "grades": "coalesce(grades, '{}')::VARCHAR",
 }
 """How a column of the table of trials is made; the others are called as in the rows."""
+_IS_CAPTURE = "(trials IS NULL OR coalesce(output, '') <> '')"
+"""As RowForm.is_trials in records/trial."""
 _BY_AGENT = "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', false)"
 _CALLS = "list_filter(coalesce(trajectory, []), lambda s: s.type = 'tool_call')"
 _STEPS = """
@@ -385,14 +387,14 @@ def _read_json(path: Path, columns: str, largest: int) -> str:
 def _attempts(source: _Source, columns: str, largest: int) -> str:
     """One row for each trial; a capture is expanded as if it were a list of one."""
     rows = _read_json(source.readable, columns, largest)
-    entries = "unnest(CASE WHEN trials IS NULL THEN [NULL] ELSE trials END) AS entry"
+    entries = f"unnest(CASE WHEN {_IS_CAPTURE} THEN [NULL] ELSE trials END) AS entry"
     fields = ", ".join(
         f'CASE WHEN is_capture THEN {of_capture} ELSE entry.{of_entry} END AS "{name}"'
         for name, (of_capture, of_entry) in _IN_EITHER.items()
     )
     return (
         f"SELECT {_quoted(source.label)} AS file, id, input, hint, metadata, {fields} "
-        f"FROM (SELECT *, trials IS NULL AS is_capture, {entries} FROM {rows})"
+        f"FROM (SELECT *, {_IS_CAPTURE} AS is_capture, {entries} FROM {rows})"
     )
 
 

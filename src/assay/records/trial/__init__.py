@@ -204,6 +204,20 @@ class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     pass_exp_k_interval: tuple[float, float]
 
 
+class PassNumbers(msgspec.Struct, kw_only=True, rename="camel"):
+    """What a grading makes of the verdicts on all trials of a prompt: fields of a TrialResult."""
+
+    pass_rate: float | UnsetType = UNSET
+    pass_at_k: float | UnsetType = UNSET
+    pass_exp_k: float | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    per_k: list[PassAtK] | UnsetType = UNSET
+
+
+PASS_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(PassNumbers))
+"""Their names on disk."""
+
+
 class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     """Why a prompt has this number of trials (`assay trials --allocate`)."""
 
@@ -323,12 +337,10 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         return msgspec.structs.replace(
             self,
             grade=verdict.score or UNSET,
-            outcome=verdict.score.outcome if verdict.score else UNSET,
-            grades=verdict.grades or UNSET,
             earlier_grades=replaced_grades(before, verdict.grades) or UNSET,
-            grader_failures=verdict.broken or UNSET,
             errors=[*errors, *verdict.broken.values()] or UNSET,
             warnings=[*(self.warnings or []), *warnings] or UNSET,
+            **verdict_fields(verdict),
         )
 
     def with_note(self, name: str, value: Any) -> "Trial":
@@ -343,6 +355,15 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         row: dict[str, Any] = msgspec.to_builtins(self)
         row.pop("trialMetadata", None)
         return row
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Return what a verdict puts into either form of a trial, beside the grade itself."""
+    return {
+        "outcome": verdict.score.outcome if verdict.score else UNSET,
+        "grades": verdict.grades or UNSET,
+        "grader_failures": verdict.broken or UNSET,
+    }
 
 
 def earlier_grade(name: str, grade: Grade) -> EarlierGrade:

@@ -23,7 +23,7 @@ from assay.records.rows import (
     refuse_other_bytes,
     without_lone_surrogates,
 )
-from assay.records.trial import NUMBER, Trial, entry_grade
+from assay.records.trial import NUMBER, PASS_FIELDS, Trial, entry_grade
 from assay.records.trial.views import NO_JSON, RowForm
 
 HINT = "give what `assay capture`, `grade` or `trials` wrote"
@@ -87,9 +87,14 @@ def detect_kind(path: Path) -> Kind:
     raise InputError(msg)
 
 
+def holds_trials(row: dict[str, Any]) -> bool:
+    """Whether a decoded row is one of trials, as RowForm.is_trials."""
+    return row.get("trials") is not None and not row.get("output")
+
+
 def entries_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the trials of a decoded row as they stand there; a capture is its own and only one."""
-    if "trials" not in row or row.get("output"):
+    if not holds_trials(row):
         return [row]
     trials = row["trials"]
     return [one for one in trials if isinstance(one, dict)] if isinstance(trials, list) else []
@@ -263,9 +268,7 @@ def split_trials(place: Place, line: bytes) -> list[bytes]:
 
 
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_OF_PROMPT = frozenset(
-    ("k", "trials", "passRate", "passAtK", "passExpK", "nMeasured", "perK", "failures")
-)
+_OF_PROMPT = PASS_FIELDS | {"k", "trials", "failures"}
 """What a row of trials says about all of them together."""
 _MOVED = frozenset(("duration", "firstResponse", "workspaceDir", "pass", "score", "reasoning"))
 """What an entry has elsewhere than a row of capture."""

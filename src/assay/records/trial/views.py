@@ -451,9 +451,14 @@ class RawView(msgspec.Struct, gc=False):
     raw: str = ""
 
 
-class RawTrialView(RawView, gc=False):
+class RawTrialView(RowForm, RawView, gc=False):
     id: str = ""
     number: int = msgspec.field(name=NUMBER, default=1)
+    output: msgspec.Raw = NO_JSON
     retried: list[RawView] = []
     trials: list["RawTrialView"] | None = None
-    """Of a row of trials, which has no streams of its own."""
+
+    @property
+    def entries(self) -> list["RawTrialView"]:
+        """The trials of a row; a capture is its own and only one."""
+        return (self.trials or []) if self.is_trials else [self]
