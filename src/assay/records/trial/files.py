@@ -185,23 +185,28 @@ def trials_in(line: bytes, place: Place) -> Iterator[Trial]:
 def _trials(row: _Row, place: Place) -> Iterator[Trial]:
     if row.is_trials:
         for entry in row.trials or ():
+            timing = _Timing(entry.duration, entry.first_response)
             grade = entry_grade(entry.pass_, entry.score, entry.reasoning)
-            timing = entry.duration, entry.first_response
-            yield _trial(row, entry, entry.output, timing, grade=grade, entry_number=entry.number)
+            yield _trial(row, entry, entry.output, timing, grade, entry.number)
         return
     if row.output is UNSET:
         msg = f"{place}: missing field `output`: neither a capture nor trials of a prompt"
         raise InputError(msg, hint=HINT)
-    timing = row.timing.total, row.timing.first_response
-    yield _trial(row, row, row.output, timing, grade=row.score or UNSET)
+    yield _trial(row, row, row.output, row.timing, row.score or UNSET, UNSET)
 
 
 def _trial(
-    row: _Row, attempt: _Attempt, output: str, timing: tuple[float, float | None], **more: Any
+    row: _Row,
+    attempt: _Attempt,
+    output: str,
+    timing: _Timing,
+    grade: Grade | UnsetType,
+    number: int | UnsetType,
 ) -> Trial:
-    took_ms, first_ms = timing
+    first_ms = timing.first_response
     return Trial(
         id=row.id,
+        entry_number=number,
         input=row.input,
         hint=UNSET if row.hint is None else row.hint,
         output=output,
@@ -209,11 +214,12 @@ def _trial(
         metadata=row.metadata or {},
         timing=Timing(
             start=0,
-            end=took_ms,
+            end=timing.total,
             first_response=UNSET if first_ms is None else first_ms,
-            total=took_ms,
+            total=timing.total,
         ),
         tool_errors=attempt.tool_errors,
+        grade=grade,
         grades=attempt.grades or {},
         usage=attempt.usage,
         turn_usage=attempt.turn_usage,
@@ -221,7 +227,6 @@ def _trial(
         agent=attempt.agent or UNSET,
         session_id=UNSET if attempt.session_id is None else attempt.session_id,
         setup=attempt.setup or {},
-        **more,
     )
 
 
