@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run a command as on a machine where nobody has worked yet. usage: scripts/fresh.sh COMMAND [ARGUMENT ...]
-# /tmp, /var/tmp, HOME and the cache folder are empty, and what is written there is deleted afterwards.
+# /tmp, /var/tmp, /dev/shm, HOME and the cache folder are empty, and what is written there is deleted afterwards.
 # Only this checkout, ../shared, the tools on PATH, and what package managers download or need to download
 # (the caches of pip, npm and the tests' agents, pip's and npm's settings) are seen from outside.
 set -euo pipefail
@@ -35,6 +35,8 @@ for place in /tmp /var/tmp "$HOME" "$cache"; do
   words+=(--bind "$scratch/$n" "$place")
 done
 chmod 1777 "$scratch/1" "$scratch/2"
+# Ray and podman keep memory here that outlives a killed process.
+words+=(--perms 1777 --tmpfs /dev/shm)
 keep() { # what is below one of the emptied folders and has to be seen all the same
   case $2 in
     /tmp/* | /var/tmp/* | "$HOME"/* | "$cache"/*) words+=("$1" "$2" "$2") ;;

@@ -82,6 +82,53 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
         os.environ["XDG_CACHE_HOME"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        if config.getoption("numprocesses", default=None):
+            config.pluginmanager.register(Watchdog())
+
+
+class Watchdog:
+    """Watches the workers: names a failure when it happens, and ends a worker that hangs.
+
+    A run that is stopped from outside shows its failures all the same, and a test that hangs is a
+    failure with a traceback instead of the end of all the others.
+    """
+
+    limit_s = 900
+    """Without a report of a worker; a test may wait long for the others that use a real agent."""
+
+    def __init__(self) -> None:
+        self._last: dict[Any, float] = {}
+        self._ended = threading.Event()
+
+    def pytest_sessionstart(self) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def pytest_sessionfinish(self) -> None:
+        self._ended.set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        self._last[node] = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._last.pop(node, None)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.node in self._last:
+            self._last[report.node] = time.monotonic()
+        if report.outcome in ("failed", "rerun"):
+            why = getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longrepr)
+            said = f"{report.outcome} in {report.when}: {report.nodeid}: {str(why)[:300]}"
+            print(f"\n{said}", file=sys.__stderr__, flush=True)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(5):
+            for node, last in list(self._last.items()):
+                if time.monotonic() - last > self.limit_s:
+                    self._last.pop(node, None)
+                    # faulthandler prints where it hangs. There is no public way to its process.
+                    node.gateway._io.popen.send_signal(signal.SIGABRT)
 
 
 def pytest_xdist_auto_num_workers() -> int:
