@@ -73,7 +73,7 @@ def add(runs: tuple[str, ...], baseline: Path, **given: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, baseline)
-    from assay.pipeline.baseline import add_build  # late: numpy
+    from assay.compare.baseline import add_build  # late: numpy
 
     with pipes_as_files(named) as files:
         for label, path in files:
@@ -111,7 +111,7 @@ def _added_lines(added: Any, baseline: Path) -> list[str]:
 @help_option
 def show(baseline: Path, **given: Any) -> None:
     """Show what BASELINE was made from, its builds, and whether they still measure the same."""
-    from assay.pipeline.baseline import describe_baseline  # late: numpy
+    from assay.compare.baseline import describe_baseline  # late: numpy
 
     about = describe_baseline(baseline)
     if given["as_json"]:
@@ -166,7 +166,7 @@ def prune(baseline: Path, keep: int | None, days: float | None, **given: Any) ->
     if (keep is None) == (days is None):
         msg = "Give either --keep or --older-than."
         raise click.UsageError(msg)
-    from assay.pipeline.baseline import prune as prune_builds  # late: numpy
+    from assay.compare.baseline import prune as prune_builds  # late: numpy
 
     older_than = None if days is None else datetime.timedelta(days=days)
     removed = prune_builds(baseline, keep=keep, older_than=older_than)

@@ -21,13 +21,13 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.export import Chosen, Example, Export, Format, Only
+from assay.export.messages import Thoughts
+from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
+from assay.export.training import Chosen, Example, Export, Format, Only
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trials import HINT
-from assay.report.messages import Thoughts
-from assay.report.table import SUFFIXES, check_parquet, encode_row, write_table
 
 _FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")

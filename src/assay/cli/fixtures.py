@@ -20,8 +20,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.export import Chosen, Only
-from assay.pipeline.fixtures import (
+from assay.export.fixtures import (
     OTHER_ID,
     Differing,
     Fixture,
@@ -29,6 +28,7 @@ from assay.pipeline.fixtures import (
     grader_words,
     judged_otherwise,
 )
+from assay.export.training import Chosen, Only
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
 from assay.records.trials import HINT

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from assay.pipeline.export import Chosen
+from assay.export.training import Chosen
 from assay.pipeline.stages import grade_all
 from assay.records.capture import Grade, Timing
 from assay.records.rows import RowFile

@@ -6,13 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from assay.pipeline.prompts import fits
-from assay.records.reports import ExportSummary
-from assay.records.rows import RowFile, Spot
-from assay.records.spec import Prompt
-from assay.records.trials import FinishedTrialRow, trial_at, trials_of
-from assay.report.atif import trajectory
-from assay.report.messages import (
+from assay.export.atif import trajectory
+from assay.export.messages import (
     ChatMessage,
     Thoughts,
     ToolBook,
@@ -20,7 +15,12 @@ from assay.report.messages import (
     is_answered,
     sharegpt,
 )
-from assay.report.table import TableRow, table_row
+from assay.export.table import TableRow, table_row
+from assay.pipeline.prompts import fits
+from assay.records.reports import ExportSummary
+from assay.records.rows import RowFile, Spot
+from assay.records.spec import Prompt
+from assay.records.trials import FinishedTrialRow, trial_at, trials_of
 from assay.run.workspace import our_secrets
 
 type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "table"]

@@ -6,8 +6,7 @@ import heapq
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.grading import grader_version
-from assay.records.capture import AnyStep
+from assay.records.capture import AnyStep, grader_version
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
 from assay.records.trial import Verdict
