@@ -27,7 +27,7 @@ from assay.cli.parameters import (
 from assay.compare.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
-    Drawn,
+    RowSample,
     draw_failures,
     draw_sheet,
     read_samples,
@@ -177,7 +177,7 @@ def _verdicts(
     return (row.verdict for row in grade_all(lines, graders, workers))
 
 
-def _refuse_ungraded(rows: RowFile, drawn: Drawn) -> None:
+def _refuse_ungraded(rows: RowFile, drawn: RowSample) -> None:
     what = "trials" if rows.has_trials else "rows"
     if not drawn.n_graded and drawn.n_ungraded:
         msg = f"{rows.name}: none of the {drawn.n_ungraded} {what} is graded"

@@ -23,7 +23,7 @@ from assay.cli.parameters import (
 from assay.errors import InputError
 from assay.export.messages import Thoughts
 from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
-from assay.export.training import Chosen, Example, Export, Format, Only
+from assay.export.training import Example, Export, Format, Only, TrialFilter
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
@@ -137,7 +137,7 @@ def _suffix(options: _Options) -> str:
 
 
 def _export(options: _Options, suffix: str) -> ExportSummary:
-    chosen = Chosen(only=options.only, min_score=options.min_score, filters=options.filters)
+    chosen = TrialFilter(only=options.only, min_score=options.min_score, filters=options.filters)
     with ExitStack() as stack:
         files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
         export = Export(files, chosen, options.thoughts)

@@ -123,7 +123,9 @@ def describe_baseline(path: Path) -> Description:
     )
 
 
-def prune(path: Path, *, keep: int | None, older_than: datetime.timedelta | None) -> list[Build]:
+def prune_builds(
+    path: Path, *, keep: int | None, older_than: datetime.timedelta | None
+) -> list[Build]:
     """Remove all builds but the newest, or those that are too old; return what was removed."""
     _Pool(path, must_exist=True)  # before a file is made
     with _writing(path) as journal:

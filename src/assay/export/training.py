@@ -28,7 +28,7 @@ type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class TrialFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which trials are wanted."""
 
     only: Only | None = None
@@ -54,7 +54,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 class Export:
     """One export: reads files, counts what is left out and why."""
 
-    def __init__(self, files: Sequence[RowFile], chosen: Chosen, thoughts: Thoughts) -> None:
+    def __init__(self, files: Sequence[RowFile], chosen: TrialFilter, thoughts: Thoughts) -> None:
         self._files = files
         self._chosen = chosen
         self._thoughts: Thoughts = thoughts

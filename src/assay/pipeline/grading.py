@@ -764,7 +764,7 @@ def _in_order(
 
 
 def _result(future: "Future[_Graded]") -> "_Graded":
-    """Wait for a result, but never long at a time: see _WAKE_S in executors.py."""
+    """Wait for a result, but never long at a time: see _WAKE_S in executors/__init__.py."""
     from concurrent.futures import wait
 
     while not future.done():

@@ -122,8 +122,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: str = ""
     """Where the raw streams of this attempt are, if it is one of the earlier ones in `retried`."""
     retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
-    """The provider refused because of too many requests; how long it wants to be left alone, in
-    ms, or 0 if it did not say."""
+    """The provider refused because of too many requests: how long to wait, in ms; 0 if it did not
+    say."""
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
