@@ -104,7 +104,7 @@ def command(**given: Any) -> None:
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
-    left out, and why, is printed to stderr; the exit code is 1 if nothing was left.
+    left out, and why, is printed to stderr; the exit code is 1 if nothing is left.
     """
     options = _Options(**given)
     if not options.files:

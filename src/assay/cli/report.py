@@ -87,7 +87,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--link",
     metavar="URL",
     callback=lambda _ctx, _option, url: _report_address(url),
-    help="Address of the HTML report, to which the prompts in the Markdown link. Default: none.",
+    help="Address of the HTML report; the prompts in the Markdown link to it. Default: none.",
 )
 @category_option
 @margin_option
