@@ -14,8 +14,8 @@ import pandas
 import pytest
 
 from assay.cli.schemas import all_kinds
+from assay.export.table import COLUMNS
 from assay.records.catalogue import json_schema
-from assay.report.table import COLUMNS
 
 SHAPES = {
     "sft": "SftExample",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from assay.compare.runs import load_run
-from assay.report.table import COLUMNS
+from assay.export.table import COLUMNS
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ _OF_EXPERIMENT = {
     "treatments",
     multiple=True,
     metavar="KIND=VALUE",
-    help="What the treatment has and the control has not: skill=DIR, instructions=FILE, mcp=FILE, "
+    help="What the treatment has and the control does not: skill=DIR, instructions=FILE, mcp=FILE, "
     "model=NAME, agent=AGENT, template=DIR or arg=ARG. May be repeated.",
 )
 @click.option(
@@ -122,7 +122,7 @@ _OF_EXPERIMENT = {
 @click.option(
     "--yes",
     is_flag=True,
-    help="Run until the budget is spent if the estimate passes it. Default: ask on a terminal, "
+    help="Run until the budget is spent if the estimate exceeds it. Default: ask on a terminal, "
     "otherwise refuse.",
 )
 @click.option("--name", metavar="NAME", help="Name of the experiment. Default: what is compared.")

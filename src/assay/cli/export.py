@@ -21,13 +21,13 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.export import Chosen, Example, Export, Format, Only
+from assay.export.messages import Thoughts
+from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
+from assay.export.training import Example, Export, Format, Only, TrialFilter
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trials import HINT
-from assay.report.messages import Thoughts
-from assay.report.table import SUFFIXES, check_parquet, encode_row, write_table
 
 _FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")
@@ -104,7 +104,7 @@ def command(**given: Any) -> None:
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
-    left out, and why, is printed to stderr; the exit code is 1 if nothing was left.
+    left out, and why, is printed to stderr; the exit code is 1 if nothing is left.
     """
     options = _Options(**given)
     if not options.files:
@@ -137,7 +137,7 @@ def _suffix(options: _Options) -> str:
 
 
 def _export(options: _Options, suffix: str) -> ExportSummary:
-    chosen = Chosen(only=options.only, min_score=options.min_score, filters=options.filters)
+    chosen = TrialFilter(only=options.only, min_score=options.min_score, filters=options.filters)
     with ExitStack() as stack:
         files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
         export = Export(files, chosen, options.thoughts)

@@ -133,8 +133,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Grade the rows that capture, trials or extract wrote to FILE (default: stdin).
 
-    Rows are written in the order they were read; of trials the pass rates are made again. Grades
-    of earlier graders are kept in earlierGrades. A grader (-g) is a file or a name:
+    Rows are written in the order they were read; the pass rates of trials are computed again.
+    Grades of earlier graders are kept in earlierGrades. A grader (-g) is a file or a name:
 
     \b
       ./grader.py            a Python file with a function `grade`, or any program

@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from assay.cli.help import COMMANDS, SHIPPED, help_page
+from assay.cli.output import echo_folded
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted, NotJudged
 
@@ -184,8 +185,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_error(text: str) -> None:
-    from assay.cli.output import echo_folded  # late: main.py has loaded it before any command
-
     echo_folded(_masked(text), err=True)
 
 

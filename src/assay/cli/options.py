@@ -174,7 +174,7 @@ output_options: list[Decorator] = [
     click.option(
         "--keep-failed",
         is_flag=True,
-        help="With --resume, do not run the trials again that did not measure the agent.",
+        help="With --resume, do not run again the trials that did not measure the agent.",
     ),
     click.option(
         "--rerun",
@@ -296,8 +296,8 @@ run_options: list[Decorator] = [
         "--workspace-template",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         metavar="DIR",
-        help="Copy this folder into the workspace of each trial. Workspaces are in "
-        "--workspace-dir; by default in your cache folder, outside of every project.",
+        help="Copy this folder into the workspace of each trial, which by default is in your cache "
+        "folder, outside of every project.",
     ),
     isolate_option,
     *confinement_options,
@@ -306,8 +306,8 @@ run_options: list[Decorator] = [
         "env_names",
         multiple=True,
         metavar="NAME",
-        help="With --isolate, --sandbox or --container, pass this environment variable through. "
-        "May be repeated.",
+        help="If agents are isolated, in a sandbox or in a container, pass this environment "
+        "variable to them. May be repeated.",
     ),
     filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
@@ -321,8 +321,8 @@ run_options: list[Decorator] = [
         type=Number(min=0),
         metavar="USD",
         help="Start no more trials once this many US dollars are spent or reserved for running "
-        "trials. For each, as much is reserved as the most expensive trial so far has cost; before "
-        "one has ended, an even share of the limit. Default: no limit.",
+        "trials. Each reserves as much as the most expensive trial so far has cost, or an even "
+        "share of the limit until one has ended. Default: no limit.",
     ),
     rate_option,
     progress_option,

@@ -9,10 +9,11 @@ import io
 import os
 import stat
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 import click
 
@@ -21,9 +22,6 @@ from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, replaced_file, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible
-
-if TYPE_CHECKING:
-    pass
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -244,8 +242,6 @@ def folded(text: str, width: int) -> str:
     """
     if len(text) <= width:
         return text
-    import textwrap  # late, as shutil below: both take 3 ms, and most commands print short lines
-
     begin = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(
         text.lstrip(),
@@ -266,7 +262,7 @@ def echo_folded(text: str, *, err: bool = False) -> None:
 
 
 def _window_width() -> int:
-    import shutil
+    import shutil  # late: it takes 2 ms, and most commands print to a pipe or short lines
 
     return shutil.get_terminal_size().columns
 

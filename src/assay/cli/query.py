@@ -16,11 +16,11 @@ from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.errors import UsageError
+from assay.export.query import Database, RowTooLong, use_database
+from assay.export.table import csv_cell
 from assay.records.files import copy_stream
 from assay.records.text import visible_line
 from assay.records.trials import detect_kind
-from assay.report.query import Database, RowTooLong, use_database
-from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60

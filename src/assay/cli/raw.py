@@ -84,7 +84,7 @@ def command(**given: Any) -> None:
     """Print the raw streams of the trial of the prompt ID in FILE, results of capture or trials.
 
     These are stdout, stderr and stdin of every turn (1.out, 1.err, 1.in), and the session files
-    that were kept of the agent, each under a heading. If --turn and --stream leave only one, it is
+    of the agent that were kept, each under a heading. If --turn and --stream leave only one, it is
     printed without a heading, as it came.
     """
     options = _Options(**given)

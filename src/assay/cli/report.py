@@ -29,8 +29,8 @@ from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
+from assay.export.junit import write_junit
 from assay.records.rows import read_lines, refuse_other_bytes
-from assay.report.junit import write_junit
 from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
@@ -87,7 +87,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--link",
     metavar="URL",
     callback=lambda _ctx, _option, url: _report_address(url),
-    help="Address of the HTML report, to which the prompts in the Markdown link. Default: none.",
+    help="Address of the HTML report; the prompts in the Markdown link to it. Default: none.",
 )
 @category_option
 @margin_option

@@ -6,7 +6,7 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -138,20 +138,6 @@ def _names(graders: Sequence[Grader]) -> list[str]:
 def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
     """Return the version of each grader under the name that its grades have."""
     return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
-
-
-def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
-    """Return what the row of a prompt says about its trials; UNSET is one without a verdict."""
-    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
-
-    measured = [passed for passed in passes if passed is not UNSET]
-    n_passed, n_measured = sum(measured), len(measured)
-    numbers: dict[str, Any] = dict.fromkeys(("pass_rate", "pass_at_k", "pass_exp_k"), UNSET)
-    if n_measured:
-        at_k, exp_k = seed_pass_k(n_passed, n_measured)
-        rate = n_passed / n_measured
-        numbers = {"pass_rate": rate, "pass_at_k": at_k, "pass_exp_k": exp_k}
-    return {**numbers, "n_measured": n_measured, "per_k": prompt_pass_k(n_passed, n_measured)}
 
 
 class _Signature:
@@ -591,6 +577,8 @@ class _TrialsRow:
 
     def graded(self) -> GradedRow:
         """Return the row with its pass rates made again."""
+        from assay.stats.passk import pass_numbers  # late: numpy
+
         scores = [verdict.score for verdict in self._verdicts]
         numbers = _PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
         new = _PIECES.decode(_encode(numbers))
@@ -776,7 +764,7 @@ def _in_order(
 
 
 def _result(future: "Future[_Graded]") -> "_Graded":
-    """Wait for a result, but never long at a time: see _WAKE_S in executors.py."""
+    """Wait for a result, but never long at a time: see _WAKE_S in executors/__init__.py."""
     from concurrent.futures import wait
 
     while not future.done():
@@ -822,11 +810,3 @@ class _Pace:
         elif took_s < self._short_s and len(batch) >= self.n_rows:
             self.n_rows = min(2 * self.n_rows, _BATCH_ROWS)
         return _Graded(rows, error)
-
-
-def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
-    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
-    if score is not None and score.version:
-        return score.version
-    known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]
-    return "+".join(known) or None

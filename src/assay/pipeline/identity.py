@@ -3,9 +3,8 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -73,49 +72,6 @@ def identity_in(
         template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
     )
-
-
-def differences(old: Identity, new: Identity) -> list[str]:
-    """Say in words where two identities differ."""
-    found: list[str] = []
-    for name in Identity.__struct_fields__:
-        before, after = getattr(old, name), getattr(new, name)
-        if before == after:
-            continue
-        if isinstance(before, dict):
-            found += _changed_entries(_WORDS[name], before, after)
-        else:
-            found.append(f"{_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
-    return found
-
-
-_WORDS = {
-    "adapter": "the agent",
-    "program": "the version of the agent's program",
-    "model": "the model",
-    "agent": "the schema or the arguments of the agent",
-    "mcp": "the MCP file",
-    "template": "the workspace template",
-    "offered": "what the agent can read:",
-    "isolation": "the isolation",
-    "env": "the variables let through with --env",
-    "limits": "the limit",
-    "graders": "the grader",
-}
-
-
-def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
-            yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        value = ", ".join(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value) if value else "none"
 
 
 def _isolation(around: Surroundings) -> str:

@@ -321,7 +321,7 @@ def place(
     allocation: Mapping[str, Allocation] = {}
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
-        from assay.pipeline.baseline import allocate  # late: numpy
+        from assay.compare.baseline import allocate  # late: numpy
 
         ids = [prompt.id for prompt, _ in prepared.rows]
         allocation = allocate(request.allocate, ids, request.k)

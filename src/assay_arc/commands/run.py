@@ -227,8 +227,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "env_names",
     multiple=True,
     metavar="NAME",
-    help="With --isolate, --sandbox or --container, pass this environment variable through. "
-    "May be repeated.",
+    help="If agents are isolated, in a sandbox or in a container, pass this environment variable "
+    "to them. May be repeated.",
 )
 @retries_option
 @click.option(
@@ -236,8 +236,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.FloatRange(min=0),
     metavar="USD",
     help="Start no more games once this many US dollars are spent or reserved for running games. "
-    "For each, as much is reserved as the most expensive game so far has cost; before one has "
-    "ended, an even share of the limit. Default: no limit.",
+    "Each reserves as much as the most expensive game so far has cost, or an even share of the "
+    "limit until one has ended. Default: no limit.",
 )
 @rate_option
 @with_options(executor_options)

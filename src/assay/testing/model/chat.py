@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from assay.testing.model.exchange import (
     FIXED_TIME_S,
-    Asked,
     Conversation,
     Event,
     Item,
     JsonObject,
+    ModelRequest,
     OfferedTool,
     Reply,
     ReplyCall,
@@ -42,7 +42,7 @@ def error_body(fault: Fault) -> JsonObject:
 _STOP = {"end": "stop", "tool": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
-def read(asked: Asked) -> Conversation:
+def read(asked: ModelRequest) -> Conversation:
     """Read a chat completions request."""
     body = asked.body
     answer_format = body.get("response_format") or {}

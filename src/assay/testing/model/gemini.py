@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from assay.testing.model.exchange import (
-    Asked,
     Conversation,
     Event,
     Item,
     JsonObject,
+    ModelRequest,
     OfferedTool,
     Reply,
     Wire,
@@ -33,7 +33,7 @@ _STATUSES = {
 _SIGNATURE = "c2NyaXB0ZWQtc2lnbmF0dXJl"
 
 
-def read(asked: Asked) -> Conversation:
+def read(asked: ModelRequest) -> Conversation:
     """Read a generateContent request."""
     body = asked.body
     system = body.get("systemInstruction") or body.get("system_instruction") or {}

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from assay.errors import AssayError, InputError, UsageError
+from assay.export.table import COLUMNS, duckdb_module, explained_memory
 from assay.records.files import copy_stream, temporary_folder
 from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
 from assay.records.rows import BOM, open_rows, read_lines
 from assay.records.trials import HINT, trials_of
-from assay.report.table import COLUMNS, duckdb_module, explained_memory
 
 _STEP = {
     "type": "VARCHAR",

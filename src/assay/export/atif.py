@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.export.messages import ChatMessage
 from assay.records.capture import Usage
 from assay.records.trials import FinishedTrialRow
-from assay.report.messages import ChatMessage
 
 _VERSION = "ATIF-v1.7"
 
