@@ -72,7 +72,14 @@ class AcpReader(EventReader):
         params = params if isinstance(params, dict) else {}
         method = message.get("method")
         if method == "session/update":
-            return self._update(params.get("update"), t_ms)
+            update = params.get("update")
+            if not isinstance(update, dict):
+                return None
+            if update.get("sessionUpdate") == "usage_update":
+                cost = update.get("cost")
+                if isinstance(cost, dict) and cost.get("currency") == "USD":
+                    self._add_usage({"cost_usd": cost.get("amount")})
+            return self._steps.take(update, t_ms)
         if method == "session/request_permission":
             call = params.get("toolCall")
             step = self._steps.tool(call, t_ms) if isinstance(call, dict) else None
@@ -80,15 +87,6 @@ class AcpReader(EventReader):
         if method is not None:
             return None
         return [] if self._answered(message) else None
-
-    def _update(self, update: Any, t_ms: int) -> list[AnyStep] | None:
-        if not isinstance(update, dict):
-            return None
-        if update.get("sessionUpdate") == "usage_update":
-            cost = update.get("cost")
-            if isinstance(cost, dict) and cost.get("currency") == "USD":
-                self._add_usage({"cost_usd": cost.get("amount")})
-        return self._steps.take(update, t_ms)
 
     def _answered(self, message: dict[str, Any]) -> bool:
         """Take the response to one of our requests; return whether the message is one."""
@@ -208,7 +206,11 @@ class AcpSteps:
             step = self.tool(update, t_ms)
             return None if step is None else [step]
         if kind in ("plan", "plan_update"):
-            return self._plan(update, t_ms)
+            plan = update.get("plan", update)
+            plan = plan if isinstance(plan, dict) else {}
+            entries, text = plan.get("entries"), plan.get("content")
+            listed = entries if isinstance(entries, list) else []
+            return [self._builder.plan(listed, t_ms, text if isinstance(text, str) else None)]
         return [] if kind in _SILENT else None
 
     def tool(self, update: dict[str, Any], t_ms: int) -> AnyStep | None:
@@ -263,13 +265,6 @@ class AcpSteps:
             steps, whole = self._builder.steps, "".join(self._parts)
             self._parts = [whole]
             steps[self._open] = msgspec.structs.replace(steps[self._open], content=whole)
-
-    def _plan(self, update: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        plan = update.get("plan", update)
-        plan = plan if isinstance(plan, dict) else {}
-        entries, text = plan.get("entries"), plan.get("content")
-        listed = entries if isinstance(entries, list) else []
-        return [self._builder.plan(listed, t_ms, text if isinstance(text, str) else None)]
 
 
 def _name(call: dict[str, Any]) -> str | None:

@@ -91,6 +91,8 @@ class ClaudeAdapter(VendorAdapter):
         argv += options.args
         # "--" comes before the prompt because options such as --mcp-config take lists.
         on_stdin = is_too_long(ask.text)
+        place = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
+        name = ".credentials.json"
         return Command(
             argv=tuple(argv) if on_stdin else (*argv, "--", ask.text),
             env={**_ENV, **_QUIET} if ask.home else _ENV,
@@ -101,7 +103,7 @@ class ClaudeAdapter(VendorAdapter):
                 "~/.claude/projects/*/{session_id}/subagents/*.jsonl",
             ),
             visible=files_of(servers.values()),
-            login=_login(ask),
+            login={f"{ask.home}/.claude/{name}": f"{place}/{name}"} if ask.home else {},
             endpoints=endpoints_of(options, servers.values(), ("ANTHROPIC_BASE_URL",), *_ENDPOINTS),
         )
 
@@ -112,11 +114,14 @@ class ClaudeAdapter(VendorAdapter):
         turns = read_turns(recording, ClaudeTurn)
         usages = [usage_of_turn(turn, recording.kept) for turn in turns]
         end = recording.turns[-1].end if recording.turns else TurnEnd()
+        init = next((turn.init for turn in reversed(turns) if turn.init), {})
+        answered = next((turn.model for turn in turns if turn.model), None)
+        model, version = init.get("model") or answered, init.get("claude_code_version")
         return vendor_reading(
             turns,
             [step for turn in turns for step in turn.steps],
             usages,
-            agent=_agent(turns),
+            agent=AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET),
             failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
             setup=self._setup(turns),
             permission_denials=sum(len(turn.denied) for turn in turns),
@@ -157,12 +162,6 @@ def _plugin_error(error: dict[str, Any]) -> dict[str, Any]:
     return {"name": folder or error.get("plugin"), "type": error.get("type")}
 
 
-def _login(ask: Ask) -> dict[str, str]:
-    place = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
-    name = ".credentials.json"
-    return {f"{ask.home}/.claude/{name}": f"{place}/{name}"} if ask.home else {}
-
-
 def _mcp_config(servers: dict[str, McpServer]) -> str:
     """Write the servers as they are: the common format is Claude Code's own."""
     config: dict[str, Any] = {}
@@ -172,10 +171,3 @@ def _mcp_config(servers: dict[str, McpServer]) -> str:
             fields.setdefault("type", "http")
         config[name] = fields
     return msgspec.json.encode({"mcpServers": config}).decode()
-
-
-def _agent(turns: list[ClaudeTurn]) -> AgentInfo:
-    init = next((turn.init for turn in reversed(turns) if turn.init), {})
-    answered = next((turn.model for turn in turns if turn.model), None)
-    model, version = init.get("model") or answered, init.get("claude_code_version")
-    return AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET)

@@ -36,8 +36,16 @@ def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | No
         result = turn.results[-1]
         # API errors have the subtype "success": only is_error tells.
         return _failure_of_result(result, turn) if result.get("is_error") is True else None
-    if turn.retry is not None:
-        return _of_retry(turn.retry)
+    if turn.retry is not None:  # killed while Claude Code was retrying its provider
+        status = turn.retry.get("error_status")
+        error = str(turn.retry.get("error"))
+        cause = (
+            status_cause(status) if isinstance(status, int) else _ERRORS.get(error, Cause.PROVIDER)
+        )
+        reason = " ".join(str(part) for part in (status, error) if part is not None)
+        attempt, most = turn.retry.get("attempt"), turn.retry.get("max_retries")
+        message = f"no answer from the provider: {reason}, retry {attempt}/{most}"
+        return Failure(cause=cause, message=message, retry_after_ms=refusal_ms(turn.retry))
     if turn.interrupted:  # SIGINT: no result, and exit code 0
         return Failure(cause=Cause.AGENT_CRASH, message="was interrupted before it gave a result")
     if turn.events.total == 0:
@@ -61,26 +69,12 @@ def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
     if _LOST_SESSION.search(message):
         return Cause.HARNESS
     if reason == "api_error" or "api_error" in result or turn.api_error is not None:
-        return _api_cause(result, turn.api_error or {}, message)
+        line = turn.api_error or {}
+        status = result.get("api_error_status") or line.get("api_error_status")
+        if isinstance(status, int):
+            return status_cause(status)
+        return _ERRORS.get(str(line.get("error"))) or text_cause(message) or Cause.PROVIDER
     return text_cause(message) or Cause.AGENT_CRASH
-
-
-def _api_cause(result: dict[str, Any], line: dict[str, Any], message: str) -> Cause:
-    status = result.get("api_error_status") or line.get("api_error_status")
-    if isinstance(status, int):
-        return status_cause(status)
-    return _ERRORS.get(str(line.get("error"))) or text_cause(message) or Cause.PROVIDER
-
-
-def _of_retry(retry: dict[str, Any]) -> Failure:
-    """Judge a turn that was killed while Claude Code was retrying its provider."""
-    status = retry.get("error_status")
-    error = str(retry.get("error"))
-    cause = status_cause(status) if isinstance(status, int) else _ERRORS.get(error, Cause.PROVIDER)
-    reason = " ".join(str(part) for part in (status, error) if part is not None)
-    attempt, most = retry.get("attempt"), retry.get("max_retries")
-    message = f"no answer from the provider: {reason}, retry {attempt}/{most}"
-    return Failure(cause=cause, message=message, retry_after_ms=refusal_ms(retry))
 
 
 def _message(result: dict[str, Any]) -> str:

@@ -68,7 +68,14 @@ class ClaudeTurn(EventReader):
         if kind == "system":
             self._system(event)
         elif kind == "result":
-            self._result(event)
+            self.results.append(event)
+            self.ended = True
+            self.retry = None
+            # The result repeats what permission_denied events have reported: hence a set.
+            denials = event.get("permission_denials")
+            for denial in denials if isinstance(denials, list) else []:
+                if isinstance(denial, dict):
+                    self.denied.add(str(denial.get("tool_use_id")))
         elif kind in ("assistant", "user"):
             return self._message(event, t_ms)
         elif kind not in SILENT_TYPES:
@@ -89,22 +96,19 @@ class ClaudeTurn(EventReader):
         elif subtype not in SILENT_SYSTEM:
             self._unknown(f"system/{subtype}")
 
-    def _result(self, event: dict[str, Any]) -> None:
-        self.results.append(event)
-        self.ended = True
-        self.retry = None
-        # The result repeats what permission_denied events have reported: hence a set.
-        denials = event.get("permission_denials")
-        for denial in denials if isinstance(denials, list) else []:
-            if isinstance(denial, dict):
-                self.denied.add(str(denial.get("tool_use_id")))
-
     def _message(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         message = event.get("message")
         fields: dict[str, Any] = message if isinstance(message, dict) else {}
         from_model = event["type"] == "assistant"
         if from_model:
-            self._note_answer(event, fields)
+            self.retry = None
+            if event.get("is_api_error_message") or isinstance(event.get("error"), str):
+                self.api_error = event
+            model, message_id = fields.get("model"), fields.get("id")
+            if isinstance(model, str) and model != "<synthetic>":  # an error text of the CLI itself
+                self.model = self.model or model
+                if isinstance(message_id, str):
+                    self.message_ids[message_id] = None
         content = fields.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         changed: list[AnyStep] = []
@@ -113,21 +117,21 @@ class ClaudeTurn(EventReader):
                 changed += self._block(block, event, t_ms)
         return changed
 
-    def _note_answer(self, event: dict[str, Any], message: dict[str, Any]) -> None:
-        self.retry = None
-        if event.get("is_api_error_message") or isinstance(event.get("error"), str):
-            self.api_error = event
-        model, message_id = message.get("model"), message.get("id")
-        if isinstance(model, str) and model != "<synthetic>":  # an error text of the CLI itself
-            self.model = self.model or model
-            if isinstance(message_id, str):
-                self.message_ids[message_id] = None
-
     def _block(self, block: dict[str, Any], event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         kind = block.get("type")
         parent = event.get("parent_tool_use_id") or None
         if kind in CALLS:
-            return [self._call(block, event, t_ms, parent)]
+            call_id = str(block.get("id"))
+            self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
+            return [
+                self._steps.tool(
+                    t_ms,
+                    name=str(block.get("name") or "unknown"),
+                    call_id=call_id,
+                    input=block.get("input"),
+                    parent=parent,
+                )
+            ]
         if isinstance(kind, str) and kind.endswith("tool_result"):
             return self._ended(block, event, t_ms, parent)
         if kind in ("text", "thinking"):
@@ -149,19 +153,6 @@ class ClaudeTurn(EventReader):
             return []
         add = self._steps.thought if kind == "thinking" else self._steps.message
         return [add(text, t_ms, parent)]
-
-    def _call(
-        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
-    ) -> AnyStep:
-        call_id = str(block.get("id"))
-        self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
-        return self._steps.tool(
-            t_ms,
-            name=str(block.get("name") or "unknown"),
-            call_id=call_id,
-            input=block.get("input"),
-            parent=parent,
-        )
 
     def _ended(
         self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
@@ -318,17 +309,18 @@ class TaskList:
             todos = given.get("todos")
             return todos if isinstance(todos, list) else None
         if call.name == "TaskCreate":
-            return self._create(given, details)
+            task = details.get("task")
+            known = task.get("id") if isinstance(task, dict) else None
+            number = str(known or len(self._tasks) + 1)
+            self._tasks[number] = {
+                "id": number,
+                "content": given.get("subject"),
+                "status": "pending",
+            }
+            return self._entries()
         if call.name == "TaskUpdate":
             return self._update(given)
         return None
-
-    def _create(self, given: dict[str, Any], details: dict[str, Any]) -> list[Any]:
-        task = details.get("task")
-        known = task.get("id") if isinstance(task, dict) else None
-        number = str(known or len(self._tasks) + 1)
-        self._tasks[number] = {"id": number, "content": given.get("subject"), "status": "pending"}
-        return self._entries()
 
     def _update(self, given: dict[str, Any]) -> list[Any] | None:
         number = str(given.get("taskId"))

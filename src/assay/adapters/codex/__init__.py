@@ -31,7 +31,7 @@ from assay.adapters.vendor import (
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, ToolCall, Usage
+from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 
@@ -68,7 +68,9 @@ class CodexAdapter(VendorAdapter):
         for number, (reader, segment) in enumerate(zip(turns, segments, strict=True), 1):
             steps += merge_turn(reader, segment, clock, number if several else None, family)
             used.append(add_tokens([_own_tokens(turns, segments, number - 1), family.spent()]))
-        model = _model(segments) or self._options.model
+        models = [segment.context.get("model") for segment in segments if segment is not None]
+        named = [model for model in models if isinstance(model, str)]
+        model = named[-1] if named else self._options.model
         return vendor_reading(
             turns,
             steps,
@@ -76,7 +78,7 @@ class CodexAdapter(VendorAdapter):
             agent=_agent(main, model),
             failure=_failure(recording, turns, segments),
             setup=self._setup(turns, segments, main, recording.stderr),
-            permission_denials=sum(_is_denied(step) for step in steps),
+            permission_denials=sum(getattr(step, "error", None) == "declined" for step in steps),
             provider_retries=sum(reader.retries for reader in turns),
         )
 
@@ -168,11 +170,6 @@ def _descendants(rollouts: dict[str, Rollout], root: str | None) -> dict[str, Ro
         family |= more
 
 
-def _model(segments: list[Segment | None]) -> str | None:
-    models = [segment.context.get("model") for segment in segments if segment is not None]
-    return next((model for model in reversed(models) if isinstance(model, str)), None)
-
-
 def _agent(main: Rollout | None, model: str | None) -> AgentInfo:
     version = main.meta.get("cli_version") if main is not None else None
     return AgentInfo(
@@ -180,10 +177,6 @@ def _agent(main: Rollout | None, model: str | None) -> AgentInfo:
         version=version if isinstance(version, str) else UNSET,
         model=UNSET if model is None else model,
     )
-
-
-def _is_denied(step: AnyStep) -> bool:
-    return isinstance(step, ToolCall) and step.error == "declined"
 
 
 _CONFIG = """\
@@ -232,6 +225,7 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     env, files, keep = _home(ask)
     if servers:
         env = {**env, "RUST_LOG": _LOG}
+    place = os.environ.get("CODEX_HOME") or "~/.codex"
     return Command(
         argv=tuple(argv),
         env=env,
@@ -240,14 +234,9 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
         pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=keep,
         visible=files_of(servers.values()),
-        login=_login(ask),
+        login={f"{ask.home}/.codex/auth.json": f"{place}/auth.json"} if ask.home else {},
         endpoints=endpoints_of(options, servers.values(), ("OPENAI_BASE_URL",), *_ENDPOINTS),
     )
-
-
-def _login(ask: Ask) -> dict[str, str]:
-    place = os.environ.get("CODEX_HOME") or "~/.codex"
-    return {f"{ask.home}/.codex/auth.json": f"{place}/auth.json"} if ask.home else {}
 
 
 def native_program(name: str) -> str:

@@ -110,7 +110,12 @@ def read_rollout(lines: Iterable[bytes]) -> Rollout:
         entry = parse_line(line)
         if isinstance(entry, dict) and isinstance(entry.get("payload"), dict):
             reader.take(entry.get("type"), entry["payload"], epoch_ms(entry.get("timestamp")))
-    _fill_tokens(rollout.segments)
+    # Where answers have no token records of their own, running totals tell.
+    before: Tokens | None = None
+    for segment in rollout.segments:
+        if segment.tokens is None and segment.total and any(segment.total.values()):
+            segment.tokens = subtract_tokens(segment.total, before)
+        before = segment.total or before
     return rollout
 
 
@@ -121,7 +126,10 @@ class _Reader:
     def take(self, kind: Any, payload: dict[str, Any], at_ms: float | None) -> None:
         if kind == "session_meta":
             if not self._rollout.id:  # a fork also repeats the header of its source
-                self._take_meta(payload)
+                self._rollout.id = str(payload.get("id") or "")
+                self._rollout.meta = payload
+                parent = payload.get("parent_thread_id")
+                self._rollout.parent = parent if isinstance(parent, str) else None
         elif kind == "turn_context":
             self._segment.context = payload
         elif kind == "token_usage_record":
@@ -138,12 +146,6 @@ class _Reader:
         if not self._rollout.segments:
             self._rollout.segments.append(Segment())
         return self._rollout.segments[-1]
-
-    def _take_meta(self, payload: dict[str, Any]) -> None:
-        self._rollout.id = str(payload.get("id") or "")
-        self._rollout.meta = payload
-        parent = payload.get("parent_thread_id")
-        self._rollout.parent = parent if isinstance(parent, str) else None
 
     def _take_event(self, payload: dict[str, Any], at_ms: float | None) -> None:
         kind = payload.get("type")
@@ -251,15 +253,6 @@ def _call(kind: str, name: str, payload: dict[str, Any], at_ms: float | None) ->
         input=arguments,
         at_ms=at_ms,
     )
-
-
-def _fill_tokens(segments: list[Segment]) -> None:
-    """Derive tokens from running totals where answers have no records of their own."""
-    before: Tokens | None = None
-    for segment in segments:
-        if segment.tokens is None and segment.total and any(segment.total.values()):
-            segment.tokens = subtract_tokens(segment.total, before)
-        before = segment.total or before
 
 
 def _tool_names(tools: Any) -> Iterator[str]:

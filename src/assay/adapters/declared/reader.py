@@ -157,13 +157,18 @@ def read_recording(mapping: Mapping, recording: Recording) -> Reading:
             for line in turn.lines():
                 reader.feed(line)
         readers.append(reader)
+    version, model = (_last(getattr(r, name) for r in readers) for name in ("version", "model"))
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],
         events=add_events(readers),
         usage=_add_usage(readers),
         session_id=_last(reader.session_id for reader in readers),
-        agent=_agent(mapping, readers),
+        agent=AgentInfo(
+            adapter=mapping.schema.name,
+            version=UNSET if version is None else version,
+            model=UNSET if model is None else model,
+        ),
         failure=readers[-1].failure if readers else None,
         terminal_required=mapping.schema.terminal.required,
     )
@@ -186,15 +191,6 @@ def _add_usage(readers: list[DeclaredTurn]) -> Usage | None:
     if "cost_usd" in sums:
         known |= {"cost_usd": sums["cost_usd"], "cost_source": "reported"}
     return Usage(**known)
-
-
-def _agent(mapping: Mapping, readers: list[DeclaredTurn]) -> AgentInfo:
-    version, model = (_last(getattr(r, name) for r in readers) for name in ("version", "model"))
-    return AgentInfo(
-        adapter=mapping.schema.name,
-        version=UNSET if version is None else version,
-        model=UNSET if model is None else model,
-    )
 
 
 def _last(values: Any) -> str | None:

@@ -112,7 +112,13 @@ class GeminiTurn(EventReader):
         elif kind == "error":
             self.errors.append((str(event.get("severity")), str(event.get("message"))))
         elif kind == "result":
-            self._take_result(event)
+            error, stats = event.get("error"), event.get("stats")
+            self.result = Result(
+                str(event.get("status")),
+                error if isinstance(error, dict) else None,
+                stats if isinstance(stats, dict) else {},
+            )
+            self.ended = True
         else:
             self._unknown(str(kind) if "type" in event else "no type")
         return ()
@@ -134,15 +140,6 @@ class GeminiTurn(EventReader):
                 return [_live(part)]
         self._unknown("tool_result")  # no call with this id is open
         return ()
-
-    def _take_result(self, event: dict[str, Any]) -> None:
-        error, stats = event.get("error"), event.get("stats")
-        self.result = Result(
-            str(event.get("status")),
-            error if isinstance(error, dict) else None,
-            stats if isinstance(stats, dict) else {},
-        )
-        self.ended = True
 
 
 def _live(use: Use) -> ToolCall:
@@ -246,21 +243,17 @@ def _outcome(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
     if result is None and response is None:
         return {"status": "cancelled"}
     if status == "error":
-        return _failed(result, response, shown)
+        error = (result or {}).get("error")
+        message = error.get("message") if isinstance(error, dict) else None
+        text = message or response or shown or "failed"
+        output = response if response is not None else message or shown
+        return {"status": "failed", "output": _or_unset(output), "error": str(text)}
     if status == "cancelled":
         return {"status": "cancelled", "output": _or_unset(response or shown)}
     name = use.name if use is not None else (call or {}).get("name")
     if name == SHELL:
         return _shell(response, shown)
     return {"status": "completed", "output": _or_unset(shown if response is None else response)}
-
-
-def _failed(result: dict[str, Any] | None, response: Any, shown: Any) -> dict[str, Any]:
-    error = (result or {}).get("error")
-    message = error.get("message") if isinstance(error, dict) else None
-    text = message or response or shown or "failed"
-    output = response if response is not None else message or shown
-    return {"status": "failed", "output": _or_unset(output), "error": str(text)}
 
 
 def _shell(response: Any, shown: Any) -> dict[str, Any]:

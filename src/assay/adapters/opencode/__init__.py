@@ -119,15 +119,25 @@ class OpenCodeAdapter(VendorAdapter):
             steps += done.steps
             main = with_cost(model, reader.usage) if reader.usage else None
             usages.append(add_usage([main, *done.usages]))
+        # The log has a provider error for each retry, and one for an error that was final.
+        final = 1 if turns and turns[-1].error is not None else 0
+        started = any(turn.n_calls for turn in turns)
+        names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
+        setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
+        if names:
+            setup["mcpServers"] = [
+                {"name": n, "status": "failed" if n in log.failed_servers else "connected"}
+                for n in names
+            ]
         return vendor_reading(
             turns,
             steps,
             usages,
             agent=self._agent(turns, database),
             failure=_failure(turns, recording, log),
-            setup=self._setup(turns, database, log),
+            setup=setup or None,
             permission_denials=sum(len(turn.parts.denied) for turn in turns),
-            provider_retries=_n_retries(turns, log),
+            provider_retries=max(0, len(log.errors) - final),
         )
 
     def _model(self, turn: OpenCodeTurn, database: OpenCodeDb) -> str | None:
@@ -138,20 +148,6 @@ class OpenCodeAdapter(VendorAdapter):
         return AgentInfo(
             adapter="opencode", version=database.version or UNSET, model=model or UNSET
         )
-
-    def _setup(
-        self, turns: list[OpenCodeTurn], database: OpenCodeDb, log: OpenCodeLog
-    ) -> dict[str, Any] | None:
-        """The agent's setup; the log names only MCP servers that failed."""
-        started = any(turn.n_calls for turn in turns)
-        names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
-        setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
-        if names:
-            setup["mcpServers"] = [
-                {"name": n, "status": "failed" if n in log.failed_servers else "connected"}
-                for n in names
-            ]
-        return setup or None
 
 
 def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) -> Failure | None:
@@ -164,12 +160,6 @@ def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) 
         if failure is not None:
             return failure
     return None
-
-
-def _n_retries(turns: list[OpenCodeTurn], log: OpenCodeLog) -> int:
-    """Count retries: one for each provider error in the log, except an error that was final."""
-    final = 1 if turns and turns[-1].error is not None else 0
-    return max(0, len(log.errors) - final)
 
 
 _KEYS = {

@@ -60,17 +60,15 @@ class OpenCodeTurn(EventReader):
         at = event.get("timestamp")
         self.last_ms = float(at) if isinstance(at, int | float) else self.last_ms
         if kind == "error":
-            self._error(event.get("error"))
+            error = event.get("error")
+            self.error = error if isinstance(error, dict) else {"data": {"message": str(error)}}
+            if self.error.get("name") == "ContextOverflowError":
+                self.overflow = self.error
         elif kind not in _PARTS:
             self._unknown(kind if isinstance(kind, str) else "(no type)")
             return ()
         part = event.get("part")
         return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
-
-    def _error(self, error: Any) -> None:
-        self.error = error if isinstance(error, dict) else {"data": {"message": str(error)}}
-        if self.error.get("name") == "ContextOverflowError":
-            self.overflow = self.error
 
     def _part(self, kind: str, part: dict[str, Any], t_ms: int) -> list[AnyStep]:
         self.part_ids.add(str(part.get("id")))
@@ -80,7 +78,14 @@ class OpenCodeTurn(EventReader):
             self.ended = self.over_limit
             return []
         if kind == "step_finish":
-            self._finish(part)
+            self.n_calls += 1
+            self.reason = str(part.get("reason"))
+            self.ended = self.reason not in _GOES_ON
+            usage = usage_of_part(part)
+            self.usage = usage if self.usage is None else self.usage.plus(usage)
+            # OpenCode does not enforce its own "steps" setting.
+            if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
+                self.ended = self.over_limit = True
             return []
         if part.get("synthetic") is True:  # OpenCode's own message, which makes the model continue
             self.ended = self.over_limit
@@ -90,16 +95,6 @@ class OpenCodeTurn(EventReader):
         steps = self.parts.read(part, max(0.0, t_ms - max(0.0, ago_ms)))
         self._answer += [step.content for step in steps if isinstance(step, Message)]
         return steps
-
-    def _finish(self, part: dict[str, Any]) -> None:
-        self.n_calls += 1
-        self.reason = str(part.get("reason"))
-        self.ended = self.reason not in _GOES_ON
-        usage = usage_of_part(part)
-        self.usage = usage if self.usage is None else self.usage.plus(usage)
-        # OpenCode does not enforce its own "steps" setting.
-        if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
-            self.ended = self.over_limit = True
 
 
 def usage_of_part(part: dict[str, Any]) -> Usage:
@@ -166,6 +161,8 @@ class PartReader:
         if isinstance(child, str) and child:
             self.children[call_id] = child
         status = "failed" if error is not None else _STATUS.get(str(state.get("status")), "pending")
+        start, end = _number(state, "start"), _number(state, "end")
+        code = _metadata(state).get("exit")
         step = self.builder.tool(
             round(t_ms),
             status=status,
@@ -174,8 +171,8 @@ class PartReader:
             input=given,
             output=_output(state, error),
             error=error,
-            exit_code=_exit_code(state),
-            duration=_length_ms(state),
+            exit_code=code if isinstance(code, int) else None,
+            duration=None if start is None or end is None else max(0.0, end - start),
             parent=parent,
         )
         todos = given.get("todos") if isinstance(given, dict) and name == "todowrite" else None
@@ -216,20 +213,10 @@ def began_ms(part: dict[str, Any]) -> float | None:
     return _number(holder, "start")
 
 
-def _length_ms(state: dict[str, Any]) -> float | None:
-    start, end = _number(state, "start"), _number(state, "end")
-    return None if start is None or end is None else max(0.0, end - start)
-
-
 def _number(holder: dict[str, Any], name: str) -> float | None:
     time = holder.get("time")
     value = time.get(name) if isinstance(time, dict) else None
     return float(value) if isinstance(value, int | float) else None
-
-
-def _exit_code(state: dict[str, Any]) -> int | None:
-    code = _metadata(state).get("exit")
-    return code if isinstance(code, int) else None
 
 
 def _metadata(state: dict[str, Any]) -> dict[str, Any]:
