@@ -27,6 +27,56 @@ def parse_line(line: bytes) -> Any:
         return None
 
 
+def value_at(value: Any, *names: str) -> Any:
+    """Follow names through nested objects; None where one is missing.
+
+    What an agent writes may have any shape, so nothing here raises.
+    """
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def object_at(value: Any, *names: str) -> dict[str, Any]:
+    """The same for an object; empty where there is none."""
+    found = value_at(value, *names)
+    return found if isinstance(found, dict) else {}
+
+
+def text_at(value: Any, *names: str) -> str | None:
+    """The same for a text."""
+    found = value_at(value, *names)
+    return found if isinstance(found, str) else None
+
+
+def list_at(value: Any, *names: str) -> list[Any]:
+    """The same for a list; empty where there is none."""
+    found = value_at(value, *names)
+    return found if isinstance(found, list) else []
+
+
+def objects_at(value: Any, *names: str) -> list[dict[str, Any]]:
+    """The same for a list; only the objects in it."""
+    return [item for item in list_at(value, *names) if isinstance(item, dict)]
+
+
+def number_at(value: Any, *names: str) -> float | None:
+    """The same for a number."""
+    found = value_at(value, *names)
+    return float(found) if isinstance(found, int | float) else None
+
+
+def join_texts(parts: list[Any]) -> str | None:
+    """Join content blocks that are all texts; None if there is anything else among them."""
+    texts = [text for part in parts if (text := text_at(part, "text")) is not None]
+    return "\n".join(texts) if len(texts) == len(parts) else None
+
+
+def or_unset(value: Any) -> Any:
+    """Return the value for a field that is left out where nothing is known."""
+    return UNSET if value is None else value
+
+
 class EventReader(Watch):
     """The base of every reader of a turn: takes its lines, counts events, returns steps.
 
@@ -188,18 +238,18 @@ class StepBuilder:
 
     def __init__(self, turn: int | None = None) -> None:
         self.steps: list[AnyStep] = []
-        self._turn: Any = UNSET if turn is None else turn
+        self._turn: Any = or_unset(turn)
         self._by_id: dict[str, int] = {}
         self._open: list[int] = []
 
     def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(
-            Thought(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+            Thought(content=content, timestamp=t_ms, turn=self._turn, parent=or_unset(parent))
         )
 
     def message(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(
-            Message(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+            Message(content=content, timestamp=t_ms, turn=self._turn, parent=or_unset(parent))
         )
 
     def plan(
@@ -209,9 +259,9 @@ class StepBuilder:
             Plan(
                 entries=entries,
                 timestamp=t_ms,
-                content=_set(content),
+                content=or_unset(content),
                 turn=self._turn,
-                parent=_set(parent),
+                parent=or_unset(parent),
             )
         )
 
@@ -279,7 +329,3 @@ class StepBuilder:
     def _add(self, step: AnyStep) -> AnyStep:
         self.steps.append(step)
         return step
-
-
-def _set(value: str | None) -> Any:
-    return UNSET if value is None else value

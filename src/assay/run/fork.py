@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -95,7 +95,14 @@ def fork_here(fds: Sequence[int]) -> int:
     try:
         pid = os.fork()
         if pid == 0:
-            _begin(parent, fds, before)
+            try:
+                family.die_with(parent)
+                fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
+                leave_parent(keep=fds)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                _answer_lines(fds)
+            finally:
+                os._exit(1)
         return pid
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -110,17 +117,6 @@ def fork_process() -> int:
     with _FORKING, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
-
-
-def _begin(parent: int, fds: Sequence[int], signals: Iterable[int]) -> NoReturn:
-    try:
-        family.die_with(parent)
-        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
-        leave_parent(keep=fds)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
-        _answer_lines(fds)
-    finally:
-        os._exit(1)
 
 
 def serve_forks(control: socket.socket) -> NoReturn:

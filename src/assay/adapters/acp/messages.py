@@ -123,7 +123,15 @@ class Handshake:
         result = message.get("result")
         known: dict[str, Any] = result if isinstance(result, dict) else {}
         if "error" in message:
-            return self._refused(number, message["error"])
+            error = message["error"]
+            code = error.get("code") if isinstance(error, dict) else None
+            # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
+            if number == NEW_SESSION and code == AUTH_REQUIRED:
+                return self._sign_in()
+            self.failure = error_failure(_METHODS.get(number, "request"), error)
+            if number == AUTHENTICATE:
+                self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
+            return None
         if number == INITIALIZE:
             return self._initialized(known)
         if number in (NEW_SESSION, NEW_SESSION_AGAIN):
@@ -173,16 +181,6 @@ class Handshake:
             )
             return None
         return Request(SET_MODEL, choice[0], {"sessionId": session_id, **choice[1]})
-
-    def _refused(self, number: int, error: Any) -> Request | None:
-        code = error.get("code") if isinstance(error, dict) else None
-        # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
-        if number == NEW_SESSION and code == AUTH_REQUIRED:
-            return self._sign_in()
-        self.failure = error_failure(_METHODS.get(number, "request"), error)
-        if number == AUTHENTICATE:
-            self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
-        return None
 
     def _sign_in(self) -> Request | None:
         wanted = self.request.auth_method
@@ -276,17 +274,13 @@ def error_failure(method: str, error: Any) -> Failure:
     if not isinstance(error, dict):
         error = {"message": str(error)}
     code, message, data = error.get("code"), error.get("message"), error.get("data")
-    stated = _stated_cause(data)
+    # `assay headless` states the cause in its error data.
+    cause = data.get("cause") if isinstance(data, dict) else None
+    stated = Cause(cause) if isinstance(cause, str) and cause in set(Cause) else None
     details = "" if stated else _details(data)
     text = " ".join(part for part in (str(message or "error"), details) if part)[:2000]
     code_text = f" ({code})" if code is not None else ""
     return Failure(cause=stated or _cause(code, text), message=f"{method}{code_text}: {text}")
-
-
-def _stated_cause(data: Any) -> Cause | None:
-    """Return the cause that `assay headless` states in its error data."""
-    cause = data.get("cause") if isinstance(data, dict) else None
-    return Cause(cause) if isinstance(cause, str) and cause in set(Cause) else None
 
 
 def _cause(code: Any, text: str) -> Cause:

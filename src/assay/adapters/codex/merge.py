@@ -24,7 +24,15 @@ from assay.adapters.codex.stream import (
     tool_input,
     tool_name,
 )
-from assay.adapters.reading import TrialClock
+from assay.adapters.reading import (
+    TrialClock,
+    list_at,
+    objects_at,
+    or_unset,
+    parse_line,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Plan, ToolCall
 
 
@@ -94,8 +102,8 @@ def entry_steps(
         step = TEXTS[entry.type](
             content=entry.text,
             timestamp=default_ms if at is None else at,
-            turn=UNSET if turn is None else turn,
-            parent=UNSET if parent is None else parent,
+            turn=or_unset(turn),
+            parent=or_unset(parent),
         )
         return [step]
     at = clock.at(entry.at_ms)
@@ -248,38 +256,32 @@ def call_step(
 
 def plan_of(call: Call) -> list[Any] | None:
     """Return the entries of an accepted plan; None for any other call."""
-    plan = call.input.get("plan") if isinstance(call.input, dict) else None
+    plan = value_at(call.input, "plan")
     if call.name != PLAN or not isinstance(plan, list) or rejection(call) is not None:
         return None
     return [
         {"content": entry.get("step", ""), "status": entry.get("status", "pending")}
-        for entry in plan
-        if isinstance(entry, dict)
+        for entry in objects_at(call.input, "plan")
     ]
 
 
 def plan_step(call: Call, at_ms: float, turn: int | None, parent: str | None = None) -> Plan:
-    why = call.input.get("explanation")
     return Plan(
         entries=plan_of(call) or [],
-        content=why if isinstance(why, str) and why else UNSET,
+        content=text_at(call.input, "explanation") or UNSET,
         timestamp=at_ms,
-        turn=UNSET if turn is None else turn,
-        parent=UNSET if parent is None else parent,
+        turn=or_unset(turn),
+        parent=or_unset(parent),
     )
 
 
 def receivers(call: Call) -> list[str]:
     """Return the thread ids of the sub-agents that a call started or messaged."""
-    threads = (call.item or {}).get("receiver_thread_ids")
-    if isinstance(threads, list) and threads:
+    if threads := list_at(call.item, "receiver_thread_ids"):
         return [str(thread) for thread in threads]
-    try:
-        answer = msgspec.json.decode(call.output) if isinstance(call.output, str) else None
-    except (msgspec.DecodeError, RecursionError):
-        return []
-    agent = answer.get("agent_id") if isinstance(answer, dict) else None
-    return [agent] if isinstance(agent, str) else []
+    answer = parse_line(call.output.encode()) if isinstance(call.output, str) else None
+    agent = text_at(answer, "agent_id")
+    return [] if agent is None else [agent]
 
 
 def rejection(call: Call) -> str | None:
@@ -368,11 +370,11 @@ def _bare_step(call: Call, turn: int | None, default_ms: float) -> ToolCall:
         name=f"{mcp}__{call.name}" if mcp else call.name,
         status="cancelled" if call.output_ms is None and text is None else status,
         timestamp=default_ms,
-        input=UNSET if call.input is None else call.input,
-        output=UNSET if text is None else text,
-        error=UNSET if why is None else why,
-        exit_code=UNSET if exit_code is None else exit_code,
-        turn=UNSET if turn is None else turn,
+        input=or_unset(call.input),
+        output=or_unset(text),
+        error=or_unset(why),
+        exit_code=or_unset(exit_code),
+        turn=or_unset(turn),
     )
 
 
@@ -400,8 +402,6 @@ def _changes(value: dict[str, Any]) -> list[dict[str, Any]]:
     # The stream has a list of changes, the rollout an object by path.
     if isinstance(changes, dict):
         return [
-            {"path": path, "kind": change.get("type") if isinstance(change, dict) else None}
-            for path, change in changes.items()
+            {"path": path, "kind": value_at(change, "type")} for path, change in changes.items()
         ]
-    listed = changes if isinstance(changes, list) else []
-    return [change for change in listed if isinstance(change, dict) and "path" in change]
+    return [change for change in objects_at(value, "changes") if "path" in change]

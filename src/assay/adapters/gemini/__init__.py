@@ -19,14 +19,20 @@ from assay.adapters.gemini.session import (
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
+from assay.adapters.reading import (
+    TrialClock,
+    assign_segments,
+    last_session,
+    object_at,
+    parse_line,
+    read_turns,
+    value_at,
+)
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
     add_usage,
-    endpoints_of,
-    files_of,
     is_too_long,
     mcp_servers,
     merged,
@@ -34,11 +40,11 @@ from assay.adapters.vendor import (
     start_failure,
     status_cause,
     text_cause,
-    variables_of,
+    vendor_command,
     vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Usage
+from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 
@@ -84,7 +90,7 @@ class GeminiAdapter(VendorAdapter):
             turns,
             steps,
             [_usage(*pair) for pair in zip(turns, segments, strict=True)],
-            agent=AgentInfo(adapter="gemini", model=_model(turns, main) or UNSET),
+            agent=("gemini", None, _model(turns, main)),
             failure=failure,
             setup=self._setup(turns, recording.stderr),
             permission_denials=sum(map(is_denied, uses)),
@@ -117,10 +123,8 @@ def _usage(turn: GeminiTurn, segment: Segment | None) -> Usage | None:
     """Return the usage of one turn: from its result, else from the session's answers."""
     if turn.result is not None and turn.result.stats:
         stats = turn.result.stats
-        models = stats.get("models")
-        if isinstance(models, dict) and models:  # each model has its own price
-            shares = [_of_stats(share, name) for name, share in models.items()]
-            return add_usage(shares)
+        if models := object_at(stats, "models"):  # each model has its own price
+            return add_usage(_of_stats(share, name) for name, share in models.items())
         return _of_stats(stats, turn.model)
     tokens = segment.tokens if segment is not None else None
     if tokens is None:
@@ -163,9 +167,9 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     # "auto" also uses a small model as router: take the one with the most tokens.
     shares: dict[str, int] = {}
     for turn in turns:
-        models = turn.result.stats.get("models") if turn.result is not None else None
-        for name, share in models.items() if isinstance(models, dict) else ():
-            total = share.get("total_tokens") if isinstance(share, dict) else None
+        stats = turn.result.stats if turn.result is not None else {}
+        for name, share in object_at(stats, "models").items():
+            total = value_at(share, "total_tokens")
             shares[name] = shares.get(name, 0) + (total if isinstance(total, int) else 0)
     return max(shares, key=lambda name: shares[name]) if shares else asked
 
@@ -223,17 +227,18 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
         if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
             settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
-    return Command(
+    return vendor_command(
+        options,
+        servers,
+        _KEYS,
+        (_BASE_URLS, _ENDPOINTS),
         argv=tuple(argv),
         env={**_ENV, "GEMINI_CLI_HOME": home},
         stdin=ask.text if on_stdin else None,
         files={f"{home}/.gemini/settings.json": msgspec.json.encode(settings).decode()},
         links={} if ask.home else _links_to_users_files(home),
-        pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=(f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl"),
-        visible=files_of(servers.values()),
         login={f"{ask.home}/{name}": f"~/{name}" for name in _LOGIN} if ask.home else {},
-        endpoints=endpoints_of(options, servers.values(), _BASE_URLS, *_ENDPOINTS),
     )
 
 
@@ -382,8 +387,7 @@ def server_states(names: Iterable[str], turns: Sequence[GeminiTurn], stderr: str
 
 
 def _has_answered(use: Use, server: str) -> bool:
-    error = (use.result or {}).get("error")
-    missing = isinstance(error, dict) and error.get("type") == "tool_not_registered"
+    missing = value_at(use.result, "error", "type") == "tool_not_registered"
     return use.name.startswith(f"mcp_{server}_") and use.result is not None and not missing
 
 
@@ -459,12 +463,7 @@ def _between(text: str, begin: str, end: str) -> str | None:
 
 
 def _body_cause(body: str) -> Cause | None:
-    try:
-        parsed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    error = parsed.get("error") if isinstance(parsed, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
+    code = value_at(parse_line(body.encode()), "error", "code")
     return status_cause(code) if isinstance(code, int) else None
 
 

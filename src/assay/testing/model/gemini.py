@@ -132,18 +132,14 @@ def _response(reply: Reply, parts: list[JsonObject], *, last: bool = False) -> J
     }
     if last:
         candidate["finishReason"] = _finish(reply)
-        response["usageMetadata"] = _usage(reply)
+        usage = reply.usage
+        # Here the prompt includes cached tokens, and candidates exclude thoughts.
+        n_prompt = usage.input + usage.cache_read + usage.cache_write
+        response["usageMetadata"] = {
+            "promptTokenCount": n_prompt,
+            "candidatesTokenCount": usage.output,
+            "totalTokenCount": n_prompt + usage.output + usage.reasoning,
+            "cachedContentTokenCount": usage.cache_read,
+            "thoughtsTokenCount": usage.reasoning,
+        }
     return response
-
-
-def _usage(reply: Reply) -> JsonObject:
-    usage = reply.usage
-    # Here the prompt includes cached tokens, and candidates exclude thoughts.
-    n_prompt = usage.input + usage.cache_read + usage.cache_write
-    return {
-        "promptTokenCount": n_prompt,
-        "candidatesTokenCount": usage.output,
-        "totalTokenCount": n_prompt + usage.output + usage.reasoning,
-        "cachedContentTokenCount": usage.cache_read,
-        "thoughtsTokenCount": usage.reasoning,
-    }
