@@ -232,19 +232,30 @@ def prompts(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start assay and leave it running; it is killed with the test at the latest."""
+def start(
+    tmp_path: Path, warm_assays: "WarmAssays", request: pytest.FixtureRequest
+) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start assay and leave it running; it is killed with the test at the latest.
+
+    It is a copy of a process that has loaded assay, or a new process if the test is marked cold.
+    """
+    cold = request.node.get_closest_marker("cold") is not None
     started: list[subprocess.Popen[str]] = []
 
     def start_assay(*args: Any, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "assay", *map(str, args)],
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        words, full = [str(word) for word in args], {**os.environ, **(env or {})}
+        process: subprocess.Popen[str] = (
+            warm_assays.start(words, tmp_path, full)
+            if not cold and warm_assays.can_copy(full)
+            else subprocess.Popen(
+                [sys.executable, "-m", "assay", *words],
+                cwd=tmp_path,
+                env=full,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         started.append(process)
         return process
@@ -253,6 +264,38 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+class WarmProcess(subprocess.Popen[str]):
+    """A process that runs assay and is no child of ours: its exit code comes over a socket."""
+
+    def __init__(self, words: list[str], connection: socket.socket, out: int, err: int) -> None:
+        self.args, self.returncode, self.stdin = words, None, None  # type: ignore[assignment]
+        self._connection, self._answers = connection, connection.makefile("r")
+        self.pid = int(self._answers.readline())
+        self.stdout, self.stderr = open(out), open(err)  # noqa: SIM115
+        # What the methods of Popen look at.
+        self._child_created, self._communication_started, self._input = True, False, None
+        self.text_mode = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+            self._connection.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Give the exit code if there is one."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def _internal_poll(self, **_: Any) -> int | None:
+        return self.poll()
 
 
 class WarmAssays:
@@ -281,28 +324,45 @@ class WarmAssays:
                 timeout=timeout,
                 check=False,
             )
-        self._addresses.reverse()
         (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
         os.write(feed, stdin)
         os.close(feed)
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self._listening(self._addresses[0])))
-            parts = [str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
-            payload = b"\0".join(os.fsencode(part) for part in parts)
-            message = b"%d\n%b" % (len(payload), payload)
-            sent = socket.send_fds(connection, [message], [given, to_out, to_err])
-            for fd in (given, to_out, to_err):
-                os.close(fd)
-            if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
-                connection.sendall(message[sent:])
-            with connection.makefile("r") as answers:
-                pid = int(answers.readline())
-                try:
-                    stdout, stderr = _read_to_end([out, err], timeout)
-                except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
-                return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+        how = "once" if words and words[0] in NEED_OWN_PROCESS else "again"
+        with (
+            self._request(how, words, cwd, env, [given, to_out, to_err]) as connection,
+            connection.makefile("r") as answers,
+        ):
+            pid = int(answers.readline())
+            try:
+                stdout, stderr = _read_to_end([out, err], timeout)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
+            return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+
+    def start(self, words: list[str], cwd: Path, env: Mapping[str, str]) -> WarmProcess:
+        """Start assay without input and leave it running."""
+        given = os.open(os.devnull, os.O_RDONLY)
+        (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+        connection = self._request("once", words, cwd, env, [given, to_out, to_err])
+        return WarmProcess(words, connection, out, err)
+
+    def _request(
+        self, how: str, words: list[str], cwd: Path, env: Mapping[str, str], fds: list[int]
+    ) -> socket.socket:
+        """Ask for assay with three streams, which are closed here; its answers can be read."""
+        self._addresses.reverse()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(self._listening(self._addresses[0])))
+        parts = [how, str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
+        payload = b"\0".join(os.fsencode(part) for part in parts)
+        message = b"%d\n%b" % (len(payload), payload)
+        sent = socket.send_fds(connection, [message], fds)
+        for fd in fds:
+            os.close(fd)
+        if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
+            connection.sendall(message[sent:])
+        return connection
 
     def can_copy(self, env: Mapping[str, str]) -> bool:
         """Say whether a copy is the same as a new process: Python reads some variables once."""
@@ -352,6 +412,10 @@ STARTS_NOTHING = {
 
 `query` is not one of them: DuckDB complains of its own leaks when a process that loaded it ends.
 """
+
+
+NEED_OWN_PROCESS = {"query", "view", "mock-model"}
+"""Commands that get a copy of a process for themselves alone; see warm_assay.py."""
 
 
 def _starts_nothing(words: list[str]) -> bool:
