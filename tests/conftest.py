@@ -105,9 +105,10 @@ BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests before some are chosen by their markers; put those that are left in order."""
+    n_above = len(Path(__file__).parent.parts)
     for item in items:
         names = {BY_FIXTURE[name] for name in _fixtures(item) if name in BY_FIXTURE}
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        folder = item.path.parts[n_above]
         for name in names | {BY_FOLDER[folder]} if folder in BY_FOLDER else names:
             item.add_marker(name)
     yield
@@ -238,22 +239,30 @@ def start(
     """Start assay and leave it running; it is killed with the test at the latest.
 
     It is a copy of a process that has loaded assay, or a new process if the test is marked cold.
+    Streams that are not given are nothing and two pipes.
     """
     cold = request.node.get_closest_marker("cold") is not None
     started: list[subprocess.Popen[str]] = []
 
-    def start_assay(*args: Any, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+    def start_assay(
+        *args: Any,
+        env: dict[str, str] | None = None,
+        cwd: Path = tmp_path,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> "subprocess.Popen[str]":
         words, full = [str(word) for word in args], {**os.environ, **(env or {})}
         process: subprocess.Popen[str] = (
-            warm_assays.start(words, tmp_path, full)
+            warm_assays.start(words, cwd, full, (stdin, stdout, stderr))
             if not cold and warm_assays.can_copy(full)
             else subprocess.Popen(
                 [sys.executable, "-m", "assay", *words],
-                cwd=tmp_path,
+                cwd=cwd,
                 env=full,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 text=True,
             )
         )
@@ -266,14 +275,38 @@ def start(
         process.communicate()
 
 
+@pytest.fixture
+def on_terminal(start: Callable[..., Any]) -> Callable[..., tuple[int, str]]:
+    """Run assay with a terminal as stdout and stderr; give its exit code and what it showed."""
+
+    def run(*words: Any, stop_at: bytes = b"", **more: Any) -> tuple[int, str]:
+        ours, theirs = os.openpty()
+        process = start(*words, **({"stdout": theirs, "stderr": theirs} | more))
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # how Linux tells the end of a terminal
+            while part := os.read(ours, 1 << 16):
+                shown += part
+                if stop_at and stop_at in shown:
+                    process.send_signal(signal.SIGINT)
+                    stop_at = b""
+        os.close(ours)
+        # The terminal driver itself writes \r\n for \n.
+        return process.wait(30), shown.replace(b"\r\n", b"\n").decode()
+
+    return run
+
+
 class WarmProcess(subprocess.Popen[str]):
     """A process that runs assay and is no child of ours: its exit code comes over a socket."""
 
-    def __init__(self, words: list[str], connection: socket.socket, out: int, err: int) -> None:
+    def __init__(
+        self, words: list[str], connection: socket.socket, stdout: IO[str] | None, stderr: Any
+    ) -> None:
         self.args, self.returncode, self.stdin = words, None, None  # type: ignore[assignment]
         self._connection, self._answers = connection, connection.makefile("r")
         self.pid = int(self._answers.readline())
-        self.stdout, self.stderr = open(out), open(err)  # noqa: SIM115
+        self.stdout, self.stderr = stdout, stderr
         # What the methods of Popen look at.
         self._child_created, self._communication_started, self._input = True, False, None
         self.text_mode = True
@@ -340,12 +373,19 @@ class WarmAssays:
                 raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
             return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
 
-    def start(self, words: list[str], cwd: Path, env: Mapping[str, str]) -> WarmProcess:
-        """Start assay without input and leave it running."""
-        given = os.open(os.devnull, os.O_RDONLY)
-        (out, to_out), (err, to_err) = os.pipe(), os.pipe()
-        connection = self._request("once", words, cwd, env, [given, to_out, to_err])
-        return WarmProcess(words, connection, out, err)
+    def start(
+        self, words: list[str], cwd: Path, env: Mapping[str, str], streams: Iterable[int]
+    ) -> WarmProcess:
+        """Start assay and leave it running, with streams as Popen takes them."""
+        ours: list[IO[str] | None] = []
+        theirs = []
+        for stream in streams:
+            read, write = os.pipe() if stream == subprocess.PIPE else (None, None)
+            if stream == subprocess.DEVNULL:
+                write = os.open(os.devnull, os.O_RDWR)
+            theirs.append(os.dup(stream) if write is None else write)
+            ours.append(None if read is None else os.fdopen(read))
+        return WarmProcess(words, self._request("once", words, cwd, env, theirs), *ours[1:])
 
     def _request(
         self, how: str, words: list[str], cwd: Path, env: Mapping[str, str], fds: list[int]
@@ -580,6 +620,7 @@ def assay(
         stdout: Any = subprocess.PIPE,
         measure: bool = False,
         timeout: float = 120,
+        cwd: Path = tmp_path,
     ) -> Outcome:
         words = [str(word) for word in args]
         full = {**os.environ, **(env or {})}
@@ -591,13 +632,13 @@ def assay(
         warm = not (cold or measure) and stdout is subprocess.PIPE
         began = time.monotonic()
         done = (
-            run_here(words, tmp_path, full, given)
+            run_here(words, cwd, full, given)
             if warm and _starts_nothing(words) and warm_assays.can_copy(full)
-            else warm_assays.run(words, tmp_path, full, given, timeout)
+            else warm_assays.run(words, cwd, full, given, timeout)
             if warm
             else subprocess.run(
                 command,
-                cwd=tmp_path,
+                cwd=cwd,
                 env=full,
                 input=given,
                 stdout=stdout,
