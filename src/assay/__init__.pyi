@@ -8,12 +8,12 @@ from assay.library.engine import Progress as Progress
 from assay.library.grading import grade as grade
 from assay.library.run import Run as Run
 from assay.library.run import run as run
-from assay.library.trials import Trial as Trial
 from assay.library.trials import Trials as Trials
 from assay.library.trials import read as read
 from assay.library.verdict import PairVerdict as PairVerdict
 from assay.library.verdict import Verdict as Verdict
 from assay.library.verdict import compare as compare
 from assay.records.capture import Grade as Grade
+from assay.records.trial import Trial as Trial
 
 __version__: str

@@ -49,7 +49,7 @@ from assay.records.journal import Mode
 from assay.records.rows import Place, decode_line, read_lines
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
-from assay.records.views import AnyIdView
+from assay.records.trial.views import AnyIdView
 
 _BATCH_BYTES = 64 * 1024
 _BATCH_S = 0.02

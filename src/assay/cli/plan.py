@@ -31,7 +31,7 @@ from assay.compare.planning import (
 )
 from assay.compare.runs import Run, load_run
 from assay.pipeline.gate import refuse_drift
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import simulate_pooled_gate
 from assay.stats.verdict import GateName, simulate_gate

@@ -143,7 +143,7 @@ class Progress(BatchProgress):
         if isinstance(result, Trial):
             usage = result.usage or None
             cost = (usage.spent_usd or None) if usage else None
-            passed = result.score.pass_ if result.score else None
+            passed = result.verdict
             self.tally.n_grader_failures += bool(result.grader_failures)
             if result.grades or result.grader_failures:
                 self.doubts.add(result.grades or {}, result.grader_failures or {})

@@ -8,12 +8,12 @@ from msgspec import UNSET
 
 from assay.export.messages import ChatMessage
 from assay.records.capture import Usage
-from assay.records.trials import FinishedTrialRow
+from assay.records.trial import Trial
 
 _VERSION = "ATIF-v1.7"
 
 
-def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict[str, Any]:
+def trajectory(trial: Trial, messages: Sequence[ChatMessage]) -> dict[str, Any]:
     """Return a trial as a trajectory; `extra` has the task and the rewards."""
     info = trial.agent
     version = (info.version if info else UNSET) or "unknown"
@@ -25,7 +25,7 @@ def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict
     if trial.verdict is not None:
         extra |= {"passed": trial.verdict, "rewards": _rewards(trial)}
     session = {"session_id": trial.session_id} if trial.session_id else {}
-    metrics = {**_metrics(trial.usage), "total_steps": len(steps)}
+    metrics = {**_metrics(trial.usage or Usage()), "total_steps": len(steps)}
     return {
         "schema_version": _VERSION,
         **session,
@@ -61,9 +61,9 @@ def _steps(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return steps
 
 
-def _rewards(trial: FinishedTrialRow) -> dict[str, float]:
+def _rewards(trial: Trial) -> dict[str, float]:
     """Return what the verifier of a Harbor task gave, else the score."""
-    grade = trial.grades.get("harbor")
+    grade = (trial.grades or {}).get("harbor")
     outcome = grade.outcome if grade and grade.outcome else {}
     return outcome.get("rewards") or {"reward": trial.score or 0.0}
 

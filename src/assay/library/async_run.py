@@ -8,8 +8,9 @@ from typing import Any, Literal, Unpack
 
 from assay.library.engine import Progress, Reader
 from assay.library.run import Agent, Grader, Prompts, RunOptions, RunPlan
-from assay.library.trials import Trial, Trials
-from assay.records.trials import trials_in
+from assay.library.trials import Trials
+from assay.records.trial import Trial
+from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 

@@ -18,13 +18,14 @@ import msgspec
 from assay import functions, plugins
 from assay.errors import InputError, UsageError
 from assay.library.engine import Progress, Reader, run_request, tell_errors
-from assay.library.trials import Trial, Trials
+from assay.library.trials import Trials
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
 from assay.plugin import PromptRow
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import HINT, PluginRef, Prompt, check_prompt
-from assay.records.trials import trials_in
+from assay.records.trial import Trial
+from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 type Agent = str | PathLike[str] | Mapping[str, Any] | Callable[..., Any]

@@ -20,7 +20,7 @@ from assay.pipeline.until import Earlier, UntilDecided
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 from assay.run.workspace import our_secrets
 from assay.stats.sequential import (
     FEWEST_UNITS,

@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import AssayError, InputError
 from assay.plugin import Grader, Host, Trial
-from assay.records.capture import EarlierGrade, Failure, Grade, Identity
+from assay.records.capture import Failure, Grade, Identity
 from assay.records.rows import (
     UNREADABLE,
     Place,
     RowFile,
     explain,
-    is_trials_row,
     refuse_other_bytes,
-    split_trials,
 )
 from assay.records.spec import PluginRef, hash_with_graders
-from assay.records.trial import PassAtK, Verdict, earlier_grade, replaced_grades
-from assay.records.views import AnyIdView, GradingView
+from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict
+from assay.records.trial.files import is_trials_row, split_trials
+from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
+from assay.records.trial.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def decided(failure: Failure | None) -> Verdict | None:
     A failure that does not measure the agent leaves the trial without a grade; one that does,
     and left no answer, counts against the agent without asking.
     """
-    if failure is None or (failure.answered and failure.cause.measures_agent):
+    if failure is None or failure.is_gradable:
         return None
     if not failure.cause.measures_agent:
         return Verdict()
@@ -195,8 +195,6 @@ _SHORT_S, _LONG_S = 0.005, 0.02
 _ELSEWHERE_S = (2.0, 8.0)
 """The same for workers on other machines, where a process is started for each batch."""
 _WAKE_S = 0.1
-_OURS = frozenset(("errors", "score", "outcome", "grades", "graderFailures", "earlierGrades"))
-"""Fields that an earlier grading may have left."""
 _NONE = msgspec.Raw()
 type _Lines = Sequence[tuple[Place, bytes]]
 
@@ -217,24 +215,12 @@ class GradedRow(NamedTuple):
         return [self.verdict] if self.trials is None else self.trials
 
 
-class _Added(msgspec.Struct, rename="camel"):
-    errors: Any = UNSET
-    score: Grade | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    grades: dict[str, Grade] | UnsetType = UNSET
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-
-
 _ROW = msgspec.json.Decoder(GradingView)
 _ID = msgspec.json.Decoder(AnyIdView)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_GRADE = msgspec.json.Decoder(Grade)
-_GRADES = msgspec.json.Decoder(dict[str, Grade])
-_EARLIER = msgspec.json.Decoder(list[EarlierGrade])
 _encode = msgspec.json.Encoder().encode
 _replace = msgspec.structs.replace
 
@@ -448,7 +434,7 @@ class _BatchGrader:
             if has_secrets:
                 verdict = self._masked(verdict)
             if whole is None:
-                yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+                yield GradedRow(line_with_verdict(line, row, verdict), row.id, verdict)
             elif whole.add(row, verdict):
                 yield whole.graded()
         yield from _decided_rows(rows)
@@ -541,7 +527,7 @@ def _decided_rows(rows: _Waiting) -> Iterator[GradedRow]:
     while rows and (verdict := rows[0][2]) is not None:
         line, row, _, whole = rows.popleft()
         if whole is None:
-            yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+            yield GradedRow(line_with_verdict(line, row, verdict), row.id, verdict)
         elif whole.add(row, verdict):
             yield whole.graded()
 
@@ -559,19 +545,8 @@ class _TrialsRow:
 
     def add(self, row: GradingView, verdict: Verdict) -> bool:
         """Take the verdict on the next trial; return whether it was the last."""
-        entry, score = self._entries[len(self._verdicts)], verdict.score
-        added = _EntryAdded(
-            pass_=score.pass_ if score else UNSET,
-            score=score.score if score else UNSET,
-            reasoning=score.reasoning if score else UNSET,
-            outcome=score.outcome if score else UNSET,
-            grades=verdict.grades or UNSET,
-            grader_failures=verdict.broken or UNSET,
-            earlier_grades=_earlier_of(row, verdict) or UNSET,
-        )
-        new = _PIECES.decode(_encode(added))
-        kept = {k: v for k, v in entry.items() if k not in _ENTRY_FIELDS or k in new}
-        self._entries[len(self._verdicts)] = {**kept, **new}
+        entry = self._entries[len(self._verdicts)]
+        self._entries[len(self._verdicts)] = entry_with_verdict(entry, row, verdict)
         self._verdicts.append(verdict)
         return len(self._verdicts) == len(self._entries)
 
@@ -580,142 +555,24 @@ class _TrialsRow:
         from assay.stats.passk import pass_numbers  # late: numpy
 
         scores = [verdict.score for verdict in self._verdicts]
-        numbers = _PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
+        numbers = PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
         new = _PIECES.decode(_encode(numbers))
         row: dict[str, Any] = {
-            k: v for k, v in self._row.items() if k not in _PASS_FIELDS or k in new
+            k: v for k, v in self._row.items() if k not in PASS_FIELDS or k in new
         }
         row |= {**new, "trials": self._entries}
         if signed := self._signature.signed(bytes(row.get("identity") or b"")):
             row["identity"] = msgspec.Raw(signed)
-            if isinstance(spec_hash := _value(row.get("specHash") or _NONE), str):
+            if isinstance(spec_hash := value_of(row.get("specHash") or _NONE), str):
                 row["specHash"] = self._signature.hash(spec_hash)
-        row_id = _value(row.get("id") or _NONE)
+        row_id = value_of(row.get("id") or _NONE)
         return GradedRow(_encode(row), row_id, Verdict(), self._verdicts)
-
-
-class _EntryAdded(msgspec.Struct, rename="camel"):
-    """What a grading writes to one trial of a row of trials."""
-
-    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
-    score: float | UnsetType = UNSET
-    reasoning: str | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    grades: dict[str, Grade] | UnsetType = UNSET
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-
-
-class _PassNumbers(msgspec.Struct, rename="camel"):
-    """What a grading writes to a row of trials itself."""
-
-    pass_rate: float | UnsetType = UNSET
-    pass_at_k: float | UnsetType = UNSET
-    pass_exp_k: float | UnsetType = UNSET
-    n_measured: int | UnsetType = UNSET
-    per_k: list[PassAtK] | UnsetType = UNSET
-
-
-_ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_EntryAdded))
-_PASS_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_PassNumbers))
 
 
 def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
     """Return the folder the agent worked in, if it still exists."""
     folder = cwd or (metadata or {}).get("workspaceDir")
     return folder if isinstance(folder, str) and Path(folder).is_dir() else None
-
-
-def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
-    """Return the line with the verdict in it, everything else as it was.
-
-    Where possible the fields are appended to the text: decoding and encoding a row takes a tenth
-    of all the time of grading. Other rows are split into undecoded fields.
-    """
-    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
-    others = row.outcome or row.grader_failures or row.errors or row.earlier_grades
-    earlier = row.score or row.grades
-    kept = _earlier_of(row, verdict) if earlier or row.earlier_grades else []
-    end = len(text) - len(b"}\n")
-    # A row that we have graded before ends with what we added then: cut that off.
-    if earlier and not others and not kept and text.endswith(tail := _tail(row)):
-        end, earlier = len(text) - len(tail), _NONE
-    if earlier or others:
-        added = _added(verdict)
-        added.errors = _errors(row, verdict)
-        added.earlier_grades = kept or UNSET
-        new = _PIECES.decode(_encode(added))
-        # Only Assay writes grades: in a row without them, an outcome is another program's.
-        was_graded = row.grades or row.grader_failures or row.earlier_grades
-        ours = _OURS if was_graded else _OURS - {"outcome"}
-        old = {k: v for k, v in _PIECES.decode(line).items() if k not in ours or k in new}
-        return _encode({**old, **new})
-    return text[:end] + _new_fields(verdict)
-
-
-def _new_fields(verdict: Verdict) -> bytes:
-    """Return what is added to a row that was not graded before, from the comma to its end."""
-    score, grades = verdict.score, verdict.grades
-    if score is not None and not score.outcome and len(grades) == 1:
-        ((name, grade),) = grades.items()
-        if grade is score:  # of a single grader: encoded once
-            encoded = _encode(grade)
-            return b',"score":%b,"grades":{%b:%b}}' % (encoded, _encode(name), encoded)
-    added = _added(verdict)
-    if verdict.broken:
-        added.errors = list(verdict.broken.values())
-    fields = _encode(added)
-    return b"}" if fields == b"{}" else b"," + fields[1:]
-
-
-def _added(verdict: Verdict) -> _Added:
-    score = verdict.score
-    return _Added(
-        score=score or UNSET,
-        outcome=score.outcome if score else UNSET,
-        grades=verdict.grades or UNSET,
-        grader_failures=verdict.broken or UNSET,
-    )
-
-
-def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:
-    """Return the grades of other graders that a row had before; those that cannot be read go."""
-    try:
-        before = _EARLIER.decode(row.earlier_grades) if row.earlier_grades else []
-        grades = _GRADES.decode(row.grades) if row.grades else {}
-        if not grades and row.score and decided(row.failure) is None:
-            # Another program wrote it, which does not tell who judged.
-            grades = {"score": _GRADE.decode(row.score)}
-    except UNREADABLE:
-        return []
-    before += (earlier_grade(name, grade) for name, grade in grades.items())
-    return replaced_grades(before, verdict.grades)
-
-
-def _tail(row: GradingView) -> bytes:
-    """Return the end of a line as an earlier grading wrote it."""
-    score = b',"score":%b' % row.score if row.score else b""
-    return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
-
-
-def _errors(row: GradingView, verdict: Verdict) -> Any:
-    """Return the row's errors without those of an earlier grading, and with those of this one."""
-    earlier = _value(row.grader_failures)
-    if not verdict.broken and not isinstance(earlier, dict):
-        return row.errors or UNSET
-    before = _value(row.errors) or []
-    before = before if isinstance(before, list) else [before]
-    outdated = earlier.values() if isinstance(earlier, dict) else ()
-    kept = [error for error in before if error not in outdated]
-    return [*kept, *verdict.broken.values()] or UNSET
-
-
-def _value(json: msgspec.Raw) -> Any:
-    """Return a value of a row; None if there is none, or one that Python has no number for."""
-    try:
-        return msgspec.json.decode(json) if json else None
-    except UNREADABLE:
-        return None
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:

@@ -548,7 +548,7 @@ class LevelCount:
         self._percent = 0.0
 
     def add(self, row: Trial) -> None:
-        outcome = (row.score.outcome or {}) if row.score else {}
+        outcome = (row.grade.outcome or {}) if row.grade else {}
         self._n_done += outcome.get("levelsCompleted") or 0
         self._n_levels += outcome.get("levels") or 0
         if (percent := outcome.get("scorePercent")) is not None:
