@@ -12,10 +12,10 @@ import pytest
 
 from assay import plugins
 from assay.errors import AssayError, InputError
-from assay.pipeline.grading import GradedRow, grade_rows, grade_rows_elsewhere
+from assay.pipeline.grade import grade_all
+from assay.pipeline.grading import GradedRow
 from assay.pipeline.remote import RemoteTrials
 from assay.pipeline.remote_grading import RemoteGraders
-from assay.pipeline.stages import AskingHost
 from assay.plugin import Limits, PluginRef, Surroundings, TrialSpec
 
 
@@ -59,7 +59,7 @@ def lines(*rows: dict[str, Any]) -> list[tuple[str, bytes]]:
 
 
 def locally(rows: Sequence[tuple[str, bytes]], refs: Sequence[PluginRef]) -> list[GradedRow]:
-    return list(grade_rows(rows, refs, AskingHost()))
+    return list(grade_all(rows, refs))
 
 
 @pytest.fixture
@@ -86,8 +86,7 @@ def elsewhere(here: Path) -> Iterator[Callable[..., list[GradedRow]]]:
 
         remote.join(machine)
         machine.call = call
-        host, ask = AskingHost(), remote.asking
-        return list(grade_rows_elsewhere(rows, refs, host, 1, lambda: None, None, ask))
+        return list(grade_all(rows, refs, elsewhere=remote.asking))
 
     return grade
 

@@ -24,6 +24,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
+from assay.pipeline.grade import grade_all
 from assay.pipeline.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
@@ -34,7 +35,6 @@ from assay.pipeline.sampling import (
     rescored,
     sheet_lines,
 )
-from assay.pipeline.stages import grade_all
 from assay.records.reports import LabelReport, SampleReport
 from assay.records.rows import RowFile, open_rows, open_trials
 from assay.records.text import counted_noun

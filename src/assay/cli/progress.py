@@ -9,9 +9,9 @@ from typing import Any, Protocol, Self
 import click
 import msgspec
 
-from assay.cli.doubts import Doubts, same_text
 from assay.cli.output import note_unmasked
 from assay.cli.tally import Running, Tally, clock_text
+from assay.pipeline.doubts import Doubts, same_text
 from assay.pipeline.extract import raw_failure
 from assay.pipeline.run import BatchProgress
 from assay.records.capture import AnyStep, Failure, ToolCall, cause_words

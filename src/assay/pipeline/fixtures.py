@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from assay.pipeline.export import Chosen
-from assay.pipeline.stages import grade_all
+from assay.pipeline.grade import grade_all
 from assay.records.capture import Grade, Timing
 from assay.records.rows import RowFile
 from assay.records.spec import PluginRef, Prompt

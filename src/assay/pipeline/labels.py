@@ -7,8 +7,8 @@ import msgspec
 from msgspec import UNSET
 
 from assay.errors import InputError
+from assay.pipeline.grade import grade_all
 from assay.pipeline.grading import grader_version
-from assay.pipeline.stages import grade_all
 from assay.records.capture import Grade
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
 from assay.records.rows import RowFile, Spot
