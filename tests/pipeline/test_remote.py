@@ -17,6 +17,7 @@ from assay.pipeline.grading import GradedRow
 from assay.pipeline.remote import RemoteTrials
 from assay.pipeline.remote_grading import RemoteGraders
 from assay.plugin import Limits, PluginRef, Surroundings, TrialSpec
+from assay.run.process import start_over
 
 
 class OtherMachine:
@@ -65,6 +66,7 @@ def locally(rows: Sequence[tuple[str, bytes]], refs: Sequence[PluginRef]) -> lis
 @pytest.fixture
 def elsewhere(here: Path) -> Iterator[Callable[..., list[GradedRow]]]:
     """Grade on the other machine; the folder of this one is back afterwards."""
+    start_over()  # a grading that failed in another test has stopped everything
 
     def grade(
         rows: Sequence[tuple[str, bytes]],

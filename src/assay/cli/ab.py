@@ -11,6 +11,7 @@ import msgspec
 from assay.cli.ab_status import status
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
+    ArmOptions,
     agent_options,
     executor_options,
     executor_ref,
@@ -23,8 +24,6 @@ from assay.cli.options import (
 from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
 from assay.pipeline.experiment import (
     TREATMENTS,
-    Arm,
-    Experiment,
     arm_name,
     check_experiment,
     is_name,
@@ -33,14 +32,10 @@ from assay.pipeline.experiment import (
     with_matrix,
     with_treatment,
 )
+from assay.records.experiment import Experiment
 
 _IN_PLACE = ("cwd", "workspace_dir")
 """Options of a run that do not fit: the arms never work in a folder of the user."""
-_OF_ARMS = (
-    *("schema", "simple", "shell", "model", "agent_args", "mcp", "max_turns", "env_names"),
-    *("workspace_template", "isolate", "sandbox", "container", "memory", "cpus", "timeout"),
-    *("trial_timeout", "stall"),
-)
 _OF_DISPLAY = ("smoke", "yes", "progress", "quiet", "as_json", "debug")
 _OF_EXPERIMENT = {
     "k": "k",
@@ -186,9 +181,7 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         if values["ablate"]
         else (),
         leaderboard=bool(values["matrix"]),
-        **{
-            name: values[name] for name in ("smoke", "yes", "progress", "quiet", "as_json", "debug")
-        },
+        **{name: values[name] for name in _OF_DISPLAY},
     )
     if code := run_experiment(experiment, options):
         raise click.exceptions.Exit(code)
@@ -202,7 +195,7 @@ def _changed(
     experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
 ) -> Experiment:
     """Let some options replace what the file says; refuse others, which belong in the file."""
-    for name in (*_OF_ARMS, "treatments", "ablate", "matrix"):
+    for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix"):
         if name in given:
             option = "--with" if name == "treatments" else _option_name(name)
             msg = f"{option} describes an arm, which {path} does: put it there."
@@ -233,15 +226,18 @@ def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
     rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
     rest["prompts"] = str(prompts)
+    options = ArmOptions(**{name: values[name] for name in ArmOptions.__struct_fields__})
+    memory = str(options.memory) if options.memory else None
+    common = msgspec.structs.replace(options.arm, memory=memory)
     if axes:
-        experiment = with_matrix(_common(values), axes, rest)
+        experiment = with_matrix(common, axes, rest)
     elif values["ablate"]:
         from assay.stats.factorial import two_level_design  # late: numpy
 
         design = two_level_design(len(treatments))
-        experiment = with_factors(_common(values), treatments, design, rest)
+        experiment = with_factors(common, treatments, design, rest)
     else:
-        experiment = with_treatment(_common(values), treatments, rest)
+        experiment = with_treatment(common, treatments, rest)
     return check_experiment(experiment, str(prompts))
 
 
@@ -294,26 +290,3 @@ def _treatment(option: str, text: str) -> tuple[str, str]:
         msg = f"{option} {text!r} is not KIND=VALUE, where KIND is one of {', '.join(TREATMENTS)}."
         raise click.UsageError(msg)
     return kind, value
-
-
-def _common(values: dict[str, Any]) -> Arm:
-    template, mcp = values["workspace_template"], values["mcp"]
-    return Arm(
-        agent=values["schema"],
-        simple=values["simple"],
-        shell=values["shell"],
-        model=values["model"],
-        template=str(template) if template else None,
-        mcp=str(mcp) if mcp else None,
-        agent_args=list(values["agent_args"]),
-        env=list(values["env_names"]),
-        max_turns=values["max_turns"],
-        isolate=values["isolate"] or None,
-        sandbox=values["sandbox"],
-        container=values["container"],
-        memory=str(values["memory"]) if values["memory"] else None,  # as a file has it
-        cpus=values["cpus"],
-        timeout=values["timeout"],
-        trial_timeout=values["trial_timeout"],
-        stall=values["stall"],
-    )

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -35,7 +35,8 @@ from assay.cli.parameters import (
     sandbox_option,
 )
 from assay.pipeline import agents
-from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest
+from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest, arm_request
+from assay.records.experiment import Arm
 from assay.records.journal import Mode
 from assay.records.spec import PluginRef
 
@@ -57,7 +58,45 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
 
 
-class BatchOptions(AgentOptions, frozen=True, kw_only=True):
+class ArmOptions(AgentOptions, frozen=True, kw_only=True):
+    """What an arm of an experiment is told; every other run has one arm."""
+
+    workspace_template: Path | None
+    isolate: bool
+    sandbox: Literal["network", "no-network"] | None
+    container: str | None
+    memory: int | None
+    cpus: float | None
+    env_names: Sequence[str]
+    timeout: float | None
+    trial_timeout: float | None
+    stall: float | None
+
+    @property
+    def arm(self) -> Arm:
+        """The arm as a file has it, but for the memory, which stands there as text."""
+        template, mcp = self.workspace_template, self.mcp
+        return Arm(
+            agent=self.schema,
+            simple=self.simple,
+            shell=self.shell,
+            model=self.model,
+            template=str(template) if template else None,
+            mcp=str(mcp) if mcp else None,
+            agent_args=list(self.agent_args),
+            env=list(self.env_names),
+            max_turns=self.max_turns,
+            isolate=self.isolate or None,
+            sandbox=self.sandbox,
+            container=self.container,
+            cpus=self.cpus,
+            timeout=self.timeout,
+            trial_timeout=self.trial_timeout,
+            stall=self.stall,
+        )
+
+
+class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     """What capture, trials and run share: agent_options, output_options and run_options."""
 
     prompts: Sequence[str]
@@ -69,19 +108,9 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     overwrite: bool
     raw_dir: Path | None
     cwd: Path | None
-    timeout: float | None
-    trial_timeout: float | None
-    stall: float | None
     concurrency: int
     retries: int
     workspace_dir: Path | None
-    workspace_template: Path | None
-    isolate: bool
-    sandbox: str | None
-    container: str | None
-    memory: int | None
-    cpus: float | None
-    env_names: Sequence[str]
     filters: Sequence[str]
     limit: int | None
     max_cost: float | None
@@ -447,28 +476,20 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
     if options.keep_failed and not resume:
         msg = "--keep-failed needs --resume."
         raise click.UsageError(msg)
-    return RunRequest(
+    return arm_request(
+        options.arm,
+        agent,
         prompts=prompts,
-        agent=agent,
         filters=options.filters,
         limit=options.limit,
         jobs=options.concurrency,
-        timeout_s=options.timeout / 1000 if options.timeout else None,
-        trial_timeout_s=options.trial_timeout / 1000 if options.trial_timeout else None,
-        stall_s=options.stall,
         memory_bytes=options.memory,
-        cpus=options.cpus,
         retries=options.retries,
         rate_per_s=options.rate,
         max_cost=options.max_cost,
         executor=executor_ref(options.executor, options.address),
         cwd=options.cwd,
         workspace_dir=options.workspace_dir,
-        workspace_template=options.workspace_template,
-        isolate=options.isolate,
-        sandbox=options.sandbox or "",
-        container=options.container or "",
-        env_names=options.env_names,
         output=options.output,
         mode=output_mode(options.output, resume, options.append, options.overwrite),
         raw_dir=options.raw_dir,

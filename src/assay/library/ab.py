@@ -16,13 +16,12 @@ from assay.library.experiment import REPORT, ConductOptions, Conductor
 from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
 from assay.pipeline.experiment import (
     TREATMENTS,
-    Arm,
-    Experiment,
     check_experiment,
     read_experiment,
     with_treatment,
 )
 from assay.pipeline.experiment_run import ExperimentProgress, ExperimentRequest
+from assay.records.experiment import Arm, Experiment
 from assay.records.files import replaced_file, temporary_folder
 from assay.run.background import Send
 

@@ -11,7 +11,7 @@ import msgspec
 from assay import __version__
 from assay.errors import InputError, OutputError
 from assay.pipeline.arms import VERDICT, arm_key
-from assay.pipeline.experiment import Experiment, differences
+from assay.pipeline.experiment import differences
 from assay.pipeline.experiment_run import (
     DEFAULT_K,
     Decisions,
@@ -21,6 +21,7 @@ from assay.pipeline.experiment_run import (
     ExperimentRun,
     all_ungraded,
 )
+from assay.records.experiment import Experiment
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec

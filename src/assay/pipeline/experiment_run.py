@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError
-from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent
 from assay.pipeline.arms import (
     VERDICT,
     EarlierTrials,
@@ -22,22 +21,16 @@ from assay.pipeline.arms import (
     is_invalid,
     trials_in,
 )
-from assay.pipeline.experiment import (
-    Arm,
-    Experiment,
-    files_of_grader,
-    hash_inputs,
-    hash_path,
-)
+from assay.pipeline.experiment import files_of_grader, hash_inputs, hash_path
 from assay.pipeline.identity import identity_in
-from assay.pipeline.material import Material, read_skill, skill_body
+from assay.pipeline.material import skill_body
 from assay.pipeline.prompts import Setting, choose, read_prompts
 from assay.pipeline.proof import ArmFacts, Piece, gather, prove, read_piece, skills_in
 from assay.pipeline.run import (
     BatchProgress,
     PlannedArm,
     PreparedRun,
-    RunRequest,
+    arm_request,
     batch_of,
     check_startable,
     execute,
@@ -49,6 +42,7 @@ from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.steps import StopRule
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
+from assay.records.experiment import Arm, Experiment
 from assay.records.files import short_hash
 from assay.records.setup import ArmsProof
 from assay.records.spec import PluginRef, TrialSpec
@@ -157,47 +151,6 @@ def benchmark_of(experiment: Experiment) -> PluginRef:
     return PluginRef(name="prompts", options={"path": path} if path and path != "-" else {})
 
 
-def arm_request(experiment: Experiment, name: str, how: ExperimentRequest) -> RunRequest:
-    """Return what one arm asks for: `assay trials` with its agent and its material."""
-    arm = experiment.resolved(name)
-    kind = next((kind for kind in TEXT_AGENTS if getattr(arm, kind)), "")
-    return RunRequest(
-        prompts=benchmark_of(experiment),
-        agent=agent_ref(
-            text_agent(kind, getattr(arm, kind)) if kind else arm.agent or "",
-            model=arm.model,
-            args=arm.agent_args,
-            mcp=Path(arm.mcp) if arm.mcp else None,
-            max_turns=arm.max_turns,
-        ),
-        material=Material(
-            template=Path(arm.template) if arm.template else None,
-            skills=tuple(read_skill(Path(skill)) for skill in arm.skills),
-            instructions=Path(arm.instructions) if arm.instructions else None,
-        ),
-        graders=[
-            plugins.grader_ref(text, experiment.grader_timeout) for text in experiment.graders
-        ],
-        grader_timeout_s=experiment.grader_timeout,
-        k=experiment.k or DEFAULT_K,
-        jobs=how.jobs,
-        timeout_s=arm.timeout / 1000 if arm.timeout else None,
-        trial_timeout_s=arm.trial_timeout / 1000 if arm.trial_timeout else None,
-        stall_s=arm.stall,
-        memory_bytes=arm.memory_bytes,
-        cpus=arm.cpus,
-        retries=experiment.retries,
-        rate_per_s=how.rate_per_s,
-        executor=how.executor,
-        isolate=bool(arm.isolate),
-        sandbox=arm.sandbox or "",
-        container=arm.container or "",
-        env_names=tuple(arm.env),
-        mode="resume",
-        can_regrade=False,
-    )
-
-
 def read_rows(experiment: Experiment) -> list[PromptRow]:
     """Return the prompts that are run; refuse none."""
     rows = choose(read_prompts(benchmark_of(experiment)), experiment.filter, experiment.limit)
@@ -226,10 +179,11 @@ class ExperimentRun:
         self.inputs = hash_inputs(experiment)
         rows = read_rows(experiment)
         self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
+        shared = self._shared_request(how)
         prepared = {
             name: prepare(
-                msgspec.structs.replace(
-                    arm_request(experiment, name, how), rows=rows, scratch=scratch / str(number)
+                arm_request(
+                    experiment.resolved(name), rows=rows, scratch=scratch / str(number), **shared
                 )
             )
             for number, name in enumerate((experiment.control, *experiment.treatments))
@@ -250,6 +204,23 @@ class ExperimentRun:
         self.n_regraded = 0
         self._n_before = sum(len(arm.entries) for arm in self.arms)
         self._earlier_s = _earlier_seconds(self.folder)
+
+    def _shared_request(self, how: ExperimentRequest) -> dict[str, Any]:
+        """Return what all arms ask for alike."""
+        experiment = self._experiment
+        timeout_s = experiment.grader_timeout
+        return {
+            "prompts": benchmark_of(experiment),
+            "graders": [plugins.grader_ref(text, timeout_s) for text in experiment.graders],
+            "grader_timeout_s": timeout_s,
+            "k": experiment.k or DEFAULT_K,
+            "jobs": how.jobs,
+            "retries": experiment.retries,
+            "rate_per_s": how.rate_per_s,
+            "executor": how.executor,
+            "mode": "resume",
+            "can_regrade": False,
+        }
 
     @property
     def specs(self) -> list[TrialSpec]:
