@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay import stats
 from assay.cli.ab_status import status
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
@@ -24,6 +25,7 @@ from assay.cli.options import (
 from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
 from assay.pipeline.experiment import (
     TREATMENTS,
+    ExperimentRequest,
     arm_name,
     check_experiment,
     is_name,
@@ -153,9 +155,7 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
 
     The exit code is 4 if an arm lacked its treatment, or if the control had it.
     """
-    # Late: help does not need it.
-    from assay.cli.experiment import AbOptions, run_experiment
-    from assay.pipeline.experiment_run import ExperimentRequest
+    from assay.cli.experiment import AbOptions, run_experiment  # late: 80 ms, for numpy
 
     if values["name"] is not None and not is_name(values["name"]):
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
@@ -232,9 +232,7 @@ def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     if axes:
         experiment = with_matrix(common, axes, rest)
     elif values["ablate"]:
-        from assay.stats.factorial import two_level_design  # late: numpy
-
-        design = two_level_design(len(treatments))
+        design = stats.factorial.two_level_design(len(treatments))
         experiment = with_factors(common, treatments, design, rest)
     else:
         experiment = with_treatment(common, treatments, rest)

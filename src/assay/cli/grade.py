@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay import stats
 from assay.cli.batch import usage_errors
 from assay.cli.help import examples
 from assay.cli.options import (
@@ -260,9 +261,7 @@ class _Tally:
         """The pass rate with its interval, and what to do next."""
         if not self.n_graded or self.n_before:
             return ""
-        from assay.stats.rates import rate_interval  # late: numpy
-
-        rate, ends = rate_interval(self._passes, self._measured)
+        rate, ends = stats.rates.rate_interval(self._passes, self._measured)
         words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
         name = visible_line(shlex.quote(str(output)))
         following = f" Next: assay view {name}" if output.is_file() else ""

@@ -6,9 +6,9 @@ from typing import Any
 
 from assay import functions
 from assay.errors import UsageError
-from assay.library.engine import compute
 from assay.library.run import Grader, Run, resolve_grader
 from assay.library.trials import Trials, read
+from assay.library.worker import compute
 from assay.pipeline.grade import GradeRequest, execute, plan
 from assay.run.background import Send
 

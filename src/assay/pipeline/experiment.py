@@ -14,6 +14,8 @@ import msgspec
 from assay.errors import InputError
 from assay.records.experiment import Arm, Experiment
 from assay.records.files import hash_file, hash_folder
+from assay.records.problems import problem_in
+from assay.records.spec import PluginRef
 from assay.records.text import LEAST_MEMORY
 
 _TOP = frozenset(Experiment.__struct_encode_fields__)
@@ -88,8 +90,6 @@ class _File:
                 raise InputError(msg)
             return found
         except msgspec.ValidationError as error:
-            from assay.records.problems import problem_in  # late: only for an error
-
             problem = problem_in(error, kind)
             key = re.split(r"[.\[]", problem.field)[0]
             words = problem.words.replace("an object", "a table")  # as TOML calls it
@@ -301,6 +301,18 @@ def files_of_grader(text: str, folder: Path) -> list[Path]:
     words = [text, rest, *rest.replace('"', " ").replace("'", " ").split()] if colon else [text]
     paths = [folder / word for word in words if word and len(word) < _LONGEST_PATH]
     return list(dict.fromkeys(path for path in paths if os.path.isfile(path)))  # noqa: PTH113
+
+
+class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How an experiment is run, besides what is compared."""
+
+    root: Path
+    """The folder of all experiments."""
+    jobs: int = 1
+    rate_per_s: float | None = None
+    executor: PluginRef = PluginRef(name="local")
+    fresh: bool = False
+    """Whether trials of earlier runs are left alone."""
 
 
 def with_treatment(

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +21,12 @@ from assay.pipeline.arms import (
     is_invalid,
     trials_in,
 )
-from assay.pipeline.experiment import files_of_grader, hash_inputs, hash_path
+from assay.pipeline.experiment import (
+    ExperimentRequest,
+    files_of_grader,
+    hash_inputs,
+    hash_path,
+)
 from assay.pipeline.identity import identity_in
 from assay.pipeline.material import skill_body
 from assay.pipeline.prompts import Setting, choose, read_prompts
@@ -40,6 +45,7 @@ from assay.pipeline.run import (
 )
 from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.steps import StopRule
+from assay.pipeline.until import UntilDecided
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.experiment import Arm, Experiment
@@ -50,27 +56,12 @@ from assay.records.text import counted_noun
 from assay.records.trial import REUSED, Trial
 from assay.report.experiment import Effort
 from assay.run.turn import Trace
-
-if TYPE_CHECKING:
-    from assay.pipeline.until import UntilDecided
-    from assay.stats.sequential import SequentialDecision
+from assay.stats.sequential import SequentialDecision, decide_effect
 
 DEFAULT_K = 5
 
-type Decisions = "dict[str, SequentialDecision]"
+type Decisions = dict[str, SequentialDecision]
 """What a sequential rule decided about each arm, by name; nothing if all trials were run."""
-
-
-class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How an experiment is run, besides what is compared."""
-
-    root: Path
-    """The folder of all experiments."""
-    jobs: int = 1
-    rate_per_s: float | None = None
-    executor: PluginRef = PluginRef(name="local")
-    fresh: bool = False
-    """Whether trials of earlier runs are left alone."""
 
 
 class ExperimentArm(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +237,7 @@ class ExperimentRun:
     def run(
         self,
         specs: list[TrialSpec],
-        progress: "ExperimentProgress",
+        progress: ExperimentProgress,
         stop: StopRule | None = None,
         trace: Trace | None = None,
     ) -> None:
@@ -262,12 +253,10 @@ class ExperimentRun:
                 self.n_reused[source] = self.n_reused.get(source, 0) + n
             self.n_regraded += rows.n_regraded
 
-    def rule(self, key: str) -> "UntilDecided":
+    def rule(self, key: str) -> UntilDecided:
         """Return the rule that compares one arm with the control and says when it is decided."""
-        from assay.pipeline.until import UntilDecided  # late: numpy
-        from assay.stats.sequential import decide_effect
 
-        def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
+        def decide(seen: Any, extremes: Any, is_last: bool) -> SequentialDecision:
             effect, n_judged = self._experiment.effect, len(self.arms) - 1
             return decide_effect(
                 seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
@@ -289,8 +278,6 @@ class ExperimentRun:
         """Return what was decided before: a second look at the same trials must not change it."""
         if not self._experiment.is_sequential:
             return {}
-        from assay.stats.sequential import SequentialDecision  # late: numpy
-
         kind = dict[str, SequentialDecision]
         try:
             known = msgspec.json.decode((self.folder / VERDICT).read_bytes())

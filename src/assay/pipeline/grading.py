@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay import plugins
+from assay import plugins, stats
 from assay.errors import AssayError, InputError
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import EarlierGrade, Failure, Grade, Identity
@@ -133,16 +133,15 @@ def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
 
 def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
     """Return what the row of a prompt says about its trials; UNSET is one without a verdict."""
-    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
-
     measured = [passed for passed in passes if passed is not UNSET]
     n_passed, n_measured = sum(measured), len(measured)
     numbers: dict[str, Any] = dict.fromkeys(("pass_rate", "pass_at_k", "pass_exp_k"), UNSET)
     if n_measured:
-        at_k, exp_k = seed_pass_k(n_passed, n_measured)
+        at_k, exp_k = stats.passk.seed_pass_k(n_passed, n_measured)
         rate = n_passed / n_measured
         numbers = {"pass_rate": rate, "pass_at_k": at_k, "pass_exp_k": exp_k}
-    return {**numbers, "n_measured": n_measured, "per_k": prompt_pass_k(n_passed, n_measured)}
+    per_k = stats.passk.prompt_pass_k(n_passed, n_measured)
+    return {**numbers, "n_measured": n_measured, "per_k": per_k}
 
 
 class _Signature:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from assay import plugins
+from assay import plugins, stats
 from assay.adapters.reading import ENDED
 from assay.errors import AssayError, InputError
 from assay.pipeline.material import SKILL_FILE, Skill, read_skill
@@ -323,13 +323,11 @@ def _case_fires(row: _Row) -> CaseFires:
 
 
 def _rate(cases: Iterable[CaseFires]) -> TriggerRate | None:
-    from assay.stats.rates import rate_interval  # late: numpy
-
     counted = [(case.n_fired, case.n_measured) for case in cases if case.n_measured]
     if not counted:
         return None
     fired, measured = zip(*counted, strict=True)
-    rate, interval = rate_interval(fired, measured)
+    rate, interval = stats.rates.rate_interval(fired, measured)
     assert rate is not None
     assert interval is not None
     return TriggerRate(
