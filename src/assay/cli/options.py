@@ -1,6 +1,5 @@
 """Options that several commands share, and what they mean together."""
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from assay.cli.parameters import (
     Number,
     OutFolder,
     append_option,
-    can_start,
     claim_stdin,
     concurrency_option,
     container_option,
@@ -398,35 +396,9 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
     return chosen[0] if chosen else "new"
 
 
-def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
-    """The agent given by name, or as a program that speaks the Agent Client Protocol."""
-    program: list[str] = ctx.meta.get("program", [])
-    given = _given(options)
-    if not program and not given:
-        msg = (
-            "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND, or name a program "
-            "that speaks the Agent Client Protocol after the prompts."
-        )
-        raise click.UsageError(msg)
-    if not program:
-        return agent_ref(options)
-    if given:
-        msg = (
-            f"Give the agent either with {given[0][0]} or as a program ({program[0]}), not both. "
-            "Only one prompt file is read."
-        )
-        raise click.UsageError(msg)
-    # Our own server of agents, also where `assay` is not on the PATH.
-    ours = {"assay": program[1:], "headless": program}.get(program[0])
-    if ours is None or can_start(program[0]):
-        return _with_options(PluginRef(name="acp", options={"command": program}), options)
-    command, name = [sys.executable, "-m", "assay", *ours], shlex.join(["assay", *ours])
-    return _with_options(PluginRef(name="acp", options={"command": command, "name": name}), options)
-
-
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    given = _given(options)
+    given = ways_given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
@@ -445,10 +417,10 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
-    return _with_options(agent, options)
+    return with_agent_options(agent, options)
 
 
-def _with_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
+def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
     mcp = options.mcp
     return agents.agent_ref(
         agent,
@@ -459,7 +431,7 @@ def _with_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
     )
 
 
-def _given(options: AgentOptions) -> list[tuple[str, str]]:
+def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
     """The options that name an agent, the one that counts first."""
     ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
     return [(flag, value) for flag, value in ways if value]

@@ -17,7 +17,7 @@ from assay.compare.names import Named
 from assay.compare.pairs import align
 from assay.compare.report import CompareOptions, load_runs
 from assay.errors import InputError, OutputError
-from assay.pipeline.arms import VERDICT, arm_key
+from assay.pipeline.arms import arm_key
 from assay.pipeline.experiment import ExperimentRequest, differences
 from assay.pipeline.experiment_run import (
     DEFAULT_K,
@@ -28,7 +28,7 @@ from assay.pipeline.experiment_run import (
     all_ungraded,
 )
 from assay.pipeline.until import UntilAllDecided
-from assay.records.experiment import Experiment
+from assay.records.experiment import VERDICT, Experiment
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec

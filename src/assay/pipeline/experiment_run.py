@@ -13,7 +13,6 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import InputError
 from assay.pipeline.arms import (
-    VERDICT,
     EarlierTrials,
     Regrade,
     arm_key,
@@ -48,7 +47,7 @@ from assay.pipeline.steps import StopRule
 from assay.pipeline.until import UntilDecided
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
-from assay.records.experiment import Arm, Experiment
+from assay.records.experiment import VERDICT, Arm, Experiment
 from assay.records.files import short_hash
 from assay.records.setup import ArmsProof
 from assay.records.spec import PluginRef, TrialSpec

@@ -8,6 +8,9 @@ from msgspec import Meta
 from assay.records.files import short_hash
 from assay.records.text import parse_size
 
+VERDICT = "verdict.json"
+"""In the folder of a run that has ended."""
+
 type Share = Annotated[float, Meta(ge=0, lt=1)]
 type Positive = Annotated[float, Meta(gt=0)]
 type Count = Annotated[int, Meta(ge=1)]
