@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -133,12 +134,11 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
         raise click.UsageError(msg)
     # Our own server of agents, also where `assay` is not on the PATH.
     ours = {"assay": program[1:], "headless": program}.get(program[0])
-    if ours is None or can_start(program[0]):
-        return with_agent_options(PluginRef(name="acp", options={"command": program}), options)
-    command, name = [sys.executable, "-m", "assay", *ours], shlex.join(["assay", *ours])
-    return with_agent_options(
-        PluginRef(name="acp", options={"command": command, "name": name}), options
-    )
+    about: dict[str, Any] = {"command": program}
+    if ours is not None and not can_start(program[0]):
+        about["command"] = [sys.executable, "-m", "assay", *ours]
+        about["name"] = shlex.join(["assay", *ours])
+    return with_agent_options(PluginRef(name="acp", options=about), options)
 
 
 def say_program(ctx: click.Context, options: BatchOptions) -> None:
