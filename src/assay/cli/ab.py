@@ -39,6 +39,10 @@ from assay.records.experiment import Experiment
 _IN_PLACE = ("cwd", "workspace_dir")
 """Options of a run that do not fit: the arms never work in a folder of the user."""
 _OF_DISPLAY = ("smoke", "yes", "progress", "quiet", "as_json", "debug")
+_SPELLED = {
+    **{"schema": "-s", "agent_args": "--agent-arg", "env_names": "--env", "timeout": "-t"},
+    "treatments": "--with",
+}
 _OF_EXPERIMENT = {
     "k": "k",
     "until": "until",
@@ -161,12 +165,16 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
         raise click.UsageError(msg)
     file = source if source.suffix == ".toml" else None
-    given = {name for name in values if _is_given(ctx, name)}
+    source_of, on_line = ctx.get_parameter_source, click.core.ParameterSource.COMMANDLINE
+    given = {name for name in values if source_of(name) is on_line}
     experiment = read_experiment(source) if file else _from_options(source, values)
     digest = experiment.digest
     if file:
         before, experiment = experiment, _changed(experiment, source, values, given)
-        digest = _measured(before, experiment).digest
+        # A verdict is about the file as it is: how long a run takes is left to the options.
+        digest = msgspec.structs.replace(
+            experiment, k=before.k, margin=before.margin, effect=before.effect
+        ).digest
     options = AbOptions(
         how=ExperimentRequest(
             root=root,
@@ -187,17 +195,13 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         raise click.exceptions.Exit(code)
 
 
-def _is_given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
-
 def _changed(
     experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
 ) -> Experiment:
     """Let some options replace what the file says; refuse others, which belong in the file."""
     for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix"):
         if name in given:
-            option = "--with" if name == "treatments" else _option_name(name)
+            option = _SPELLED.get(name) or f"--{name.replace('_', '-')}"
             msg = f"{option} describes an arm, which {path} does: put it there."
             raise click.UsageError(msg)
     changes = {key: values[name] for name, key in _OF_EXPERIMENT.items() if name in given}
@@ -206,16 +210,6 @@ def _changed(
     changes = {key: list(v) if isinstance(v, tuple) else v for key, v in changes.items()}
     changed = msgspec.structs.replace(experiment, **changes)
     return check_experiment(changed, str(path)) if changes else experiment
-
-
-def _measured(before: Experiment, changed: Experiment) -> Experiment:
-    """Return the experiment that a verdict is about: how long it ran is left to the options."""
-    return msgspec.structs.replace(changed, k=before.k, margin=before.margin, effect=before.effect)
-
-
-def _option_name(name: str) -> str:
-    short = {"schema": "-s", "agent_args": "--agent-arg", "env_names": "--env", "timeout": "-t"}
-    return short.get(name) or f"--{name.replace('_', '-')}"
 
 
 def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:

@@ -43,7 +43,10 @@ def read_experiment(path: Path) -> Experiment:
         raise InputError(msg) from error
     file = _File(path, text)
     file.check_keys(content)
-    arms = {name: _arm(file, name, value) for name, value in _tables(file, content["arms"])}
+    arms = {
+        name: file.converted(table, Arm, f"arms.{name}")
+        for name, table in _tables(file, content["arms"])
+    }
     plain = file.converted({**content, "arms": {}}, Experiment, "")
     found = msgspec.structs.replace(
         _beside(path, plain),
@@ -125,12 +128,8 @@ def _tables(file: _File, arms: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(table, dict):
             msg = f"{file.place('arms', name)}: the arm {name!r} must be a table: [arms.{name}]"
             raise InputError(msg)
+        file.check_arm(name, table)
         yield name, table
-
-
-def _arm(file: _File, name: str, table: dict[str, Any]) -> Arm:
-    file.check_arm(name, table)
-    return file.converted(table, Arm, f"arms.{name}")
 
 
 def check_experiment(experiment: Experiment, where: str) -> Experiment:
@@ -173,14 +172,12 @@ def _check_arm(arm: Arm, where: str) -> None:
             msg = f"{where}: {skill} is no skill: it has no SKILL.md"
             raise InputError(msg)
     for what, path in (("template", arm.template), ("instructions", arm.instructions)):
-        if path is not None and not (Path(path).is_dir() if what == "template" else _is_file(path)):
-            kind = "folder" if what == "template" else "file"
+        kind = "folder" if what == "template" else "file"
+        if path is not None and not (
+            Path(path).is_dir() if kind == "folder" else Path(path).is_file()
+        ):
             msg = f"{where}: {what}: there is no {kind} {path}"
             raise InputError(msg)
-
-
-def _is_file(path: str) -> bool:
-    return Path(path).is_file()
 
 
 def _name_of(path: Path) -> str:
@@ -396,9 +393,13 @@ def with_treatment(
     """Put an experiment together without a file: a control, and an arm with all treatments."""
     name = arm_name(treatments)
     arms = {"control": Arm(), name: _arm_with(treatments)}
-    values = {"name": name, **rest}
+    return _experiment(common, arms, {"name": name, **rest})
+
+
+def _experiment(common: Arm, arms: Mapping[str, Arm], values: Mapping[str, Any]) -> Experiment:
+    """Return an experiment whose first arm is the control."""
     shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    return Experiment(arms=arms, control="control", **shared, **values)
+    return Experiment(arms=dict(arms), control=next(iter(arms)), **shared, **values)
 
 
 def _arm_with(treatments: Sequence[tuple[str, str]]) -> Arm:
@@ -426,9 +427,7 @@ def with_factors(
     for number, row in enumerate(design):
         chosen = [one for one, is_on in zip(treatments, row, strict=True) if is_on]
         arms[f"arm-{number}" if chosen else "control"] = _arm_with(chosen)
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    values = {"name": "ablation", **rest}
-    return Experiment(arms=arms, control="control", **shared, **values)
+    return _experiment(common, arms, {"name": "ablation", **rest})
 
 
 def with_matrix(
@@ -441,9 +440,7 @@ def with_matrix(
         chosen = [(kind, value) for kind, value in pairs if value != "none"]
         name = arm_name(chosen) or "none"
         arms[name if name not in arms else f"{name[:50]}-{len(arms)}"] = _arm_with(chosen)
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    named = {"name": "matrix", **rest}
-    return Experiment(arms=arms, control=next(iter(arms)), **shared, **named)
+    return _experiment(common, arms, {"name": "matrix", **rest})
 
 
 _WITH = {

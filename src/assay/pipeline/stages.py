@@ -155,7 +155,7 @@ def judge_again(
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders, and those of the prompt's row, about what was captured of a trial.
 
-    Also return warnings about them.
+    Also return what graders say about their files that changed since the run began.
     """
     graders = (*graders, *spec.graders)
     row = captured.to_row()
@@ -170,10 +170,14 @@ def judge_again(
         row=row,
     )
     failure = captured.failure or None
-    if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
+    if (
+        failure is not None
+        and failure.cause.measures_agent
+        and plugins.benchmark(spec.benchmark).grades_failed_trials
+    ):
         failure = None  # the graders judge by the world's evidence
     verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
-    return verdict, _changes(graders, trial)
+    return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
 
 
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
@@ -190,15 +194,6 @@ def freeze(graders: Sequence[PluginRef]) -> None:
     prepare_graders(graders)
     for grader in map(plugins.grader, graders):
         grader.freeze(AskingHost())
-
-
-def _changes(graders: Sequence[PluginRef], trial: TrialForGraders) -> list[str]:
-    """Return what graders say about their files that changed since then."""
-    return [text for ref in graders for text in plugins.grader(ref).changes(trial)]
-
-
-def _grades_failed_trials(spec: TrialSpec) -> bool:
-    return plugins.benchmark(spec.benchmark).grades_failed_trials
 
 
 def read_recording(spec: TrialSpec, recording: Recording) -> Trial:

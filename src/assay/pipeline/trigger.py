@@ -157,12 +157,10 @@ def installed_skills(agent: PluginRef) -> tuple[list[Skill], list[str]]:
 def beside(skill: Skill, others: Sequence[Skill]) -> tuple[list[Skill], list[Path]]:
     """Return the other skills, each name once, and the copies of this one, which are left out."""
     kept = {other.name: other for other in reversed(others)}
-    copies = [o.folder for o in others if o.name == skill.name and not _is_same(o, skill)]
+    here = skill.folder.resolve()
+    named_alike = [other.folder for other in others if other.name == skill.name]
+    copies = [folder for folder in named_alike if folder.resolve() != here]
     return [other for name, other in sorted(kept.items()) if name != skill.name], copies
-
-
-def _is_same(one: Skill, other: Skill) -> bool:
-    return one.folder.resolve() == other.folder.resolve()
 
 
 def read_description(path: Path) -> str:
