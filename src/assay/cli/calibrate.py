@@ -35,7 +35,7 @@ from assay.compare.sampling import (
     sheet_lines,
 )
 from assay.errors import InputError
-from assay.pipeline.stages import grade_all
+from assay.pipeline.grade import grade_all
 from assay.records.reports import LabelReport, SampleReport
 from assay.records.rows import Place, RowFile, open_rows
 from assay.records.spec import PluginRef

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from assay.export.training import TrialFilter
-from assay.pipeline.stages import grade_all
+from assay.pipeline.grade import grade_all
 from assay.records.capture import Grade, Timing
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef, Prompt

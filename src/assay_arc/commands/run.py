@@ -53,7 +53,7 @@ from assay_arc.online import (
     start_card,
 )
 from assay_arc.report import unmeasured_words
-from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, Pace, PlannedOptions
+from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, PlannedOptions
 from assay_arc.store import (
     META,
     RECORDED,
@@ -353,15 +353,15 @@ def _end(*runs: StoredRun) -> None:
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
     progress = _GameProgress(stored, options)
-    pace = Pace(
-        workers=options.concurrency,
+    request = run.request(
+        jobs=options.concurrency,
         retries=options.retries,
         max_cost=options.max_cost,
         rate_per_s=options.rate,
         executor=executor_ref(options.executor, options.address),
     )
     try:
-        run.play(pace, progress)
+        run.play(request, progress)
     except (KeyboardInterrupt, Interrupted):
         click.echo(f"Continue with: {stored.resume_command}", err=True)
         raise

@@ -158,7 +158,7 @@ def compute(
     return reader.value
 
 
-def run_request(make: Callable[[], RunRequest], send: Send) -> None:
+def execute_request(make: Callable[[], RunRequest], send: Send) -> None:
     """Plan and execute a request; tell of what happens."""
     request = make()
     batch = plan(request)
